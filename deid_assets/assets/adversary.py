@@ -1,0 +1,47 @@
+"""Adversary: how varied each member's values are, and how many of them an adversary is taken to know (S3 section 4)."""
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
+from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.methods.adversary_power import adversary_power as power_of
+from deid_assets.methods.value_diversity import diversity_by_member
+from deid_assets.methods.value_diversity import diversity_correlation as correlation_of
+from deid_assets.methods.value_diversity import value_diversity as value_diversity_query
+from deid_assets.resources import Policies
+from deid_assets.store import Table
+
+
+@stage_asset()
+def value_diversity(context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table) -> str:
+    """Simpson diversity of each released member's values, before the long tail is cut; year beside the six."""
+    return value_diversity_query(grouped_claims, released_sample, ("year", *CLAIM_QUASI_IDENTIFIERS))
+
+
+@stage_asset()
+def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Table) -> pd.DataFrame:
+    """Correlation of the diversities between quasi-identifiers: S3 Table 5."""
+    names = ("year", *CLAIM_QUASI_IDENTIFIERS)
+    wide = value_diversity.query(diversity_by_member(value_diversity, names))
+    return correlation_of(wide[list(names)]).reset_index(names="quasi_identifier")
+
+
+@stage_asset(policy_sections=["adversary"], derived_columns={"power": ["value_diversity.diversity"]})
+def adversary_power(
+    context: dg.AssetExecutionContext, value_diversity: Table, member_profiles: Table, policies: Policies
+) -> pd.DataFrame:
+    """How many values of each quasi-identifier an adversary knows about each released member, p_ih."""
+    adversary = policies.of(context).adversary
+    rows = value_diversity.query(
+        f"""SELECT member_id, quasi_identifier, diversity, claims
+            FROM {value_diversity.sql} JOIN {member_profiles.sql} USING (member_id)
+            WHERE quasi_identifier <> 'year' ORDER BY quasi_identifier, member_id"""
+    )
+    rows["power"] = np.int32(0)
+    for _, own in rows.groupby("quasi_identifier"):
+        power = power_of(own["claims"].to_numpy(), own["diversity"].to_numpy(), adversary.power, adversary.rounding)
+        rows.loc[own.index, "power"] = power.astype(np.int32)
+    context.add_output_metadata({"mean_power": float(rows["power"].mean()) if len(rows) else 0.0})
+    return rows[["member_id", "quasi_identifier", "power"]]

@@ -1,0 +1,245 @@
+"""Assessment: what an adversary could do to the very rows that would be published. Each asset is evidence for the gate.
+
+Evidence is bound to content: it names the digest of the rows that it judged, the policy and the version of its method.
+"""
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL
+from deid_assets.assets.encoded import PopulationTables, claim_columns, member_columns, sampling_fraction
+from deid_assets.assets.generalization import (
+    adversary_of,
+    chosen_levels,
+    chosen_node,
+    node_computation,
+    stream_key,
+)
+from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.executors import search_executor
+from deid_assets.methods.candidate import generalized_claims, generalized_members
+from deid_assets.methods.confidence import clopper_pearson_interval
+from deid_assets.methods.demographic_risk import demographic_class_sizes
+from deid_assets.methods.demographic_risk import demographic_risk as summarize_demographic_risk
+from deid_assets.methods.literal_reading import both_readings
+from deid_assets.methods.neighbor_attack import neighbor_attack as evaluate_neighbor_attack
+from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.released_rows import released_data, released_profiles
+from deid_assets.policy.models import Policy
+from deid_assets.release import measure
+from deid_assets.release.digests import combined_digest, rows_digest
+from deid_assets.release.evidence import Evidence, Measurement, to_frame
+from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
+from deid_assets.resources import Policies, Workplace
+from deid_assets.store import Table, connect, write_table, write_view
+
+METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "1"}
+"""Version of each assessment's method; the gate accepts evidence of these only."""
+
+_SECTIONS = ["risk", "neighbor_attack", "demographics", "removal"]
+
+
+@stage_asset(policy_sections=["risk", "adversary"], version=METHOD_VERSIONS["longitudinal_risk"], kinds=("duckdb", "numpy"))
+def longitudinal_risk(
+    context: dg.AssetExecutionContext,
+    member_profiles: Table,
+    grouped_claims: Table,
+    truncated_claims: Table,
+    value_domains: Table,
+    adversary_power: Table,
+    chosen_generalization: Table,
+    suppressed_members: Table,
+    release_members: Table,
+    release_claims: Table,
+    release_days_in_hospital: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """Evidence: the share of simulated adversaries whose target shares his known history with too few members."""
+    policy = policies.of(context)
+    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
+    computation = node_computation(policy, tables)
+    keep = kept_targets(member_profiles, suppressed_members)
+    with search_executor() as executor:
+        readings = both_readings(
+            computation.keeping(keep),
+            chosen_node(policy, chosen_generalization),
+            adversary_of(policy, member_profiles).of(keep),
+            stream_key(context, workplace, "assessment"),
+            policy.risk.gate.draws,
+            executor,
+        )
+    measured = measure.high_risk_measurements(
+        policy, readings.fixed, readings.literal, workplace.secret().commitment()
+    )
+    return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+
+
+@stage_asset(policy_sections=["neighbor_attack"], version=METHOD_VERSIONS["neighbor_attack"], kinds=("duckdb", "numpy"))
+def neighbor_attack(
+    context: dg.AssetExecutionContext,
+    member_profiles: Table,
+    grouped_claims: Table,
+    value_domains: Table,
+    adversary_power: Table,
+    pseudonym_crosswalk: Table,
+    chosen_generalization: Table,
+    release_members: Table,
+    release_claims: Table,
+    release_days_in_hospital: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """Evidence: simulated nosey neighbours (S0, attack 1) on the release, over all members and given membership."""
+    policy = policies.of(context)
+    levels = chosen_levels(policy, chosen_generalization)
+    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    file = release_members.file
+    profiles = write_table(
+        scratch := Table(file, "scratch", "released_profiles"),
+        profiles_query(policy, release_members.sql, release_days_in_hospital.sql),
+    )
+    known = Table(file, "scratch", "known_claims")
+    released = (
+        f"SELECT original_id FROM {pseudonym_crosswalk.sql} WHERE kind = 'member'"
+        f' AND pseudonym IN (SELECT "MemberID" FROM {release_members.sql})'
+    )
+    write_table(
+        known,
+        generalized_claims(grouped_claims, value_domains, {column: levels[column] for column in names}, members=released),
+    )
+    data = released_data(
+        scratch, release_claims, known, pseudonym_crosswalk, adversary_power, member_columns(policy), names
+    )
+    alpha = sampling_fraction(policy, profiles, member_profiles.count())
+    trials = policy.neighbor_attack.trials
+    classes = NodeComputation(data, (), k=1).drawn_classes((), stream_key(context, workplace, "neighbors"), trials)
+    uniform = np.random.default_rng(np.frombuffer(stream_key(context, workplace, "membership and pick"), dtype="<u4"))
+    confidence = measure.attack_confidence(policy)
+    attack = evaluate_neighbor_attack(
+        ~classes.exempt,
+        classes.sizes,
+        alpha,
+        uniform.random(trials),
+        uniform.random(trials),
+        measure.mean_interval(confidence),
+        lambda hits, of: clopper_pearson_interval(hits, of, 2 * confidence - 1),
+    )
+    measured = measure.neighbor_measurements(policy, attack, workplace.secret().commitment())
+    context.add_output_metadata(
+        {
+            "alpha": alpha,
+            "trials": trials,
+            "attack": dg.MetadataValue.md(
+                markdown_image(
+                    neighbor_attack_figure([(m.name, m.value, m.bound, m.threshold) for m in measured]),
+                    "success of simulated neighbours with bounds and thresholds",
+                )
+            ),
+        }
+    )
+    return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+
+
+@stage_asset(policy_sections=["demographics", "removal"], version=METHOD_VERSIONS["demographic_risk"])
+def demographic_risk(
+    context: dg.AssetExecutionContext,
+    members: Table,
+    removed_members: Table,
+    member_profiles: Table,
+    value_domains: Table,
+    chosen_generalization: Table,
+    release_members: Table,
+    release_claims: Table,
+    release_days_in_hospital: Table,
+    policies: Policies,
+) -> pd.DataFrame:
+    """Evidence: how many members of the population share a released member's demographics; what absence discloses."""
+    policy = policies.of(context)
+    risk = demographics_of(
+        policy,
+        member_profiles,
+        value_domains,
+        chosen_levels(policy, chosen_generalization),
+        release_members.sql,
+        release_days_in_hospital.sql,
+    )
+    measured = measure.demographic_measurements(policy, risk, *absence_numbers(members, removed_members, risk.released))
+    context.add_output_metadata(
+        {
+            "class_sizes": dg.MetadataValue.md(
+                markdown_image(class_size_figure(risk.sizes, risk.k), "released members by size of their class")
+            )
+        }
+    )
+    return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+
+
+def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
+    """(n,) bool: sampled members who are not suppressed, in the order of member_number."""
+    kept = profiles.arrays(
+        f"SELECT member_id NOT IN (SELECT member_id FROM {suppressed.sql}) AS kept FROM {profiles.sql}"
+        " WHERE released ORDER BY member_number"
+    )["kept"]
+    return np.asarray(kept, dtype=bool)
+
+
+def profiles_query(policy: Policy, members: str, days: str) -> str:
+    """SELECT the member-level quasi-identifiers of released rows; `members` and `days` are written after FROM."""
+    names = {
+        qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL
+    }
+    return released_profiles(members, days, names, member_columns(policy))
+
+
+def demographics_of(
+    policy: Policy, profiles: Table, domains: Table, levels: dict[str, int], members: str, days: str
+):
+    """Sizes of the demographic classes of released rows, counted in the population."""
+    columns = member_columns(policy)
+    of_members = {column: levels[column] for column in columns}
+    file = profiles.file
+    population = write_view(
+        Table(file, "scratch", "population"), generalized_members(profiles, domains, of_members)
+    )
+    released = Table(file, "scratch", "released")
+    write_table(released, profiles_query(policy, members, days))
+    sizes = population.arrays(demographic_class_sizes(population, released, columns))
+    return summarize_demographic_risk(
+        sizes["population_size"], sizes["released_size"], policy.demographics.class_size_at_least
+    )
+
+
+def absence_numbers(members: Table, removed: Table, released: int) -> tuple[float, float, int]:
+    """Share of members removed for what their claims tell, released over remaining members, and the number removed."""
+    delivered = members.count()
+    sensitive = int(
+        removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
+    )
+    return sensitive / delivered, released / max(delivered - sensitive, 1), delivered
+
+
+def candidate_digest(tables: tuple[Table, ...]) -> str:
+    """The digest of the candidate: of the rows of its tables, in whatever order."""
+    with connect(tables[0].file) as connection:
+        return combined_digest({table.name: rows_digest(connection, table) for table in tables})
+
+
+def evidence_frame(
+    context: dg.AssetExecutionContext,
+    policy: Policy,
+    candidate: tuple[Table, ...],
+    measured: tuple[Measurement, ...],
+) -> pd.DataFrame:
+    """One row of evidence, bound to the candidate's rows, the policy and the method; its numbers are metadata too."""
+    name = context.asset_key.path[-1]
+    evidence = Evidence(
+        name, context.partition_key, policy.hash, candidate_digest(candidate), METHOD_VERSIONS[name], measured
+    )
+    table = pd.DataFrame(
+        [(m.name, m.value, m.bound, m.threshold, m.gating, m.passed) for m in measured],
+        columns=["measurement", "measured", "bound", "threshold", "gating", "passed"],
+    )
+    context.add_output_metadata({"measurements": markdown_table(table)})
+    return to_frame([evidence])

@@ -1,0 +1,86 @@
+"""From a policy and its tables to what the kernel works on; shared by the lattice, the assessment and the gate."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods import encoding
+from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData
+from deid_assets.methods.population_class_size import minimum_sample_class_size
+from deid_assets.policy.models import Policy
+from deid_assets.store import Table
+
+
+@dataclass(frozen=True)
+class PopulationTables:
+    """The tables of the restricted store that risk is measured on.
+
+    `known` are the claims before the long tail is cut, what an adversary may know of; `held` those after, what can be
+    matched.
+    """
+
+    profiles: Table
+    known: Table
+    held: Table
+    domains: Table
+    power: Table
+
+
+def member_columns(policy: Policy) -> tuple[str, ...]:
+    """The member-level quasi-identifiers, in the order of the policy."""
+    return tuple(qi.column for qi in policy.quasi_identifiers.members)
+
+
+def claim_columns(policy: Policy) -> tuple[str, ...]:
+    """The claim-level quasi-identifiers, in the order of the policy."""
+    return tuple(qi.column for qi in policy.quasi_identifiers.claims)
+
+
+def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:
+    """The axes of the lattice, in the order of the policy."""
+    members, claims = member_columns(policy), claim_columns(policy)
+    return tuple(
+        Dimension(
+            dimension.name,
+            tuple(members.index(column) for column in dimension.columns if column in members),
+            tuple(claims.index(column) for column in dimension.columns if column in claims),
+            levels,
+        )
+        for dimension, levels in zip(policy.dimensions, policy.dimension_levels, strict=True)
+    )
+
+
+def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
+    """The population, the released members in it, and what an adversary may know of them.
+
+    Where class sizes are counted the population is every delivered member; where they are estimated from the release,
+    it is the release.
+    """
+    members, claims = member_columns(policy), claim_columns(policy)
+    demographics = encoding.demographic_codes(tables.profiles, tables.domains, members)
+    targets = encoding.released_members(tables.profiles)
+    known = encoding.histories(tables.known, tables.profiles, tables.domains, claims, len(targets), released_only=True)
+    released_only = not policy.counts_population
+    population = len(targets) if released_only else len(demographics)
+    held = encoding.histories(tables.held, tables.profiles, tables.domains, claims, population, released_only)
+    return LongitudinalData(
+        demographics[targets] if released_only else demographics,
+        encoding.domains_of(tables.domains, members),
+        held,
+        encoding.domains_of(tables.domains, claims),
+        np.arange(len(targets)) if released_only else targets,
+        known,
+        encoding.powers(tables.power, tables.profiles, claims),
+    )
+
+
+def sampling_fraction(policy: Policy, released: int, delivered: int) -> float:
+    """alpha: released members over the members of the population, removed and suppressed ones included."""
+    return released / (delivered if policy.counts_population else max(policy.risk.population_size or 0, released))
+
+
+def class_size_needed(policy: Policy, alpha: float) -> int:
+    """The smallest class, in what the kernel counts, that is not at high risk."""
+    if policy.counts_population:
+        return policy.safe_class_size
+    return minimum_sample_class_size(alpha, policy.risk.class_size, policy.safe_class_size)

@@ -1,0 +1,311 @@
+"""Generalization: the lattice of S0 Table 4, the node that loses least among those that are safe, and who is suppressed."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.encoded import (
+    PopulationTables,
+    claim_columns,
+    class_size_needed,
+    encoded_data,
+    lattice_dimensions,
+    member_columns,
+    sampling_fraction,
+)
+from deid_assets.assets.stage_asset import asset_metadata, markdown_table, prefix_of, stage_asset, start_meter
+from deid_assets.executors import search_executor
+from deid_assets.methods.flagged_suppression import choose_generalization
+from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
+from deid_assets.methods.information_loss import LatticeLoss
+from deid_assets.methods.lattice_diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
+from deid_assets.methods.lattice_diagnosis import diagnose
+from deid_assets.methods.literal_reading import Adversary
+from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.top_coding import top_code
+from deid_assets.methods.value_domains import distinct_values, value_domain
+from deid_assets.policy.models import Policy
+from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
+from deid_assets.resources import Policies, Workplace
+from deid_assets.store import Table
+
+_DIAGNOSIS_DRAWS = 100_000
+
+
+@stage_asset(
+    policy_sections=["quasi_identifiers", "hierarchies", "top_coding"],
+    derived_columns={"value": ["member_profiles.age", "grouped_claims.condition_group"]},
+)
+def value_domains(
+    context: dg.AssetExecutionContext, members: Table, member_profiles: Table, grouped_claims: Table, policies: Policies
+) -> pd.DataFrame:
+    """Every value of every quasi-identifier, numbered once, with its label and class at every level."""
+    policy = policies.of(context)
+    days = top_code(members, ["days_in_hospital_y2", "days_in_hospital_y3"], policy.top_coding.percentile)
+    frames = []
+    for qi in policy.quasi_identifiers.all:
+        of_member = qi.column in member_columns(policy)
+        values = distinct_values(member_profiles if of_member else grouped_claims, qi.column)
+        hierarchy = policy.hierarchy_of(qi.column)
+        hierarchy.check(values, qi.column)
+        labels = [hierarchy.labels(values, level) for level in range(hierarchy.levels)]
+        coded = days.code if days and qi.column.startswith("days_in_hospital") else None
+        frames.append(value_domain(qi.column, values, labels, hierarchy.codes(values), of_member, coded))
+    return pd.concat(frames, ignore_index=True)
+
+
+@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"))
+def generalization_lattice(
+    context: dg.AssetExecutionContext,
+    member_profiles: Table,
+    grouped_claims: Table,
+    truncated_claims: Table,
+    value_domains: Table,
+    adversary_power: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """Every node of the lattice: loss, share at high risk with its interval, decision and how it was reached."""
+    policy = policies.of(context)
+    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
+    computation = node_computation(policy, tables)
+    risk = policy.risk
+    with search_executor() as executor:
+        search = search_lattice(
+            computation,
+            LatticeLoss(computation.data, computation.dimensions, risk.loss.removeprefix("entropy_")),
+            stream_key(context, workplace, "search"),
+            risk.search.aim * risk.max_high_risk_share,
+            risk.search.error,
+            risk.search.draws_at_most,
+            progress=Progress(context),
+            executor=executor,
+        )
+    nodes = nodes_frame(search)
+    names = [dimension.name for dimension in computation.dimensions]
+    context.add_output_metadata(
+        {
+            "nodes": len(nodes),
+            "candidates": int((nodes["decision"] == "candidate").sum()),
+            "undecided": int((nodes["decision"] == "undecided").sum()),
+            "class_size_at_least": search.k,
+            "least_share": float(nodes["share"].min()),
+            "threshold": risk.max_high_risk_share,
+            "lattice": dg.MetadataValue.md(
+                markdown_image(lattice_figure(nodes, risk.max_high_risk_share, names), "the lattice by decision")
+            ),
+            "frontier": dg.MetadataValue.md(
+                markdown_image(frontier_figure(nodes, risk.max_high_risk_share), "loss against share at high risk")
+            ),
+        }
+    )
+    return nodes
+
+
+@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"))
+def lattice_diagnosis(
+    context: dg.AssetExecutionContext,
+    member_profiles: Table,
+    grouped_claims: Table,
+    truncated_claims: Table,
+    value_domains: Table,
+    adversary_power: Table,
+    generalization_lattice: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """Where no node is a candidate: what carries the risk, and which single changes of the policy would pass.
+
+    Empty where a node is one.
+    """
+    if "candidate" in set(generalization_lattice.frame()["decision"]):
+        return pd.DataFrame({"kind": [], "what": [], "share": [], "would_pass": []}).astype(
+            {"kind": "str", "what": "str", "share": "float64", "would_pass": "bool"}
+        )
+    policy = policies.of(context)
+    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
+    computation = node_computation(policy, tables)
+    with search_executor() as executor:
+        found = diagnose(
+            computation,
+            stream_key(context, workplace, "diagnosis"),
+            member_columns(policy),
+            claim_columns(policy),
+            adversary_of(policy, member_profiles).claims,
+            policy.risk.max_high_risk_share,
+            _DIAGNOSIS_DRAWS,
+            executor,
+        )
+    context.add_output_metadata({"diagnosis": markdown_table(found)})
+    return found[list(DIAGNOSIS_COLUMNS)]
+
+
+_CHOICE_SECTIONS = ["dimensions", "risk", "adversary"]
+
+
+@dg.multi_asset(
+    outs={
+        "chosen_generalization": dg.AssetOut(
+            description="The node that loses least among those that hold on fresh draws, read as the search does and as "
+            "the appendix does. One row per dimension: its level and the level's name.",
+            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "1"),
+            kinds={"duckdb", "numpy"},
+        ),
+        "suppressed_members": dg.AssetOut(
+            description="Sampled members who are left out because they were flagged; they stay in the population.",
+            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "1"),
+            kinds={"duckdb", "numpy"},
+        ),
+    }
+)
+def generalization_choice(
+    context: dg.AssetExecutionContext,
+    member_profiles: Table,
+    grouped_claims: Table,
+    truncated_claims: Table,
+    value_domains: Table,
+    adversary_power: Table,
+    generalization_lattice: Table,
+    lattice_diagnosis: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> Iterator[dg.Output]:
+    """Try the candidates from the least loss on, and suppress flagged members only where the policy allows it."""
+    start_meter(context)
+    policy = policies.of(context)
+    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
+    computation = node_computation(policy, tables)
+    nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
+    risk = policy.risk
+    with search_executor() as executor:
+        choice = choose_generalization(
+            computation,
+            [parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]],
+            [(parse_node(row.node), row.lower) for row in nodes[nodes["decision"] != "candidate"].itertuples()],
+            adversary_of(policy, member_profiles),
+            lambda name: stream_key(context, workplace, name),
+            risk.max_high_risk_share,
+            risk.gate.draws,
+            risk.gate.confidence,
+            risk.suppression.at_most,
+            executor,
+        )
+    if choice is None:
+        helpful = lattice_diagnosis.query(f"SELECT * FROM {lattice_diagnosis.sql} WHERE would_pass")
+        changes = "; ".join(f"{row.kind} {row.what} ({row.share:.4f})" for row in helpful.itertuples())
+        raise dg.Failure(
+            "refused: no generalization of this policy holds. Single changes that would pass: "
+            f"{changes or 'none of those that were tried'}. See lattice_diagnosis.",
+            metadata={"refused": True},
+            allow_retries=False,
+        )
+    chosen = pd.DataFrame(
+        {
+            "dimension": pd.Series([dimension.name for dimension in policy.dimensions], dtype="str"),
+            "level": np.array(choice.node, dtype=np.int32),
+            "level_name": pd.Series(
+                [
+                    policy.hierarchy_of(dimension.columns[0]).level_names[level]
+                    for dimension, level in zip(policy.dimensions, choice.node, strict=True)
+                ],
+                dtype="str",
+            ),
+        }
+    )
+    yield dg.Output(
+        chosen,
+        "chosen_generalization",
+        metadata={
+            "node": node_text(choice.node),
+            "high_risk_share": choice.readings.fixed.share,
+            "high_risk_share_literal": choice.readings.literal.share,
+            "measured": choice.readings.upper_bound(risk.gate.confidence),
+            "threshold": risk.max_high_risk_share,
+            "nodes_passed_over": len(choice.passed_over),
+        },
+    )
+    ids = member_profiles.query(f"SELECT member_id FROM {member_profiles.sql} WHERE released ORDER BY member_number")
+    yield dg.Output(ids[choice.suppressed].reset_index(drop=True), "suppressed_members")
+
+
+class Progress:
+    """Tells the run's log how far the search has come, every few seconds."""
+
+    def __init__(self, context: dg.AssetExecutionContext, seconds: float = 3.0):
+        self._context, self._seconds, self._last = context, seconds, time.monotonic()
+
+    def __call__(self, done: int, total: int, text: str) -> None:
+        if time.monotonic() - self._last >= self._seconds or done == total:
+            self._last = time.monotonic()
+            self._context.log.info(f"{done} of {total} nodes: {text}")
+
+
+def node_computation(policy: Policy, tables: PopulationTables) -> NodeComputation:
+    """The node computation of this policy on these tables."""
+    data = encoded_data(policy, tables)
+    delivered = tables.profiles.count()
+    needed = class_size_needed(policy, sampling_fraction(policy, len(data.targets), delivered))
+    return NodeComputation(data, lattice_dimensions(policy), needed)
+
+
+def adversary_of(policy: Policy, profiles: Table) -> Adversary:
+    """What is needed to compute the adversary's power on generalized data."""
+    claims = profiles.arrays(f"SELECT claims FROM {profiles.sql} WHERE released ORDER BY member_number")["claims"]
+    return Adversary(np.asarray(claims), policy.adversary.power, policy.adversary.rounding)
+
+
+def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose: str) -> bytes:
+    """The 16-byte key of a random stream of this policy and delivery."""
+    secret = workplace.secret()
+    return secret.derive("stream", prefix_of(context), context.partition_key, purpose)[:16]
+
+
+def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
+    """Every node as a row; `certificate` marks the direct lower neighbours of the optimum."""
+    below = {result.node for result in search.lower_neighbours}
+    rows = [
+        {
+            "node": node_text(result.node),
+            **dict(zip(search.dimensions, result.node, strict=True)),
+            "height": result.height,
+            "loss": result.loss,
+            "flagged": result.flagged,
+            "draws": result.draws,
+            "share": result.share,
+            "lower": result.lower,
+            "upper": result.upper,
+            "decision": result.decision,
+            "reached": result.reached,
+            "inferred_from": node_text(result.source) if result.source else None,
+            "minimal": result.node in search.minimal,
+            "chosen": search.chosen is not None and result.node == search.chosen.node,
+            "certificate": result.node in below,
+        }
+        for result in search.nodes
+    ]
+    return pd.DataFrame(rows).astype({"inferred_from": "str", "node": "str", "decision": "str", "reached": "str"})
+
+
+def node_text(node: Sequence[int]) -> str:
+    """A node as text: '2,1,2,3'."""
+    return ",".join(str(level) for level in node)
+
+
+def parse_node(text: str) -> tuple[int, ...]:
+    """A node from its text."""
+    return tuple(int(level) for level in text.split(","))
+
+
+def chosen_node(policy: Policy, chosen: Table) -> tuple[int, ...]:
+    """The chosen node, in the order of the policy's dimensions."""
+    levels = chosen.frame().set_index("dimension")["level"]
+    return tuple(int(levels[dimension.name]) for dimension in policy.dimensions)
+
+
+def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
+    """The level of every quasi-identifier at the chosen node."""
+    node = chosen_node(policy, chosen)
+    return {qi.column: policy.level_of(qi.column, node) for qi in policy.quasi_identifiers.all}

@@ -1,0 +1,50 @@
+"""Intake: a delivery through its adapter into the canonical tables; rows that break a rule go to quarantine."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from deid_assets.assets.stage_asset import asset_metadata, prefix_of, start_meter
+from deid_assets.reference.known_codes import known_codes
+from deid_assets.resources import Policies, RestrictedStore, Workplace
+from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.store import owner_only
+
+_SECTIONS = ["source", "intake"]
+
+
+@dg.multi_asset(
+    outs={
+        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "1"), kinds={"duckdb"})
+        for name, text in (
+            ("members", "One row per delivered member: the population in which risk is counted."),
+            ("claims", "The claims of the delivered members, in canonical form."),
+            ("quarantined_rows", "Rows of the delivery that broke a rule, with the rule's name; restricted."),
+        )
+    }
+)
+def intake(
+    context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace
+) -> Iterator[dg.Output]:
+    """Read the delivery, hold it against the row-level rules, and write the canonical tables."""
+    start_meter(context)
+    policy = policies.of(context)
+    delivery = workplace.delivery(context.partition_key)
+    store = RestrictedStore(root=workplace.root)
+    prefix = prefix_of(context)
+    tables = {
+        name: store.table(dg.AssetKey([prefix, name]), context.partition_key)
+        for name in ("members", "claims", "quarantined_rows")
+    }
+    file = tables["members"].file
+    owner_only(file.parent)
+    report = read_delivery(
+        file,
+        delivery,
+        policy.source,
+        policy.intake.quarantine_at_most,
+        KnownCodes.of(known_codes),
+        progress=lambda text: context.log.info(text),
+    )
+    for name, table in tables.items():
+        yield dg.Output(table, output_name=name, metadata=report.metadata(name))

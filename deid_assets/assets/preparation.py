@@ -1,0 +1,188 @@
+"""Preparation: pseudonyms, removal, the random sample, groups, top codes, and the long tail (S0; S3 sections 1 to 3)."""
+
+import dagster as dg
+import pandas as pd
+
+from deid_assets.assets.stage_asset import prefix_of, stage_asset
+from deid_assets.errors import DeliveryError
+from deid_assets.methods.exclusion_tables import exclusion_tables
+from deid_assets.methods.grouping import grouped_claims as grouped_claims_query
+from deid_assets.methods.grouping import member_profiles as member_profiles_query
+from deid_assets.methods.long_tail import claim_support_scores as claim_support_scores_query
+from deid_assets.methods.long_tail import claims_cap, truncate_claims
+from deid_assets.methods.long_tail import claims_truncated as claims_truncated_query
+from deid_assets.methods.pseudonyms import pseudonyms
+from deid_assets.methods.removal import DIAGNOSES, codes_of_claims, distinct_codes
+from deid_assets.methods.removal import eligible_claims as eligible_claims_query
+from deid_assets.methods.removal import eligible_members as eligible_members_query
+from deid_assets.methods.removal import removed_members as removed_members_query
+from deid_assets.methods.sampling import released_sample as released_sample_query
+from deid_assets.methods.sampling import sample_size
+from deid_assets.methods.top_coding import top_code
+from deid_assets.reference.code_book import code_book as code_book_of
+from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
+from deid_assets.resources import Policies, Workplace
+from deid_assets.store import Query, Table
+
+CLAIM_QUASI_IDENTIFIERS = (
+    "specialty",
+    "place",
+    "procedure_group",
+    "length_of_stay",
+    "days_since_first_claim",
+    "condition_group",
+)
+
+
+@stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})
+def code_book(context: dg.AssetExecutionContext, claims: Table, policies: Policies) -> pd.DataFrame:
+    """Every distinct code of the delivery: its group, whether it is a medical procedure, whether it removes a member."""
+    removal = policies.of(context).removal
+    codes = claims.query(distinct_codes(claims))
+    return code_book_of(codes, removal.code_list, removal.rare_visible_diseases)
+
+
+@stage_asset(policy_sections=["grouping"])
+def comorbidity_codes(context: dg.AssetExecutionContext, code_book: Table, policies: Policies) -> pd.DataFrame:
+    """The Charlson conditions of every distinct diagnosis code."""
+    codes = code_book.query(f"SELECT code FROM {code_book.sql} WHERE kind = 'diagnosis' ORDER BY code")
+    return charlson_conditions(codes["code"].tolist(), policies.of(context).grouping.charlson)
+
+
+@stage_asset(derived_columns={"original_id": ["members.member_id", "claims.provider_id", "claims.vendor_id"]})
+def pseudonym_crosswalk(
+    context: dg.AssetExecutionContext, members: Table, claims: Table, workplace: Workplace
+) -> pd.DataFrame:
+    """Irreversible keyed pseudonyms of members, providers, vendors and PCPs; restricted, and never released."""
+    secret = workplace.secret()
+    frames = []
+    for kind, table, column in (
+        ("member", members, "member_id"),
+        ("provider", claims, "provider_id"),
+        ("vendor", claims, "vendor_id"),
+        ("pcp", claims, "pcp_id"),
+    ):
+        found = table.query(f"SELECT DISTINCT {column} AS id FROM {table.sql} WHERE {column} IS NOT NULL ORDER BY id")
+        key = secret.derive("pseudonym", prefix_of(context), context.partition_key, kind)
+        frames.append(pseudonyms(kind, found["id"].tolist(), key))
+    return pd.concat(frames, ignore_index=True)
+
+
+@stage_asset(policy_sections=["removal", "opt_outs"], derived_columns={"reason": ["code_book.removal_reason"]})
+def removed_members(
+    context: dg.AssetExecutionContext, members: Table, claims: Table, code_book: Table, policies: Policies
+) -> Query:
+    """Members who may not be released, with every reason: a sensitive code on one of their claims, or an opt-out."""
+    return removed_members_query(members, claims, code_book, policies.of(context).opt_outs.all_members)
+
+
+@stage_asset(policy_sections=["removal"])
+def eligible_claims(
+    context: dg.AssetExecutionContext, members: Table, claims: Table, code_book: Table, policies: Policies
+) -> Query:
+    """Claims that pass the claim-level rules, of every delivered member; the population is counted in them."""
+    removal = policies.of(context).removal
+    return eligible_claims_query(members, claims, code_book, removal.newborn_days, removal.non_procedure_claims)
+
+
+@stage_asset()
+def eligible_members(
+    context: dg.AssetExecutionContext, members: Table, removed_members: Table, eligible_claims: Table
+) -> str:
+    """Members who may be released: not removed, and with at least one eligible claim."""
+    return eligible_members_query(members, removed_members, eligible_claims)
+
+
+@stage_asset()
+def exclusion_comparison(
+    context: dg.AssetExecutionContext, members: Table, claims: Table, removed_members: Table, workplace: Workplace
+) -> pd.DataFrame:
+    """Removed against remaining members: S3 Tables 1 to 4, claims per member, and Kolmogorov-Smirnov distances.
+
+    The distances come with a bootstrap over members, because claims of one member are not independent.
+    """
+    key = workplace.secret().derive("exclusion comparison", prefix_of(context), context.partition_key)
+    return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))
+
+
+@stage_asset(policy_sections=["sample"])
+def released_sample(
+    context: dg.AssetExecutionContext,
+    members: Table,
+    eligible_members: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> Query:
+    """The random sample of the eligible members that is released."""
+    sample = policies.of(context).sample
+    asked = workplace.delivery(context.partition_key).parameters.get("release")
+    size = sample_size(members.count(), eligible_members.count(), asked or sample.members, sample.fraction)
+    if size < 1:
+        raise DeliveryError(f"delivery {context.partition_key}: no member may be released; see removed_members")
+    key = workplace.secret().derive("sample", prefix_of(context), context.partition_key)
+    return released_sample_query(eligible_members, size, key)
+
+
+@stage_asset(
+    policy_sections=["grouping", "top_coding"],
+    derived_columns={
+        "condition_group": ["eligible_claims.diagnosis_1"],
+        "procedure_group": ["eligible_claims.cpt"],
+        "charlson": [f"eligible_claims.{column}" for column in DIAGNOSES],
+    },
+)
+def grouped_claims(
+    context: dg.AssetExecutionContext,
+    eligible_claims: Table,
+    code_book: Table,
+    comorbidity_codes: Table,
+    policies: Policies,
+) -> Query:
+    """Claims with codes replaced by the groups that are released, and the pay delay top-coded."""
+    policy = policies.of(context)
+    first = "" if policy.grouping.charlson_diagnoses == "all" else " AND listed > 1"
+    bands = charlson_bands_query(
+        f"(SELECT claim_id, code FROM ({codes_of_claims(eligible_claims)}) WHERE kind = 'diagnosis'{first}"
+        f" AND code IN (SELECT code FROM {comorbidity_codes.sql}))",
+        comorbidity_codes.sql,
+    )
+    delay = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
+    return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None)
+
+
+@stage_asset(policy_sections=["long_tail"], derived_columns={"score": [f"grouped_claims.{c}" for c in CLAIM_QUASI_IDENTIFIERS]})
+def claim_support_scores(context: dg.AssetExecutionContext, grouped_claims: Table) -> str:
+    """How rare the rarest value of each claim is among members."""
+    return claim_support_scores_query(grouped_claims, CLAIM_QUASI_IDENTIFIERS)
+
+
+@stage_asset(policy_sections=["long_tail"])
+def truncated_claims(
+    context: dg.AssetExecutionContext,
+    grouped_claims: Table,
+    claim_support_scores: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> Query:
+    """Claims after the long tail is cut."""
+    long_tail = policies.of(context).long_tail
+    cap = claims_cap(grouped_claims, long_tail.percentile, long_tail.unit)
+    context.add_output_metadata({"claims_kept_at_most": cap, "unit": long_tail.unit})
+    key = workplace.secret().derive("truncation ties", prefix_of(context), context.partition_key)
+    return truncate_claims(grouped_claims, claim_support_scores, cap, long_tail.unit, key)
+
+
+@stage_asset(policy_sections=["top_coding"], derived_columns={"claims_truncated": ["truncated_claims.claim_id"]})
+def member_profiles(
+    context: dg.AssetExecutionContext,
+    members: Table,
+    released_sample: Table,
+    grouped_claims: Table,
+    truncated_claims: Table,
+    policies: Policies,
+) -> Query:
+    """The member-level quasi-identifiers of the whole delivered population, days in hospital top-coded."""
+    years = ["days_in_hospital_y2", "days_in_hospital_y3"]
+    days = top_code(members, years, policies.of(context).top_coding.percentile)
+    truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
+    return member_profiles_query(members, released_sample, grouped_claims, truncated, days.code if days else None)

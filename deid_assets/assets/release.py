@@ -1,0 +1,319 @@
+"""Release: the gate, and atomic publication. A refusal leaves nothing published, and says with numbers why."""
+
+import datetime
+import json
+from collections.abc import Mapping
+
+import dagster as dg
+import pandas as pd
+
+import deid_assets
+from deid_assets.assets.assessment import (
+    METHOD_VERSIONS,
+    absence_numbers,
+    demographics_of,
+    kept_targets,
+    profiles_query,
+)
+from deid_assets.assets.encoded import PopulationTables, sampling_fraction
+from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
+from deid_assets.assets.stage_asset import markdown_table, prefix_of, stage_asset
+from deid_assets.checks.contracts import RELEASE_TABLES
+from deid_assets.checks.risk import RISK_CHECKS
+from deid_assets.errors import DeidError
+from deid_assets.executors import search_executor
+from deid_assets.policy.models import Policy
+from deid_assets.policy.validation import check_vacuous
+from deid_assets.release import gate, measure
+from deid_assets.release.cross_check import SCHEMA
+from deid_assets.release.digests import combined_digest, rows_digest
+from deid_assets.release.event_log import data_versions, stale_inputs, witness
+from deid_assets.release.evidence import Evidence, Refusal, from_frame
+from deid_assets.release.manifest import AttritionStep, Manifest, Place, PolicyText, editions, keyed_counts, package_versions
+from deid_assets.release.publication import Releases, Staging
+from deid_assets.resources import Policies, Workplace
+from deid_assets.schemas import CONTRACTS
+from deid_assets.stages import STAGES
+from deid_assets.store import Table, connect, drop_schema, write_table
+
+FILES = {"release_members": "Members", "release_claims": "Claims"}
+
+
+def releases_of(workplace: Workplace) -> Releases:
+    """The folder of releases, and what is needed to add one."""
+    home = workplace.home
+    return Releases(home.releases, workplace.signing_key(), home.store / "manifests")
+
+
+@stage_asset(policy_sections=["recipients", "risk", "neighbor_attack", "demographics", "removal"], kinds=("duckdb", "parquet", "csv"))
+def release(
+    context: dg.AssetExecutionContext,
+    members: Table,
+    claims: Table,
+    removed_members: Table,
+    eligible_members: Table,
+    eligible_claims: Table,
+    grouped_claims: Table,
+    truncated_claims: Table,
+    member_profiles: Table,
+    pseudonym_crosswalk: Table,
+    adversary_power: Table,
+    value_domains: Table,
+    generalization_lattice: Table,
+    chosen_generalization: Table,
+    suppressed_members: Table,
+    release_members: Table,
+    release_claims: Table,
+    release_days_in_hospital: Table,
+    longitudinal_risk: Table,
+    neighbor_attack: Table,
+    demographic_risk: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """The published release: staged, measured again, judged, and renamed into place; or a refusal that says why."""
+    policy = policies.of(context)
+    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
+    candidate = {
+        "release_members": release_members,
+        "release_claims": release_claims,
+        "release_days_in_hospital": release_days_in_hospital,
+    }
+    delivery = workplace.delivery(context.partition_key)
+    releases = releases_of(workplace)
+    with releases.stage(policy.name) as staging:
+        try:
+            staged = _stage(staging, candidate, member_profiles)
+            refusals, gate_evidence, evidence = _judge(
+                context, policy, workplace, tables, candidate, staged, chosen_generalization, suppressed_members,
+                pseudonym_crosswalk, members, removed_members, (longitudinal_risk, neighbor_attack, demographic_risk),
+            )  # fmt: skip
+            if refusals:
+                raise _refusal(refusals)
+            attrition = _attrition(
+                members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate
+            )
+            lineage = data_versions(context.instance, _upstream(policy.name), context.partition_key)
+            secret = workplace.secret()
+            digest = delivery.digest()
+            inputs = secret.keyed_digest("inputs", policy.hash, digest, context.partition_key, deid_assets.__version__)
+            created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+            def describe(place: Place):
+                manifest = Manifest(
+                    place=place,
+                    policy=policy_text(policy),
+                    recipient_class=policy.recipients.recipient_class,
+                    terms_of_use=policy.recipients.terms_of_use,
+                    delivery_digest=digest,
+                    code_version=deid_assets.__version__,
+                    packages=package_versions(),
+                    lineage=lineage,
+                    evidence=(*evidence, gate_evidence),
+                    attrition=attrition,
+                    secret_commitment=secret.commitment(),
+                    salt=secret.derive("manifest salt", policy.name, context.partition_key, str(place.number)),
+                )
+                return editions(manifest, keyed_counts(secret, digest))
+
+            published = staging.publish(describe, context.partition_key, inputs, created)
+        finally:
+            drop_schema(member_profiles.file, SCHEMA)
+            drop_schema(member_profiles.file, "scratch")
+    rows = pd.DataFrame(
+        [(file.path, file.sha256, file.size, file.rows) for file in staging.files],
+        columns=["path", "sha256", "bytes", "rows"],
+    )
+    context.add_output_metadata(
+        {
+            "release": dg.MetadataValue.path(str(published.folder)),
+            "number": published.entry.number,
+            "registry_head": published.entry.hash,
+            "gates": markdown_table(_gates_table((*evidence, gate_evidence))),
+        }
+    )
+    return rows
+
+
+def policy_text(policy: Policy) -> PolicyText:
+    """The policy as a manifest shows it: whole, and without those who opted out."""
+    return PolicyText(
+        policy.name,
+        policy.hash,
+        json.dumps(policy.content(), sort_keys=True, indent=1),
+        json.dumps(policy.public_content(), sort_keys=True, indent=1),
+    )
+
+
+def _stage(staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> gate.Staged:
+    """Write the files, and read them back into the scratch schema."""
+    read = {}
+    file = profiles.file
+    with connect(file) as connection:
+        for asset, name in FILES.items():
+            staging.write_table(connection, name, candidate[asset], order_by=("MemberID",))
+        days = candidate["release_days_in_hospital"]
+        for year in ("Y2", "Y3"):
+            staging.write_table(
+                connection,
+                f"DaysInHospital_{year}",
+                f"SELECT * EXCLUDE (\"Year\") FROM {days.sql} WHERE \"Year\" = '{year}'",
+                order_by=("MemberID",),
+            )
+    for asset, name in FILES.items():
+        read[asset] = Table(file, SCHEMA, f"staged_{asset}")
+        write_table(read[asset], staging.reader(f"data/{name}.csv"))
+    days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
+    parts = {year: staging.reader(f"data/DaysInHospital_{year}.csv") for year in ("Y2", "Y3")}
+    for year, query in parts.items():
+        write_table(Table(file, SCHEMA, f"staged_days_{year}"), query)
+    write_table(
+        days_table,
+        " UNION ALL ".join(f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in parts),
+    )
+    return gate.Staged(read["release_members"], read["release_claims"], days_table)
+
+
+def _judge(
+    context, policy: Policy, workplace: Workplace, tables: PopulationTables, candidate: Mapping[str, Table],
+    staged: gate.Staged, chosen: Table, suppressed: Table, crosswalk: Table, members: Table, removed: Table,
+    assessments: tuple[Table, ...],
+) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
+    """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them."""
+    levels, node = chosen_levels(policy, chosen), chosen_node(policy, chosen)
+    commitment = workplace.secret().commitment()
+    with connect(tables.profiles.file) as connection:
+        digest = combined_digest({name: rows_digest(connection, table) for name, table in staged.by_name().items()})
+    evidence = tuple(item for table in assessments for item in from_frame(table.frame()))
+
+    refusals = gate.contract_refusals(policy, staged)
+    refusals += gate.consistency_refusals(
+        policy, staged, levels, tables.profiles, tables.held, tables.domains, crosswalk, suppressed
+    )
+    refusals += gate.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS)
+    refusals += witness(context.instance, _gating_checks(policy.name), context.partition_key)
+    refusals += stale_inputs(context.instance, _upstream(policy.name), context.partition_key)
+
+    keep = kept_targets(tables.profiles, suppressed)
+    alpha = sampling_fraction(policy, int(keep.sum()), tables.profiles.count())
+    try:
+        check_vacuous(policy, alpha)
+    except DeidError as error:
+        refusals.append(Refusal("vacuous_policy", policy.name, None, None, str(error)))
+
+    risk = demographics_of(
+        policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql
+    )
+    refusals += gate.demographic_refusals(policy, risk, staged.members.count())
+    measured = list(measure.demographic_measurements(policy, risk, *absence_numbers(members, removed, risk.released)))
+    staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
+    write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
+
+    computation = node_computation(policy, tables).keeping(keep)
+    adversary = adversary_of(policy, tables.profiles).of(keep)
+    key = stream_key(context, workplace, "gate")
+    with search_executor() as executor:
+        measured += gate.risk_measurements(policy, computation, node, adversary, key, commitment, executor)
+    disagreements, cross = gate.cross_check_refusals(
+        policy, computation, node, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
+        crosswalk, key, commitment,
+    )  # fmt: skip
+    refusals += disagreements
+    refusals += gate.measurement_refusals("gate", measured)
+    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "1", (*measured, cross))
+    return refusals, gate_evidence, evidence
+
+
+def _gating_checks(policy: str) -> list[dg.AssetCheckKey]:
+    """Every blocking check of a policy's assets."""
+    contracts = [(asset, f"{asset}_keeps_contract") for asset in (*CONTRACTS, *RELEASE_TABLES)]
+    risk = [(check.asset, check.name) for check in RISK_CHECKS]
+    return [dg.AssetCheckKey(dg.AssetKey([policy, asset]), name) for asset, name in contracts + risk]
+
+
+def _upstream(policy: str) -> list[dg.AssetKey]:
+    """Every asset before the release."""
+    return [dg.AssetKey([policy, name]) for stage, names in STAGES.items() if stage != "release" for name in names]
+
+
+def _refusal(refusals: list[Refusal]) -> dg.Failure:
+    """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody."""
+    shown = [
+        f"{refusal.text}"
+        + (
+            f" ({refusal.measured:.6g} against {refusal.threshold:.6g})"
+            if refusal.measured is not None and refusal.threshold is not None
+            else ""
+        )
+        for refusal in refusals
+    ]
+    return dg.Failure(
+        f"refused by the gate for {len(refusals)} reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown),
+        metadata={
+            "refused": True,
+            "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
+            **{
+                f"{refusal.rule}: {refusal.name}": float(refusal.measured)
+                for refusal in refusals
+                if refusal.measured is not None
+            },
+        },
+        allow_retries=False,
+    )
+
+
+def _attrition(
+    members: Table, removed: Table, eligible: Table, profiles: Table, claims: Table, eligible_claims: Table,
+    truncated: Table, candidate: Mapping[str, Table],
+) -> tuple[AttritionStep, ...]:  # fmt: skip
+    """Rows in and out of every stage, of members and of claims; exact, for the restricted edition."""
+    opted_out = removed.query(
+        f"SELECT count(DISTINCT member_id) FILTER (reason = 'opted out') AS opted, "
+        f"count(DISTINCT member_id) AS all_removed FROM {removed.sql}"
+    ).iloc[0]
+    sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
+    of_sample = (
+        f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
+    )
+    eligible_sampled = int(profiles.query(of_sample.format(eligible_claims.sql))["n"].iloc[0])
+    truncated_sampled = int(profiles.query(of_sample.format(truncated.sql))["n"].iloc[0])
+    delivered = members.count()
+    return (
+        AttritionStep("delivered_members", "members", delivered),
+        AttritionStep(
+            "members_after_opt_outs", "members", delivered - int(opted_out["opted"]), "delivered_members", "opted out"
+        ),
+        AttritionStep(
+            "members_not_removed",
+            "members",
+            delivered - int(opted_out["all_removed"]),
+            "members_after_opt_outs",
+            "sensitive codes or rare and visible diseases",
+        ),
+        AttritionStep("eligible_members", "members", eligible.count(), "members_not_removed", "no eligible claim"),
+        AttritionStep("sampled_members", "members", sampled, "eligible_members", "random sample"),
+        AttritionStep(
+            "released_members", "members", candidate["release_members"].count(), "sampled_members", "suppressed as flagged"
+        ),
+        AttritionStep("delivered_claims", "claims", claims.count()),
+        AttritionStep(
+            "eligible_claims", "claims", eligible_claims.count(), "delivered_claims", "newborns and codes that are no procedure"
+        ),
+        AttritionStep("sampled_claims", "claims", eligible_sampled, "eligible_claims", "random sample of members"),
+        AttritionStep("truncated_claims", "claims", truncated_sampled, "sampled_claims", "long tail"),
+        AttritionStep(
+            "released_claims", "claims", candidate["release_claims"].count(), "truncated_claims", "suppressed members"
+        ),
+    )
+
+
+def _gates_table(evidence: tuple[Evidence, ...]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            (item.asset, m.name, m.value, m.bound, m.threshold, m.passed)
+            for item in evidence
+            for m in item.measurements
+            if m.gating
+        ],
+        columns=["asset", "gate", "measured", "bound", "threshold", "passed"],
+    )

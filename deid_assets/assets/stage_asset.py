@@ -1,0 +1,84 @@
+"""The decorator of every asset: what stage it is of, which policy sections it reads, and a meter that runs with it."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import dagster as dg
+import pandas as pd
+
+from deid_assets.meter import meter
+from deid_assets.stages import STAGE_OF
+
+
+def stage_asset(
+    policy_sections: Sequence[str] = (),
+    version: str = "1",
+    kinds: Sequence[str] = ("duckdb",),
+    derived_columns: Mapping[str, Sequence[str]] | None = None,
+    **options,
+) -> Callable:
+    """Make an asset of the stage that `stages.py` names for it.
+
+    Parameters
+    ----------
+    policy_sections
+        Sections of the policy that it reads. Its code version is `version` and their hash, so that a changed threshold
+        does not make the intake stale.
+    version
+        Raise it when the asset's code computes something else.
+    derived_columns
+        For columns that are made from others under a new name: where they come from, as "asset.column".
+    """
+
+    def make(function: Callable) -> dg.AssetsDefinition:
+        @functools.wraps(function)
+        def metered(context: dg.AssetExecutionContext, *args, **kwargs):
+            start_meter(context)
+            return function(context, *args, **kwargs)
+
+        return dg.asset(
+            metadata=asset_metadata(function.__name__, policy_sections, version, derived_columns),
+            kinds=set(kinds),
+            **options,
+        )(metered)
+
+    return make
+
+
+def asset_metadata(
+    name: str,
+    policy_sections: Sequence[str],
+    version: str,
+    derived_columns: Mapping[str, Sequence[str]] | None = None,
+) -> dict:
+    """What `definitions.specialize` reads to give an asset its group and code version for one policy."""
+    return {
+        "stage": STAGE_OF[name],
+        "policy_sections": list(policy_sections),
+        "method_version": version,
+        "derived_columns": {column: list(sources) for column, sources in (derived_columns or {}).items()},
+    }
+
+
+def start_meter(context: dg.AssetExecutionContext) -> None:
+    """Start the meter of the running step; the IO manager reads it when the table is written."""
+    meter.start(context.run.run_id, context.op_execution_context.get_step_execution_context().step.key)
+
+
+def prefix_of(context: dg.AssetExecutionContext) -> str:
+    """The policy's name: the first part of the keys of the assets that are being made."""
+    return next(iter(context.selected_asset_keys)).path[0]
+
+
+def markdown_table(frame: pd.DataFrame) -> dg.MarkdownMetadataValue:
+    """A small table of aggregates as Markdown metadata; numbers are shortened, text is escaped."""
+    head = "| " + " | ".join(frame.columns) + " |"
+    rule = "|" + "---|" * len(frame.columns)
+    rows = ["| " + " | ".join(_cell(value) for value in row) + " |" for row in frame.itertuples(index=False)]
+    return dg.MetadataValue.md("\n".join([head, rule, *rows]))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return str(value).replace("|", "\\|")

@@ -1,0 +1,90 @@
+"""Risk thresholds as blocking asset checks: each compares one measurement of the evidence with the policy's threshold."""
+
+from dataclasses import dataclass
+
+import dagster as dg
+
+from deid_assets.partitions import deliveries
+from deid_assets.release import measure
+from deid_assets.release.evidence import from_frame
+from deid_assets.store import Table
+
+
+@dataclass(frozen=True)
+class RiskCheck:
+    """A statement about one measurement of an assessment."""
+
+    name: str
+    asset: str
+    measurement: str
+    statement: str
+
+
+RISK_CHECKS = (
+    RiskCheck(
+        "high_risk_share_within_threshold",
+        "longitudinal_risk",
+        measure.FIXED,
+        "At most MaxSup of the simulated adversaries find a class of fewer than k members of the population.",
+    ),
+    RiskCheck(
+        "literal_high_risk_share_within_threshold",
+        "longitudinal_risk",
+        measure.LITERAL,
+        "The same with power and exemption as the appendix literally computes them, on the generalized data.",
+    ),
+    RiskCheck(
+        "neighbor_attack_risk_within_threshold",
+        "neighbor_attack",
+        measure.UNCONDITIONAL,
+        "A simulated nosey neighbour of any member succeeds with at most the allowed probability.",
+    ),
+    RiskCheck(
+        "neighbor_attack_given_membership_within_threshold",
+        "neighbor_attack",
+        measure.GIVEN_MEMBERSHIP,
+        "A simulated nosey neighbour who knows that the target is in the release succeeds with at most the allowed "
+        "probability.",
+    ),
+    RiskCheck(
+        "demographic_risk_within_threshold",
+        "demographic_risk",
+        measure.DEMOGRAPHIC,
+        "At most MaxSup of the released members are in a demographic class of fewer than k members of the population.",
+    ),
+    RiskCheck(
+        "absence_posterior_within_threshold",
+        "demographic_risk",
+        measure.ABSENCE,
+        "Being absent from the release tells of a sensitive condition with at most the allowed probability.",
+    ),
+)
+
+
+def risk_checks(policy: str) -> list[dg.AssetChecksDefinition]:
+    """The risk checks of one policy's assets."""
+    return [_risk_check(policy, check) for check in RISK_CHECKS]
+
+
+def _risk_check(policy: str, check: RiskCheck) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=dg.AssetKey([policy, check.asset]),
+        name=check.name,
+        description=check.statement,
+        blocking=True,
+        partitions_def=deliveries,
+    )
+    def within_threshold(evidence: Table) -> dg.AssetCheckResult:
+        measured = [m for item in from_frame(evidence.frame()) for m in item.measurements if m.name == check.measurement]
+        if len(measured) != 1:
+            return dg.AssetCheckResult(passed=False, description=f"{check.measurement} was not measured")
+        found = measured[0]
+        numbers = {"measured": found.compared, "value": found.value, "threshold": found.threshold}
+        return dg.AssetCheckResult(
+            # What the policy does not gate on is shown and passes; what it gates on passes only below its threshold.
+            passed=found.passed or not found.gating,
+            metadata={name: float(number) for name, number in numbers.items() if number is not None}
+            | {"statistic": found.statistic, "gating": found.gating, "section": found.section},
+        )
+
+    return within_threshold

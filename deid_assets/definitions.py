@@ -1,0 +1,96 @@
+"""The Dagster definitions: the assets, checks and job of every policy, loaded once per policy.
+
+`deid_assets.definitions` is the code location of the UI; `build_definitions` makes the same for other policies or
+another home, for instance in tests, or to merge into another project.
+"""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import dagster as dg
+
+from deid_assets.assets import adversary, assessment, candidate, generalization, intake, preparation, release
+from deid_assets.checks.contracts import contract_checks
+from deid_assets.checks.risk import risk_checks
+from deid_assets.home import Home
+from deid_assets.partitions import deliveries
+from deid_assets.policy.loading import policies_in
+from deid_assets.policy.models import Policy
+from deid_assets.resources import Policies, RestrictedStore, Workplace, column_schema
+from deid_assets.schemas import CONTRACTS
+from deid_assets.schemas.candidate import release_contracts
+
+# `partitions_def` on checks is a preview feature; pyproject.toml pins the version on which it was verified.
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+
+MODULES = (intake, preparation, adversary, generalization, candidate, assessment, release)
+
+
+def job_name(policy: str) -> str:
+    """The name of a policy's main job."""
+    return f"release_{policy}"
+
+
+def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home | None = None) -> dg.Definitions:
+    """The definitions for some policies.
+
+    Parameters
+    ----------
+    policies
+        By name. Default: those that ship, and those in the home's `policies`.
+    home
+        Where everything lies that running creates. Default: DEID_HOME, else `.deid` in the current folder.
+    """
+    home = home or Home.here()
+    policies = policies if policies is not None else policies_in(home.policies)
+    assets: list = []
+    checks: list = []
+    jobs: list = []
+    for policy in policies.values():
+        made = dg.load_assets_from_modules(MODULES, key_prefix=policy.name)
+        assets += dg.map_asset_specs(lambda spec, policy=policy: specialize(spec, policy), made)
+        checks += [*contract_checks(policy.name), *risk_checks(policy.name)]
+        jobs.append(
+            dg.define_asset_job(
+                job_name(policy.name),
+                selection=dg.AssetSelection.key_prefixes(policy.name),
+                description=f"From a delivery to a gated release under the policy {policy.name}: {policy.title}.",
+                tags={"deid/policy": policy.name},
+            )
+        )
+    root = str(home.root)
+    return dg.Definitions(
+        assets=assets,
+        asset_checks=checks,
+        jobs=jobs,
+        executor=dg.in_process_executor,
+        resources={
+            "io_manager": RestrictedStore(root=root),
+            "policies": Policies(root=root),
+            "workplace": Workplace(root=root),
+        },
+    )
+
+
+def specialize(spec: dg.AssetSpec, policy: Policy) -> dg.AssetSpec:
+    """Give an asset what depends on the policy: partition, group, code version, owners, column schema.
+
+    The code version is the method's version and the hash of the policy sections that the asset reads, so that a changed
+    threshold does not make the intake stale.
+    """
+    metadata = spec.metadata
+    sections = metadata["policy_sections"]
+    contracts = {**CONTRACTS, **release_contracts(policy)}
+    described = {}
+    if spec.key.path[-1] in contracts:
+        described["dagster/column_schema"] = column_schema(contracts[spec.key.path[-1]])
+    return spec.replace_attributes(
+        partitions_def=deliveries,
+        group_name=f"{policy.name}/{metadata['stage']}",
+        code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
+        owners=list(policy.owners),
+    ).merge_attributes(metadata=described)
+
+
+defs = build_definitions()

@@ -1,0 +1,21 @@
+"""Errors that people read: what is wrong, where, and what to do. Never a person's value."""
+
+
+class DeidError(Exception):
+    """A problem that the user can mend; the command line prints its message and exits with 1."""
+
+
+class PolicyError(DeidError):
+    """A policy file says something that cannot be carried out."""
+
+
+class DeliveryError(DeidError):
+    """A delivery as a whole cannot be taken in."""
+
+
+class StoreError(DeidError):
+    """The restricted store cannot be used."""
+
+
+class ReleaseError(DeidError):
+    """A release cannot be written, found or verified."""

@@ -1,0 +1,56 @@
+"""Where everything lies that running creates: `.deid/`, or the folder that DEID_HOME names."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.store import owner_only
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folders of one installation.
+
+    `home` is the Dagster instance, `store` the restricted store, `releases` what is published, `policies` the
+    policies from elsewhere that were run here, `deliveries` what was received and from where, `keys` the signing
+    key and the secret.
+    """
+
+    root: Path
+
+    @classmethod
+    def here(cls) -> "Home":
+        """The home of this process: DEID_HOME, else `.deid` in the current folder."""
+        return cls(Path(os.environ.get("DEID_HOME", ".deid")).absolute())
+
+    @property
+    def dagster(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store"
+
+    @property
+    def releases(self) -> Path:
+        return self.root / "releases"
+
+    @property
+    def policies(self) -> Path:
+        return self.root / "policies"
+
+    @property
+    def deliveries(self) -> Path:
+        return self.root / "deliveries"
+
+    @property
+    def keys(self) -> Path:
+        return self.root / "keys"
+
+    def create(self) -> "Home":
+        """Make the folders; those that may hold anything about a person are for their owner only."""
+        for folder in (self.root, self.dagster, self.releases, self.policies):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.store, self.deliveries, self.keys):
+            owner_only(folder)
+        return self

@@ -1,0 +1,163 @@
+"""The candidate: the very rows that would be published, at the chosen generalization, in the Heritage formats."""
+
+from collections.abc import Mapping, Sequence
+
+from deid_assets.methods.top_coding import TopCode
+from deid_assets.methods.value_domains import labels_query
+from deid_assets.store import Table, quoted
+
+
+def generalized_members(profiles: Table, domains: Table, levels: Mapping[str, int]) -> str:
+    """SELECT member_id, released and the label of every member-level quasi-identifier, for the whole population."""
+    types = profiles.columns()
+    selects, joins = [], []
+    for number, (column, level) in enumerate(levels.items()):
+        joins.append(
+            f"LEFT JOIN ({labels_query(domains, column, level, types[column])}) AS d{number}"
+            f" ON d{number}.value IS NOT DISTINCT FROM p.{quoted(column)}"
+        )
+        selects.append(f"d{number}.label AS {quoted(column)}")
+    return (
+        f"SELECT p.member_id, p.released, {', '.join(selects)} FROM {profiles.sql} AS p {' '.join(joins)}"
+    )
+
+
+def generalized_claims(
+    claims: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str] = (), members: str | None = None
+) -> str:
+    """SELECT claim_id, member_id, the label of every claim-level quasi-identifier, and other columns as they are.
+
+    Parameters
+    ----------
+    members
+        A SELECT of member_id; only their claims are selected. None selects all.
+    """
+    types = claims.columns()
+    selects, joins = [], []
+    for number, (column, level) in enumerate(levels.items()):
+        joins.append(
+            f"LEFT JOIN ({labels_query(domains, column, level, types[column])}) AS d{number}"
+            f" ON d{number}.value = c.{quoted(column)}"
+        )
+        selects.append(f"d{number}.label AS {quoted(column)}")
+    selects += [f"c.{quoted(column)}" for column in others]
+    where = f" WHERE c.member_id IN ({members})" if members else ""
+    return f"SELECT c.claim_id, c.member_id, {', '.join(selects)} FROM {claims.sql} AS c {' '.join(joins)}{where}"
+
+
+def _kept(profiles: Table, suppressed: Table) -> str:
+    return (
+        f"SELECT member_id FROM {profiles.sql} WHERE released"
+        f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    )
+
+
+def release_members(
+    profiles: Table,
+    suppressed: Table,
+    crosswalk: Table,
+    domains: Table,
+    levels: Mapping[str, int],
+    names: Mapping[str, str],
+) -> str:
+    """SELECT the members table of the release: MemberID and the member-level quasi-identifiers released in it.
+
+    Parameters
+    ----------
+    levels
+        Level of every member-level quasi-identifier.
+    names
+        The name under which a quasi-identifier is released; those that the days-in-hospital table carries are absent.
+    """
+    released = ", ".join(f"m.{quoted(column)} AS {quoted(name)}" for column, name in names.items())
+    return f"""
+        SELECT x.pseudonym AS "MemberID", {released}
+        FROM ({generalized_members(profiles, domains, levels)}) AS m
+        JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
+        JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+        ORDER BY x.pseudonym
+    """
+
+
+def release_days_in_hospital(
+    profiles: Table,
+    suppressed: Table,
+    crosswalk: Table,
+    domains: Table,
+    levels: Mapping[str, int],
+    years: Mapping[str, str],
+    with_claims_truncated: bool,
+) -> str:
+    """SELECT Year, MemberID, ClaimsTruncated, DaysInHospital: one row per member and year of enrolment.
+
+    Being in it says in which years a member was enrolled, and ClaimsTruncated says who had many claims: both are in
+    the member-level quasi-identifiers that the risk is measured on (methods.md 0, what else the files tell).
+
+    Parameters
+    ----------
+    years
+        Column of the days in hospital for each released year, such as {'Y2': 'days_in_hospital_y2'}.
+    """
+    truncated = 'm."claims_truncated" AS "ClaimsTruncated", ' if with_claims_truncated else ""
+    parts = [
+        f"""SELECT '{year}' AS "Year", x.pseudonym AS "MemberID", {truncated}m.{quoted(column)} AS "DaysInHospital"
+            FROM generalized AS m JOIN kept USING (member_id)
+            JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+            WHERE m.{quoted(column)} IS NOT NULL"""
+        for year, column in years.items()
+    ]
+    return f"""
+        WITH generalized AS ({generalized_members(profiles, domains, levels)}),
+             kept AS ({_kept(profiles, suppressed)})
+        {" UNION ALL ".join(parts)} ORDER BY 1, 2
+    """
+
+
+def release_claims(
+    claims: str,
+    profiles: Table,
+    suppressed: Table,
+    crosswalk: Table,
+    domains: Table,
+    levels: Mapping[str, int],
+    names: Mapping[str, str],
+    pay_delay: TopCode | None,
+) -> str:
+    """SELECT the claims table of the release, in the columns and formats of the Heritage files.
+
+    SupLOS is 1 where a length of stay was delivered and is withheld from the release, and 0 where the release shows
+    it or none was delivered. Nothing in this pipeline withholds single lengths of stay, so it is 0 until a rule does.
+
+    Parameters
+    ----------
+    claims
+        A SELECT of truncated claims whose provider, vendor and PCP are already suppressed, with base values.
+    levels, names
+        Level and released name of every claim-level quasi-identifier.
+    """
+    def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
+        join = f"LEFT JOIN {crosswalk.sql} AS {kind} ON {kind}.kind = '{kind}' AND {kind}.original_id = c.{column}"
+        return f'{kind}.pseudonym AS "{released}"', join
+
+    ids = [
+        pseudonym("provider", "provider_id", "ProviderID"),
+        pseudonym("vendor", "vendor_id", "Vendor"),
+        pseudonym("pcp", "pcp_id", "PCP"),
+    ]
+    types = {"length_of_stay": "INTEGER", "days_since_first_claim": "INTEGER"}
+    labels, joins = [], [join for _, join in ids]
+    for number, (column, level) in enumerate(levels.items()):
+        query = labels_query(domains, column, level, types.get(column, "VARCHAR"))
+        joins.append(f"LEFT JOIN ({query}) AS d{number} ON d{number}.value = c.{quoted(column)}")
+        labels.append(f"d{number}.label AS {quoted(names[column])}")
+    delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
+    return f"""
+        SELECT member.pseudonym AS "MemberID", {", ".join(select for select, _ in ids)},
+               'Y' || c.year AS "Year", {", ".join(labels)}, {delay} AS "PayDelay",
+               c.charlson AS "CharlsonIndex", 0::TINYINT AS "SupLOS"
+        FROM ({claims}) AS c
+        JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
+        JOIN {crosswalk.sql} AS member ON member.kind = 'member' AND member.original_id = c.member_id
+        {" ".join(joins)}
+        ORDER BY ALL
+    """

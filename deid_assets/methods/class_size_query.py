@@ -1,0 +1,148 @@
+"""Class sizes counted by DuckDB alone: the second opinion that the gate asks for (design 5; methods.md 4, step 5).
+
+The kernel counts, with bit-sets, how many members of the population agree with what an adversary knows. This module
+counts the same with joins and a HAVING, shares no code with it, and reads the tables of the store, not the kernel's
+arrays. The gate evaluates some thousand draws of the kernel's stream here and refuses on the first that disagrees.
+
+A member agrees with a draw when his generalized demographics equal the draw's (missing equals missing) and, for every
+known value of every quasi-identifier, his claims hold the value at least as many times as the knowledge does. Missing
+values are not knowledge and match nothing. A draw without knowledge matches its whole demographic cell.
+
+How it stays fast: claims are aggregated once to (member, value, times held), only for members of a drawn cell and
+values that some draw knows. A draw's candidates are the holders of its rarest known value; the other values are then
+looked up for these candidates alone.
+"""
+
+from collections.abc import Sequence
+
+from deid_assets.store import Table, quoted
+
+
+def class_sizes_from_claims(
+    draws: Table,
+    knowledge: Table,
+    members: Table,
+    claims: Table,
+    demographics: Sequence[str],
+    quasi_identifiers: Sequence[str],
+) -> str:
+    """SELECT the class size of every draw, counting in claims.
+
+    Parameters
+    ----------
+    draws
+        draw_id (unique) and one column per demographic: the target's generalized demographics.
+    knowledge
+        draw_id | quasi_identifier VARCHAR | value VARCHAR | times: each value that the adversary of this draw knows,
+        and how often. Values are compared as text.
+    members
+        The population, removed and suppressed members included: member_id (unique) and the demographic columns.
+    claims
+        member_id and one column per quasi-identifier, generalized like the knowledge: the truncated claims (D') of
+        the population.
+    demographics
+        Names of the demographic columns, in both `draws` and `members`; at least one.
+    quasi_identifiers
+        Names of columns of `claims`. Knowledge of any other name is held by nobody.
+
+    Returns
+    -------
+    str
+        SELECT of draw_id | class_size BIGINT, one row per draw, ordered by draw_id.
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no demographic or no quasi-identifier is named.
+    """
+    if not quasi_identifiers:
+        raise ValueError("name at least one quasi-identifier of the claims")
+    held = "\nUNION ALL\n".join(_held_values(claims, name) for name in quasi_identifiers)
+    return _class_sizes(draws, knowledge, members, held, demographics)
+
+
+def class_sizes_from_counts(
+    draws: Table, knowledge: Table, members: Table, held: Table, demographics: Sequence[str]
+) -> str:
+    """SELECT the class size of every draw, where the held values have been counted before.
+
+    Parameters
+    ----------
+    held
+        member_id | quasi_identifier VARCHAR | value VARCHAR | n: how often a member's claims hold a value; one row
+        per member, quasi-identifier and value.
+    draws, knowledge, members, demographics
+        As in `class_sizes_from_claims`; so is the result.
+    """
+    counted = f"""
+        SELECT c.member, c.cell, i.item, h.n
+        FROM {held.sql} h JOIN items i ON h.quasi_identifier = i.quasi_identifier AND h.value = i.value
+        JOIN candidates c ON h.member_id = c.member_id"""
+    return _class_sizes(draws, knowledge, members, counted, demographics)
+
+
+def _held_values(claims: Table, name: str) -> str:
+    """SELECT member, cell, item, n of one column, for candidates and known values only."""
+    column = quoted(name)  # validated, so that the same letters are safe as a text literal below
+    return f"""
+        SELECT c.member, c.cell, i.item, count(*) AS n
+        FROM {claims.sql} h JOIN items i ON i.quasi_identifier = '{name}' AND i.value = h.{column}::VARCHAR
+        JOIN candidates c ON h.member_id = c.member_id
+        GROUP BY ALL"""
+
+
+def _class_sizes(draws: Table, knowledge: Table, members: Table, held: str, demographics: Sequence[str]) -> str:
+    if not demographics:
+        raise ValueError("name at least one demographic column")
+    columns = ", ".join(quoted(name) for name in demographics)
+
+    def same(a: str, b: str) -> str:
+        return " AND ".join(f"{a}.{quoted(name)} IS NOT DISTINCT FROM {b}.{quoted(name)}" for name in demographics)
+
+    # Members, cells, values and draws go by small integers: joins on long texts cost most of the time.
+    return f"""
+        WITH cells AS MATERIALIZED (
+            SELECT *, row_number() OVER () AS cell FROM (SELECT DISTINCT {columns} FROM {draws.sql})),
+        candidates AS MATERIALIZED (
+            SELECT m.member_id, row_number() OVER () AS member, cells.cell
+            FROM {members.sql} m JOIN cells ON {same("m", "cells")}),
+        drawn AS MATERIALIZED (
+            SELECT d.draw_id, row_number() OVER () AS draw, cells.cell
+            FROM {draws.sql} d JOIN cells ON {same("d", "cells")}),
+        items AS MATERIALIZED (
+            SELECT *, row_number() OVER () AS item
+            FROM (SELECT DISTINCT quasi_identifier, value::VARCHAR AS value FROM {knowledge.sql})),
+        known AS MATERIALIZED (
+            SELECT d.draw, d.cell, i.item, sum(k.times) AS times
+            FROM {knowledge.sql} k JOIN items i
+              ON k.quasi_identifier = i.quasi_identifier AND k.value::VARCHAR IS NOT DISTINCT FROM i.value
+            JOIN drawn d ON k.draw_id = d.draw_id
+            GROUP BY ALL),
+        held AS MATERIALIZED ({held}),
+        frequency AS (SELECT cell, item, n, count(*) AS members FROM held GROUP BY ALL),
+        holders AS (
+            SELECT k.draw, k.cell, k.item, k.times, coalesce(sum(f.members), 0) AS members,
+                   row_number() OVER (PARTITION BY k.draw ORDER BY coalesce(sum(f.members), 0), k.item) AS place
+            FROM known k LEFT JOIN frequency f ON k.cell = f.cell AND k.item = f.item AND f.n >= k.times
+            GROUP BY k.draw, k.cell, k.item, k.times),
+        needed AS (SELECT draw, count(*) AS items FROM known GROUP BY draw),
+        possible AS (
+            SELECT r.draw, h.member
+            FROM holders r JOIN held h ON r.cell = h.cell AND r.item = h.item AND h.n >= r.times
+            WHERE r.place = 1),
+        agreeing AS (
+            SELECT p.draw, p.member
+            FROM possible p JOIN needed n ON p.draw = n.draw JOIN known k ON p.draw = k.draw
+            JOIN held h ON p.member = h.member AND k.item = h.item AND h.n >= k.times
+            GROUP BY p.draw, p.member, n.items
+            HAVING count(*) = n.items),
+        with_knowledge AS (SELECT draw, count(*) AS class_size FROM agreeing GROUP BY draw),
+        whole_cell AS (SELECT cell, count(*) AS class_size FROM candidates GROUP BY cell)
+        SELECT d.draw_id,
+               CASE WHEN n.draw IS NULL THEN coalesce(w.class_size, 0) ELSE coalesce(a.class_size, 0) END::BIGINT
+                   AS class_size
+        FROM drawn d LEFT JOIN needed n ON d.draw = n.draw LEFT JOIN with_knowledge a ON d.draw = a.draw
+        LEFT JOIN whole_cell w ON d.cell = w.cell
+        ORDER BY d.draw_id"""

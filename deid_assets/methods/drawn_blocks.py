@@ -1,0 +1,128 @@
+"""Blocks of draws made ready for the bit-sets: sorted, looked up, and compared with the target's own D'.
+
+What is worked out here depends on the draw and on the level of one history, not on the whole node, so that the nodes
+of a lattice share it.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deid_assets.methods.class_size import multiset, rows_for_knowledge
+from deid_assets.methods.knowledge import Knowledge, draw_knowledge
+from deid_assets.methods.longitudinal_data import LongitudinalData, truncated_targets
+from deid_assets.methods.member_index import MemberIndex
+
+BLOCKS_KEPT = 16
+"""Blocks kept between nodes: most nodes are decided on the first few."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block of draws in the order of the bit-sets.
+
+    Attributes
+    ----------
+    order
+        (B,) int64: which draw of the stream stands here.
+    knowledge
+        The draws, sorted.
+    members
+        (B,) int64: the drawn members, as rows of the population.
+    rows, lost
+        What has been looked up, by history and level.
+    """
+
+    order: np.ndarray
+    knowledge: Knowledge
+    members: np.ndarray
+    rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    lost: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    def in_stream_order(self, column: np.ndarray) -> np.ndarray:
+        """Bring a column of the sorted draws back into the order in which they were drawn."""
+        in_order = np.empty_like(column)
+        in_order[self.order] = column
+        return in_order
+
+
+class DrawnBlocks:
+    """The draws of any stream over one population and its bit-sets; the first blocks asked for are kept."""
+
+    def __init__(self, data: LongitudinalData, index: MemberIndex):
+        self.data, self.index = data, index
+        self._truncated = [truncated_targets(data, history) for history in range(len(data.held))]
+        self._own_counts: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._kept: dict[tuple[bytes, int], Block] = {}
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_kept": {}}
+
+    def block(self, stream_key: bytes, number: int) -> Block:
+        """A block of a stream, sorted by where its members stand in the bit-sets: neighbours share memory."""
+        block = self._kept.get((stream_key, number))
+        if block is None:
+            drawn = draw_knowledge(self.data, stream_key, number)
+            members = self.data.targets[drawn.targets]
+            order = np.argsort(self.index.position[members])
+            block = Block(order, drawn.take(order), members[order])
+            if len(self._kept) < BLOCKS_KEPT:
+                self._kept[stream_key, number] = block
+        return block
+
+    def rows(self, block: Block, levels: tuple[int | None, ...]) -> np.ndarray:
+        """(slots, B) int32: the rows that each draw's knowledge asks for, with the histories at these levels."""
+        parts = [np.zeros((0, len(block.members)), dtype=np.int32)]
+        for history, level in _kept_histories(levels):
+            if (history, level) not in block.rows:
+                codes, domain = block.knowledge.codes[history], self.data.history_domains[history]
+                rows_of = self.index.rows_of(history, level)
+                block.rows[history, level] = rows_for_knowledge(codes, domain, level, rows_of)
+            parts.append(block.rows[history, level])
+        return np.concatenate(parts)
+
+    def lost(self, block: Block, levels: tuple[int | None, ...]) -> np.ndarray:
+        """(B,) bool: whether some of each draw's knowledge, at these levels, is gone from the target's own D'."""
+        lost = np.zeros(len(block.members), dtype=bool)
+        for history, level in _kept_histories(levels):
+            if (history, level) not in block.lost:
+                block.lost[history, level] = self._lost_of_history(block.knowledge, history, level)
+            lost |= block.lost[history, level]
+        return lost
+
+    def lost_by(self, knowledge: Knowledge, levels: tuple[int | None, ...]) -> np.ndarray:
+        """The same for some draws only; nothing is kept."""
+        lost = np.zeros(len(knowledge), dtype=bool)
+        for history, level in _kept_histories(levels):
+            lost |= self._lost_of_history(knowledge, history, level)
+        return lost
+
+    def _lost_of_history(self, knowledge: Knowledge, history: int, level: int) -> np.ndarray:
+        lost = np.zeros(len(knowledge), dtype=bool)
+        # Only who lost values to truncation can lack any: D' is a part of D.
+        draws = np.flatnonzero(self._truncated[history][knowledge.targets])
+        domain = self.data.history_domains[history]
+        values, occurrence, last = multiset(knowledge.codes[history][:, draws], domain, level)
+        keys, counts = self._own(history, level)
+        wanted = knowledge.targets[draws] * np.int64(domain.sizes[level]) + values
+        held = np.zeros(wanted.shape, dtype=np.int64)
+        if len(keys):
+            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            held = np.where(keys[place] == wanted, counts[place], 0)
+        lost[draws] = np.any(last & (held <= occurrence), axis=0)
+        return lost
+
+    def _own(self, history: int, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """What truncated targets hold in D': sorted keys, target * values + value, and how often."""
+        if (history, level) not in self._own_counts:
+            domain, held = self.data.history_domains[history], self.data.held[history]
+            targets = np.flatnonzero(self._truncated[history])
+            positions, owners = held.slots(self.data.targets[targets])
+            values = domain.levels[level][held.codes[positions]]
+            keys = targets[owners] * np.int64(domain.sizes[level]) + values
+            self._own_counts[history, level] = np.unique(keys, return_counts=True)
+        return self._own_counts[history, level]
+
+
+def _kept_histories(levels: tuple[int | None, ...]):
+    return ((history, level) for history, level in enumerate(levels) if level is not None)

@@ -1,0 +1,118 @@
+"""What the adversary knows: reproducible draws of a target and some of its claim values (methods.md 4, step 3).
+
+A draw is a released member, chosen with replacement, and for each history h a sample without replacement of
+min(p_ih, N_ih) of the member's values in D. Draws come in blocks. Block b of a stream is made from the stream's key and
+b alone, so every node of a lattice sees the same draws, and neither the number of workers nor their order matters.
+Search, suppression and gate are three streams: three keys (methods.md 0).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.longitudinal_data import LongitudinalData
+
+DRAWS_PER_BLOCK = 8192
+"""Part of the definition of a stream: another number means other draws."""
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """A block of draws, in the order in which they were drawn.
+
+    Attributes
+    ----------
+    targets
+        (B,) int64: the drawn targets, as rows of `LongitudinalData.targets`.
+    codes
+        For each history (P_h, B) int32: the sampled base codes of each draw down its column, then -1.
+    """
+
+    targets: np.ndarray
+    codes: tuple[np.ndarray, ...]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def take(self, draws: np.ndarray) -> "Knowledge":
+        """Some of the draws, in that order."""
+        return Knowledge(self.targets[draws], tuple(codes[:, draws] for codes in self.codes))
+
+    def facts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Every known value as a row (draw, history, base code); for whoever checks the kernel with other means."""
+        columns = []
+        for history, codes in enumerate(self.codes):
+            draw, slot = np.nonzero(codes.T >= 0)
+            columns.append((draw, np.full(len(draw), history), codes[slot, draw]))
+        if not columns:
+            return (np.zeros(0, np.int64),) * 3
+        return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+
+
+def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Knowledge:
+    """Draw one block of `DRAWS_PER_BLOCK` draws.
+
+    Parameters
+    ----------
+    stream_key
+        16 secret bytes, derived by the caller for one purpose.
+    block
+        Number of the block, from 0.
+
+    Raises
+    ------
+    ValueError
+        If the key is not 16 bytes, or there is no target to draw.
+    """
+    if len(stream_key) != 16:
+        raise ValueError(f"the key of a stream has 16 bytes, not {len(stream_key)}")
+    if len(data.targets) == 0:
+        raise ValueError("there is no released member to draw")
+    # The block's number is the highest word of Philox's counter; a block uses far fewer than 2**192 numbers.
+    key = np.frombuffer(stream_key, dtype="<u8").astype(np.uint64)
+    generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, block]))
+    targets = generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)
+    codes = []
+    for known, power in zip(data.known, data.power, strict=True):
+        counts = known.counts_of(targets)
+        sizes = np.minimum(power[targets], counts)
+        sampled = np.full((int(sizes.max(initial=0)), len(targets)), -1, dtype=np.int32)
+        starts = known.offsets[targets]
+        for slot, (draws, positions) in enumerate(sample_positions(generator, counts, sizes)):
+            sampled[slot, draws] = known.codes[starts[draws] + positions]
+        codes.append(sampled)
+    return Knowledge(targets, tuple(codes))
+
+
+def sample_positions(
+    generator: np.random.Generator, counts: np.ndarray, sizes: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Sample without replacement, for many draws at once, with Floyd's algorithm (Bentley and Floyd 1987).
+
+    For j = N - m .. N - 1: take t uniform in 0..j, or j itself when t was taken before. Every m-subset of the N
+    positions is equally likely, and m random numbers suffice.
+
+    Parameters
+    ----------
+    counts, sizes
+        (B,) int: N and m of each draw, 0 <= m <= N, m < 2**15.
+
+    Yields
+    ------
+    draws, positions
+        For the first, second, .. position: the draws that have one, and theirs; both int64.
+    """
+    # Draws that sample most come first, so that the ones still sampling at a step are a prefix.
+    order = np.argsort(-sizes.astype(np.int16), kind="stable")
+    counts, sizes = counts[order], sizes[order].astype(np.int64)
+    most = int(sizes[0]) if len(sizes) else 0
+    picked = np.empty((most, len(sizes)), dtype=np.int64)
+    for step in range(most):
+        active = int(np.searchsorted(-sizes, -step))
+        last = counts[:active] - sizes[:active] + step
+        # 53 random bits times at most 2**31: never rounds up to last + 1, and the bias is below 2**-22.
+        chosen = (generator.random(active) * (last + 1)).astype(np.int64)
+        taken = np.any(picked[:step, :active] == chosen, axis=0)
+        picked[step, :active] = np.where(taken, last, chosen)
+        yield order[:active], picked[step, :active]

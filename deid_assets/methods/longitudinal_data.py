@@ -1,0 +1,336 @@
+"""What the longitudinal methods work on: members, their histories of claim values, and how both generalize.
+
+Everything is encoded: a value is a small integer, a hierarchy is one array per level. The population is every member
+of the delivery (methods.md section 0: risk is 1/F in the population); the adversary's targets are the released ones.
+
+Level 1 (one value per member) and level 2 (one value per claim) are the words of S0. A missing level-1 value is a
+category of its own and has its own code; a missing level-2 value is no knowledge and is left out (methods.md 4).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A quasi-identifier's values and their generalization.
+
+    Parameters
+    ----------
+    levels
+        `levels[l][base_code]` is the code of that value at level l; level 0 is the identity. All have the length of
+        the base domain, codes of a level are 0, 1, .. without gaps, and equal codes at a level stay equal at every
+        higher level: the hierarchy nests (methods.md 0).
+
+    Raises
+    ------
+    ValueError
+        If level 0 is not the identity, a level has another length or gaps, or the levels do not nest.
+
+    Examples
+    --------
+    >>> decades = Domain((np.arange(4), np.array([0, 0, 1, 1]), np.zeros(4, int)))
+    >>> decades.height, decades.sizes
+    (2, (4, 2, 1))
+    """
+
+    levels: tuple[np.ndarray, ...]
+    sizes: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self):
+        levels = tuple(np.ascontiguousarray(level, dtype=np.int32) for level in self.levels)
+        if not levels or not np.array_equal(levels[0], np.arange(len(levels[0]))):
+            raise ValueError("level 0 of a domain must map every code to itself")
+        sizes = []
+        for number, level in enumerate(levels):
+            if len(level) != len(levels[0]):
+                raise ValueError(f"level {number} maps {len(level)} values, level 0 has {len(levels[0])}")
+            present = np.unique(level)
+            if len(present) and not np.array_equal(present, np.arange(len(present))):
+                raise ValueError(f"the codes of level {number} must be 0, 1, .. without gaps")
+            if number and len(np.unique(np.stack([levels[number - 1], level]), axis=1).T) != sizes[-1]:
+                raise ValueError(f"level {number} separates values that level {number - 1} joins: levels must nest")
+            sizes.append(len(present))
+        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "sizes", tuple(sizes))
+
+    @property
+    def height(self) -> int:
+        """The highest level."""
+        return len(self.levels) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """For each of M members the values of one claim-level quasi-identifier, missing ones left out.
+
+    Parameters
+    ----------
+    offsets
+        (M + 1,) int64: member i holds `codes[offsets[i]:offsets[i + 1]]`, in no particular order.
+    codes
+        Base codes, any integer type; small ones save memory.
+
+    Examples
+    --------
+    >>> Histories.of([[0, 0, 1], [], [2]]).counts.tolist()
+    [3, 0, 1]
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+
+    def __post_init__(self):
+        offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
+        codes = np.ascontiguousarray(self.codes)
+        if codes.dtype.kind not in "iu":
+            raise ValueError("codes must be integers")
+        if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(codes):
+            raise ValueError("offsets must run from 0 to the number of codes")
+        if np.any(np.diff(offsets) < 0):
+            raise ValueError("offsets must not decrease")
+        object.__setattr__(self, "offsets", offsets)
+        object.__setattr__(self, "codes", codes)
+
+    @classmethod
+    def of(cls, values: Sequence[Sequence[int]]) -> "Histories":
+        """Histories from one sequence of codes per member; for tests and examples."""
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in values], dtype=np.int64)])
+        return cls(offsets, np.array([code for row in values for code in row], dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(M,) int64: how many values each member holds."""
+        return np.diff(self.offsets)
+
+    def counts_of(self, members: np.ndarray) -> np.ndarray:
+        """The same for some members only, without a pass over all."""
+        return self.offsets[members + 1] - self.offsets[members]
+
+    def slots(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the values of some members lie.
+
+        Returns
+        -------
+        positions, owners
+            Indices into `codes`, and for each the index into `members` that it belongs to; in the order of `members`.
+        """
+        counts = self.counts_of(members)
+        owners = np.repeat(np.arange(len(members)), counts)
+        starts = self.offsets[members] - np.concatenate([[0], np.cumsum(counts)[:-1]])
+        return np.arange(len(owners)) + np.repeat(starts, counts), owners
+
+    def take(self, members: np.ndarray) -> "Histories":
+        """The histories of some members, in that order."""
+        positions, _ = self.slots(members)
+        offsets = np.concatenate([[0], np.cumsum(self.counts_of(members), dtype=np.int64)])
+        return Histories(offsets, self.codes[positions])
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One axis of the lattice: quasi-identifiers that are generalized together.
+
+    Parameters
+    ----------
+    demographics, histories
+        Which level-1 and level-2 quasi-identifiers move, as positions in the data.
+    levels
+        The number of levels, the same for all of them.
+    """
+
+    name: str
+    demographics: tuple[int, ...]
+    histories: tuple[int, ...]
+    levels: int
+
+
+@dataclass(frozen=True)
+class Generalization:
+    """The level of every quasi-identifier; None drops it from what the adversary knows."""
+
+    demographics: tuple[int | None, ...]
+    histories: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LongitudinalData:
+    """The delivered population and the released members in it.
+
+    Parameters
+    ----------
+    demographics
+        (N, d) int: base codes of the level-1 quasi-identifiers of all N delivered members.
+    demographic_domains, history_domains
+        One `Domain` for each of the d level-1 and H level-2 quasi-identifiers.
+    held
+        H `Histories` of all N members: the values in D', after the long tail is cut. What the adversary can match.
+    targets
+        (n,) int: the released members, as rows of the population, each once.
+    known
+        H `Histories` of the n targets: the values in D, nothing cut. What the adversary may know.
+    power
+        H arrays (n,) int: p_ih of methods.md 3; min(p_ih, N_ih) values are sampled.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a code is outside its domain, or a target holds a value that its untruncated history lacks.
+    """
+
+    demographics: np.ndarray
+    demographic_domains: tuple[Domain, ...]
+    held: tuple[Histories, ...]
+    history_domains: tuple[Domain, ...]
+    targets: np.ndarray
+    known: tuple[Histories, ...]
+    power: tuple[np.ndarray, ...]
+
+    def __post_init__(self):
+        for name in ("demographics", "targets"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
+        for name in ("demographic_domains", "held", "history_domains", "known"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "power", tuple(np.ascontiguousarray(power) for power in self.power))
+        _check_shapes(self)
+        _check_codes(self)
+
+    @property
+    def members(self) -> int:
+        """N, the size of the population."""
+        return len(self.demographics)
+
+    @property
+    def most_known(self) -> int:
+        """The largest number of values of one history that any draw can hold; at least 1."""
+        most = [int(np.minimum(p, k.counts).max(initial=0)) for p, k in zip(self.power, self.known, strict=True)]
+        return max([1, *most])
+
+    def keeping(self, keep: np.ndarray) -> "LongitudinalData":
+        """The same population with some targets only.
+
+        Suppressed members leave the release, not the population (methods.md 0).
+
+        Parameters
+        ----------
+        keep
+            (n,) bool over the targets.
+        """
+        chosen = np.flatnonzero(keep)
+        return replace(
+            self,
+            targets=self.targets[chosen],
+            known=tuple(histories.take(chosen) for histories in self.known),
+            power=tuple(power[chosen] for power in self.power),
+        )
+
+    def released_only(self) -> "LongitudinalData":
+        """The released members as the population: what an adversary can match who holds the release alone."""
+        return replace(
+            self,
+            demographics=self.demographics[self.targets],
+            held=tuple(histories.take(self.targets) for histories in self.held),
+            targets=np.arange(len(self.targets)),
+        )
+
+
+def truncated_targets(data: LongitudinalData, history: int) -> np.ndarray:
+    """(n,) bool: the targets of whom D' holds fewer values of this history than D.
+
+    D' is a part of D, so everyone else's knowledge is in his own D' whatever the node.
+    """
+    return data.held[history].counts_of(data.targets) != data.known[history].counts
+
+
+def generalization_at(data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int]) -> Generalization:
+    """The levels of all quasi-identifiers at a node; those in no dimension stay at level 0.
+
+    Raises
+    ------
+    ValueError
+        If the node does not fit the dimensions, or the dimensions do not fit the data.
+    """
+    demographics = [0] * len(data.demographic_domains)
+    histories = [0] * len(data.history_domains)
+    for dimension, level in zip(dimensions, node, strict=True):
+        if not 0 <= level < dimension.levels:
+            raise ValueError(f"dimension {dimension.name} has levels 0 to {dimension.levels - 1}, not {level}")
+        for chosen, domains, quasi_identifiers in (
+            (demographics, data.demographic_domains, dimension.demographics),
+            (histories, data.history_domains, dimension.histories),
+        ):
+            for quasi_identifier in quasi_identifiers:
+                if domains[quasi_identifier].height != dimension.levels - 1:
+                    raise ValueError(f"dimension {dimension.name}: its quasi-identifiers must all have its levels")
+                chosen[quasi_identifier] = int(level)
+    return Generalization(tuple(demographics), tuple(histories))
+
+
+def top_node(dimensions: Sequence[Dimension]) -> tuple[int, ...]:
+    """The coarsest node."""
+    return tuple(dimension.levels - 1 for dimension in dimensions)
+
+
+def _check_shapes(data: LongitudinalData) -> None:
+    if data.demographics.ndim != 2 or data.demographics.shape[1] != len(data.demographic_domains):
+        raise ValueError("demographics must have one column for each of their domains")
+    histories = len(data.history_domains)
+    if not len(data.held) == len(data.known) == len(data.power) == histories:
+        raise ValueError("held, known and power must have one entry for each domain of a history")
+    targets = len(data.targets)
+    for h in range(histories):
+        if len(data.held[h]) != data.members:
+            raise ValueError(f"held histories {h} are of {len(data.held[h])} members, the population has {data.members}")
+        if len(data.known[h]) != targets or data.power[h].shape != (targets,):
+            raise ValueError(f"known histories and power {h} must be of the {targets} targets")
+        if np.any(data.power[h] < 0):
+            raise ValueError(f"power {h} must not be negative")
+    if targets and (data.targets.min() < 0 or data.targets.max() >= data.members):
+        raise ValueError("targets must be rows of the population")
+    if len(np.unique(data.targets)) != targets:
+        raise ValueError("a target must not appear twice")
+
+
+def _check_codes(data: LongitudinalData) -> None:
+    for column, domain in enumerate(data.demographic_domains):
+        _check_range(data.demographics[:, column], domain, f"demographics {column}")
+    for h, domain in enumerate(data.history_domains):
+        _check_range(data.held[h].codes, domain, f"held histories {h}")
+        _check_range(data.known[h].codes, domain, f"known histories {h}")
+        lacking = _held_but_not_known(data, h)
+        if lacking:
+            raise ValueError(f"histories {h}: {lacking} targets hold values that their untruncated history lacks")
+
+
+def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
+    if len(codes) and (codes.min() < 0 or codes.max() >= len(domain.levels[0])):
+        raise ValueError(f"{what}: a code is outside its domain")
+
+
+def _held_but_not_known(data: LongitudinalData, history: int, cells: int = 1 << 21) -> int:
+    """How many targets have a value more often in D' than in D; in chunks of bounded memory."""
+    values = max(1, data.history_domains[history].sizes[0])
+    chunk = max(1, cells // values)
+    lacking = 0
+    for first in range(0, len(data.targets), chunk):
+        rows = np.arange(first, min(first + chunk, len(data.targets)))
+        held = value_counts(data.held[history], data.targets[rows], data.history_domains[history], 0)
+        known = value_counts(data.known[history], rows, data.history_domains[history], 0)
+        lacking += int(np.any(held > known, axis=0).sum())
+    return lacking
+
+
+def value_counts(histories: Histories, members: np.ndarray, domain: Domain, level: int) -> np.ndarray:
+    """(values at the level, members) int: how often each member holds each value.
+
+    The array is dense: callers choose how many members to ask for at a time.
+    """
+    positions, owners = histories.slots(members)
+    values = domain.levels[level][histories.codes[positions]]
+    counts = np.bincount(values * np.int64(len(members)) + owners, minlength=domain.sizes[level] * len(members))
+    return counts.reshape(domain.sizes[level], len(members))

@@ -1,0 +1,232 @@
+"""Attack 1, the nosey neighbor (S0), and the risk equations that it rests on (S0 Figure 1; methods.md 1).
+
+An adversary knows one member of the population: his demographics and, per quasi-identifier, p values from his claims.
+He does not know whether the member is in the release. Per trial: a draw with probability alpha decides whether the
+target is in the release; the knowledge is sampled from the target's untruncated record (D1) and matched with the
+released, truncated records (D2); one record of the matching class is picked. The attack succeeds when the pick is the
+target. The kernel does the sampling and matching; here are the draws of membership and pick, and the averages.
+
+Three numbers come of it:
+
+* literal: the share of trials that succeeded, as S0 counted it (.84 %); mostly Monte Carlo noise.
+* unconditional: the average of alpha I / f, where I says whether the knowledge is in the target's own record in D2 and
+  f is the size of the matching class. Same mean, far less variance (Rao-Blackwell). At most alpha by construction, so
+  that alone it proves nothing when alpha is small.
+* given_membership: the average of I / f, for an adversary who knows that the target is in the release. Always gated.
+
+Bounds cover Monte Carlo error only, not the model of the adversary.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+MeanInterval = Callable[[NDArray[np.float64]], tuple[float, float]]
+ShareInterval = Callable[[int, int], tuple[float, float]]
+
+# Class sizes are whole and thresholds decimal: F = 20 at tau = .05 must not fail by an error of the last bit.
+_ROUND_OFF = 1e-9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A probability estimated from trials, with the interval that the caller's function gave it."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class NeighborAttack:
+    """What simulated nosey neighbors achieved; the bounds cover Monte Carlo error only.
+
+    Attributes
+    ----------
+    trials
+        Simulated attacks.
+    alpha
+        Probability that a member of the population is in the release.
+    in_release
+        Trials in which the draw put the target into the release.
+    matched
+        Trials in which the target's truncated record held all the adversary knew.
+    successes
+        Trials in which the adversary picked the right record.
+    literal, unconditional, given_membership
+        See this module's text; unconditional is alpha times given_membership, interval included.
+    """
+
+    trials: int
+    alpha: float
+    in_release: int
+    matched: int
+    successes: int
+    literal: Estimate
+    unconditional: Estimate
+    given_membership: Estimate
+
+
+def neighbor_attack(
+    matched: ArrayLike,
+    class_size: ArrayLike,
+    alpha: float,
+    membership_draws: ArrayLike,
+    pick_draws: ArrayLike,
+    mean_interval: MeanInterval,
+    share_interval: ShareInterval,
+) -> NeighborAttack:
+    """Evaluate the trials of attack 1.
+
+    Parameters
+    ----------
+    matched
+        (t,) bool: whether the target's own record in the release (D2) holds the sampled knowledge.
+    class_size
+        (t,) int: released records, the target's included, that agree with the knowledge and the demographics; at
+        least 1 where matched, ignored elsewhere.
+    alpha
+        In (0, 1].
+    membership_draws, pick_draws
+        (t,) uniform in [0, 1), from streams of their own.
+    mean_interval
+        Gives (low, high) for the mean of (t,) independent values in [0, 1], such as an empirical Bernstein bound.
+    share_interval
+        Gives (low, high) for a probability from successes and trials, such as Wilson's at this preset t.
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in length or are empty, alpha is out of range, or a matched class has no member.
+
+    Examples
+    --------
+    >>> half, no_bound = [0.5] * 4, lambda *_: (0.0, 1.0)
+    >>> attack = neighbor_attack([True, True, True, False], [1, 2, 4, 0], 0.2, half, half, no_bound, no_bound)
+    >>> attack.given_membership.value, round(attack.unconditional.value, 4), attack.successes
+    (0.4375, 0.0875, 0)
+    """
+    matched = np.asarray(matched, dtype=bool)
+    sizes = np.asarray(class_size)
+    membership, pick = np.asarray(membership_draws, dtype=float), np.asarray(pick_draws, dtype=float)
+    if matched.ndim != 1 or not matched.shape == sizes.shape == membership.shape == pick.shape:
+        raise ValueError("matched, class_size, membership_draws and pick_draws need one shape (t,)")
+    if matched.size == 0:
+        raise ValueError("there are no trials")
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha is {alpha}; it must be above 0 and at most 1")
+    if (sizes[matched] < 1).any():
+        raise ValueError("a matching class holds the target's own record, so that its size is at least 1")
+
+    trials = matched.size
+    success_given_membership = np.zeros(trials)
+    success_given_membership[matched] = 1 / sizes[matched]
+    in_release = membership < alpha
+    # Which place in its class the target has is arbitrary: say the first.
+    picked_target = matched & (np.floor(pick * np.where(matched, sizes, 1)) == 0)
+    successes = int((in_release & picked_target).sum())
+
+    given = float(success_given_membership.mean())
+    low, high = mean_interval(success_given_membership)
+    return NeighborAttack(
+        trials=trials,
+        alpha=float(alpha),
+        in_release=int(in_release.sum()),
+        matched=int(matched.sum()),
+        successes=successes,
+        literal=Estimate(successes / trials, *share_interval(successes, trials)),
+        unconditional=Estimate(alpha * given, alpha * low, alpha * high),
+        given_membership=Estimate(given, low, high),
+    )
+
+
+def record_risk(population_size: ArrayLike) -> NDArray[np.float64]:
+    """Return theta_j = 1 / F_j, the probability of a right match within a class (S0 equation 1)."""
+    return 1 / np.asarray(population_size, dtype=float)
+
+
+def file_risk(population_size: ArrayLike) -> float:
+    """Return the largest record risk, 1 / min F_j (S0 equation 2)."""
+    return float(record_risk(population_size).max())
+
+
+def class_size_needed(alpha: float, tau: float = 0.05) -> int:
+    """Return k, the smallest class in the release that the large-sample rule accepts: ceil(alpha / tau) (equation 3).
+
+    1 means that everything passes: the release fraction is no lever (methods.md 0).
+
+    Examples
+    --------
+    >>> class_size_needed(0.2), class_size_needed(1), class_size_needed(0.05)
+    (4, 20, 1)
+    """
+    return max(1, math.ceil(alpha / tau * (1 - _ROUND_OFF)))
+
+
+def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: float = 0.05) -> float:
+    """Return the share of released records whose risk 1/F is above tau (S0 equation 4); F = 1/tau is safe.
+
+    Parameters
+    ----------
+    released_size
+        (J,) released records of each class, f_j.
+    population_size
+        (J,) members of the class in the population, F_j, counted or estimated.
+    tau
+        Risk threshold.
+
+    Raises
+    ------
+    ValueError
+        If there are no released records.
+    """
+    f, population = np.asarray(released_size, dtype=float), np.asarray(population_size, dtype=float)
+    if f.sum() <= 0:
+        raise ValueError("there are no released records to take a share of")
+    return float(f[population * tau < 1 - _ROUND_OFF].sum() / f.sum())
+
+
+def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: float = 0.05) -> float:
+    """Return the same share with F_j = f_j / alpha, the share of records in classes of fewer than k (S0 equation 5).
+
+    Examples
+    --------
+    3 classes of one record, 2 of two, 4 of five, 8 of ten and 20 of forty: 7 of 907 records, accepted at .008.
+
+    >>> round(high_risk_share_large_sample(np.repeat([1, 2, 5, 10, 40], [3, 2, 4, 8, 20]), alpha=0.2), 5)
+    0.00772
+    """
+    return high_risk_share(released_size, np.asarray(released_size, dtype=float) / alpha, tau)
+
+
+def risk_exposure(high_risk_share: float, probability: float) -> float:
+    """Return the exposure per record, loss times probability (S0, after Safe Harbor).
+
+    Examples
+    --------
+    Safe Harbor leaves .04 % of the population unique, found with certainty; S0 accepts .8 % at a probability of .05.
+    The ".004" printed there has lost a zero.
+
+    >>> risk_exposure(0.0004, 1) == risk_exposure(0.008, 0.05)
+    True
+    """
+    return high_risk_share * probability
+
+
+def max_sup_like_safe_harbor(unique_share: float = 0.0004, tau: float = 0.05) -> float:
+    """Return the MaxSup whose exposure at risk tau equals Safe Harbor's: unique share / tau = .008."""
+    return unique_share / tau
+
+
+def expected_reidentified_share(max_sup: float, tau: float) -> float:
+    """Return the most that can be expected to be re-identified: high-risk records surely, the others with tau.
+
+    Examples
+    --------
+    >>> round(expected_reidentified_share(0.008, 0.05), 4)
+    0.0576
+    """
+    return max_sup + (1 - max_sup) * tau

@@ -1,0 +1,327 @@
+"""The node computation of S3 section 5: the share of draws at high risk at one node of the lattice (methods.md 0, 4).
+
+For a draw, the adversary's knowledge of a released member:
+
+1. If the knowledge is not contained in the member's own D', because truncation took it, the draw is at low risk.
+2. Otherwise its class is everyone in the delivered population with the same generalized demographics whose D' contains
+   the generalized knowledge, as multisets; the target counts itself.
+3. The draw is flagged when its class is smaller than k.
+
+Step 1 has two readings. Decided `once`, at the coarsest node, a draw is exempt at every node or at none, and the flags
+are monotone on the lattice: containment survives coarsening. That one serves the search. `literal`, as the appendix
+says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods.md 0).
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from deid_assets.methods.class_size import NO_LIMIT, matching_members
+from deid_assets.methods.confidence import wilson_interval
+from deid_assets.methods.drawn_blocks import Block, DrawnBlocks
+from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
+from deid_assets.methods.longitudinal_data import (
+    Dimension,
+    Generalization,
+    LongitudinalData,
+    generalization_at,
+    top_node,
+)
+from deid_assets.methods.member_index import TOO_RARE, MemberIndex
+
+Exemption = Literal["once", "literal"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What was found at a node.
+
+    Attributes
+    ----------
+    flagged, exempt, draws
+        Draws at high risk, draws whose knowledge truncation took, and all.
+    flags
+        (draws,) bool in the order of the stream, or None when not asked for.
+    """
+
+    flagged: int
+    exempt: int
+    draws: int
+    flags: np.ndarray | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of draws at high risk."""
+        return self.flagged / self.draws if self.draws else 0.0
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Wilson's interval of the share; Monte Carlo error only."""
+        return wilson_interval(self.flagged, self.draws, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnClasses:
+    """Exact class sizes, for simulated attacks; all (draws,) in the order of the stream.
+
+    Attributes
+    ----------
+    targets
+        int64, rows of `LongitudinalData.targets`.
+    sizes
+        int32, members in the class, the target included; 0 where the draw is exempt.
+    exempt
+        bool, truncation took part of the knowledge, no correct match is possible.
+    """
+
+    targets: np.ndarray
+    sizes: np.ndarray
+    exempt: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class TargetFlags:
+    """How often each released member was drawn and flagged; both (n,) int64, in the order of `targets`."""
+
+    drawn: np.ndarray
+    flagged: np.ndarray
+
+
+class NodeComputation:
+    """Measures nodes of one lattice over one population.
+
+    Parameters
+    ----------
+    data
+        Population, released members, power.
+    dimensions
+        The axes of the lattice.
+    k
+        A class of fewer members is at high risk: 20 for a risk threshold of .05, counted in the population.
+    index
+        A bit-set index of the same population made before; made here when absent or too small.
+
+    Examples
+    --------
+    Two members alike and one alone, one history, one known value each:
+
+    >>> from deid_assets.methods.longitudinal_data import Domain, Histories
+    >>> domain = Domain((np.arange(2), np.zeros(2, int)))
+    >>> values = Histories.of([[0], [0], [1]])
+    >>> data = LongitudinalData(
+    ...     np.zeros((3, 0), int), (), (values,), (domain,), np.arange(3), (values,), (np.ones(3, int),))
+    >>> nodes = NodeComputation(data, [Dimension("diagnosis", (), (0,), 2)], k=2)
+    >>> nodes.flagged_targets((0,), b"0123456789abcdef", 1000).flagged.astype(bool).tolist()
+    [False, False, True]
+    >>> nodes.measure((1,), b"0123456789abcdef", 1000).flagged
+    0
+    """
+
+    def __init__(
+        self, data: LongitudinalData, dimensions: Sequence[Dimension], k: int, index: MemberIndex | None = None
+    ):
+        if k < 1:
+            raise ValueError("k must be at least 1")
+        self.data, self.dimensions, self.k = data, tuple(dimensions), k
+        self.top = generalization_at(data, self.dimensions, top_node(self.dimensions))
+        if index is None or not index.covers(self.top.histories, data.most_known):
+            levels = [range(level + 1) for level in self.top.histories]
+            # A target that lacks its own knowledge counts itself on top of those found: hence rows of k - 1.
+            index = MemberIndex.of(data, levels, data.most_known, least_row=k - 1, least_cell=k)
+        self._draws = DrawnBlocks(data, index)
+        self._exact_draws: DrawnBlocks | None = None
+
+    @property
+    def index(self) -> MemberIndex:
+        """The bit-sets, for other computations over the same population."""
+        return self._draws.index
+
+    def keeping(self, keep: np.ndarray) -> "NodeComputation":
+        """The same population and bit-sets with some released members only; `keep` is (n,) bool."""
+        return NodeComputation(self.data.keeping(keep), self.dimensions, self.k, self.index)
+
+    def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
+        """The same with another adversary power, such as p recomputed on generalized data."""
+        return NodeComputation(replace(self.data, power=tuple(power)), self.dimensions, self.k, self.index)
+
+    def generalization(
+        self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()
+    ) -> Generalization:
+        """The levels at a node, with some quasi-identifiers dropped from what the adversary knows."""
+        levels = generalization_at(self.data, self.dimensions, node)
+        return Generalization(
+            tuple(None if i in without_demographics else level for i, level in enumerate(levels.demographics)),
+            tuple(None if h in without_histories else level for h, level in enumerate(levels.histories)),
+        )
+
+    def measure(
+        self,
+        node: Sequence[int] | Generalization,
+        stream_key: bytes,
+        draws: int,
+        exemption: Exemption = "once",
+        keep_flags: bool = False,
+        executor: Executor | None = None,
+    ) -> Measurement:
+        """Count the draws at high risk among the first `draws` of a stream.
+
+        Parameters
+        ----------
+        node
+            A node of the lattice, or the levels of all quasi-identifiers.
+        stream_key
+            16 bytes; which stream (search, suppression, gate) is the caller's choice.
+        exemption
+            'once' or 'literal', see the module.
+        executor
+            Where blocks of draws are measured; here when None. The result does not depend on it.
+        """
+        levels = self._levels(node)
+        blocks = _map(executor, partial(self._flags_of_block, levels, stream_key, exemption), _blocks_of(draws))
+        flagged = exempt = 0
+        kept = []
+        for (flags, exempted), size in zip(blocks, _sizes_of(draws), strict=True):
+            flagged += int(np.count_nonzero(flags[:size]))
+            exempt += int(np.count_nonzero(exempted[:size]))
+            kept += [flags[:size]] if keep_flags else []
+        return Measurement(flagged, exempt, draws, np.concatenate(kept) if kept else None)
+
+    def running_counts(
+        self, node: Sequence[int], stream_key: bytes, blocks: int, executor: Executor | None = None
+    ) -> Iterator[tuple[int, int, int]]:
+        """Flagged, exempt and all draws after each block in turn; whoever has seen enough stops asking."""
+        levels = self._levels(node)
+        flagged = exempt = done = 0
+        while done < blocks:
+            # With an executor look ahead as far as we have come, at most: half of the work can be in vain, not more.
+            ahead = 1 if executor is None else min(max(1, done), blocks - done, 16)
+            measured = _map(
+                executor, partial(self._flags_of_block, levels, stream_key, "once"), range(done, done + ahead)
+            )
+            for flags, exempted in measured:
+                done += 1
+                flagged += int(np.count_nonzero(flags))
+                exempt += int(np.count_nonzero(exempted))
+                yield flagged, exempt, done * DRAWS_PER_BLOCK
+
+    def flagged_targets(
+        self,
+        node: Sequence[int] | Generalization,
+        stream_key: bytes,
+        draws: int,
+        exemption: Exemption = "once",
+        executor: Executor | None = None,
+    ) -> TargetFlags:
+        """Which released members were flagged, in how many of their draws.
+
+        Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods.md 0).
+        """
+        levels = self._levels(node)
+        count = partial(self._target_flags_of_block, levels, stream_key, exemption)
+        targets = len(self.data.targets)
+        total = np.zeros((2, targets), dtype=np.int64)
+        pieces = list(zip(_blocks_of(draws), _sizes_of(draws), strict=True))
+        for drawn, flagged in _map(executor, count, pieces):
+            total[0] += np.bincount(drawn, minlength=targets)
+            total[1] += np.bincount(flagged, minlength=targets)
+        return TargetFlags(total[0], total[1])
+
+    def drawn_classes(
+        self,
+        node: Sequence[int] | Generalization,
+        stream_key: bytes,
+        draws: int,
+        exemption: Exemption = "literal",
+        executor: Executor | None = None,
+    ) -> DrawnClasses:
+        """The exact class size of each draw, however large; for attacks, where k plays no part.
+
+        The bit-sets for it are made for this node's levels, with no row left out.
+        """
+        levels = self._levels(node)
+        if self._exact_draws is None or not self._exact_draws.index.covers(levels.histories, self.data.most_known):
+            chosen = [() if level is None else (level,) for level in levels.histories]
+            self._exact_draws = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
+        blocks = _map(
+            executor,
+            partial(self._sizes_of_block, self._exact_draws, levels, stream_key, exemption),
+            _blocks_of(draws),
+        )
+        parts = [
+            [column[:size] for column in block] for block, size in zip(blocks, _sizes_of(draws), strict=True)
+        ]
+        return DrawnClasses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _levels(self, node: Sequence[int] | Generalization) -> Generalization:
+        return node if isinstance(node, Generalization) else self.generalization(node)
+
+    def _exempt(self, draws: DrawnBlocks, block: Block, levels: Generalization, exemption: Exemption) -> np.ndarray:
+        """(B,) bool: step 1, in the reading asked for. Histories that are dropped exempt nobody."""
+        if exemption == "literal":
+            return draws.lost(block, levels.histories)
+        if exemption != "once":
+            raise ValueError("the exemption is 'once' or 'literal'")
+        coarsest = zip(levels.histories, self.top.histories, strict=True)
+        return draws.lost(block, tuple(None if level is None else top for level, top in coarsest))
+
+    def _flags_of_block(
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, number: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Flags and exemptions of one block, (B,) bool each, in the order of the stream."""
+        draws = self._draws
+        block = draws.block(stream_key, number)
+        exempt = self._exempt(draws, block, levels, exemption)
+        found = _found(draws, block, levels, exempt, self.k)
+        flags = ~exempt & (found < self.k)
+        # Step 2: a target that lacks its own knowledge at this node, though not at the top, was not found.
+        short_by_one = np.flatnonzero(flags & (found == self.k - 1))
+        if len(short_by_one):
+            flags[short_by_one] = ~draws.lost_by(block.knowledge.take(short_by_one), levels.histories)
+        return block.in_stream_order(flags), block.in_stream_order(exempt)
+
+    def _target_flags_of_block(
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, piece: tuple[int, int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The targets drawn and the targets flagged, of the first draws of a block."""
+        number, size = piece
+        flags, _ = self._flags_of_block(levels, stream_key, exemption, number)
+        block = self._draws.block(stream_key, number)
+        targets = block.in_stream_order(block.knowledge.targets)[:size]
+        return targets, targets[flags[:size]]
+
+    def _sizes_of_block(
+        self, draws: DrawnBlocks, levels: Generalization, stream_key: bytes, exemption: Exemption, number: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Targets, exact class sizes and exemptions of one block, in the order of the stream."""
+        block = draws.block(stream_key, number)
+        exempt = self._exempt(draws, block, levels, exemption)
+        # A target that lacks its own knowledge was not found and counts itself.
+        sizes = _found(draws, block, levels, exempt, NO_LIMIT) + draws.lost(block, levels.histories)
+        sizes = np.where(exempt, 0, sizes).astype(np.int32)
+        return tuple(block.in_stream_order(column) for column in (block.knowledge.targets, sizes, exempt))
+
+
+def _found(draws: DrawnBlocks, block: Block, levels: Generalization, exempt: np.ndarray, limit: int) -> np.ndarray:
+    """(B,) int32: members of the population that match each draw; 0 for exempt ones, which nobody asks about."""
+    cells = draws.index.cells(levels.demographics)
+    cell = np.where(exempt, TOO_RARE, cells.cell_of[block.members])
+    return matching_members(draws.index, cells, cell, draws.rows(block, levels.histories), limit)
+
+
+def _blocks_of(draws: int) -> range:
+    if draws < 1:
+        raise ValueError("at least one draw is needed")
+    return range(-(-draws // DRAWS_PER_BLOCK))
+
+
+def _sizes_of(draws: int) -> list[int]:
+    """How many draws of each block are wanted."""
+    return [min(DRAWS_PER_BLOCK, draws - number * DRAWS_PER_BLOCK) for number in _blocks_of(draws)]
+
+
+def _map(executor: Executor | None, function, items):
+    return map(function, items) if executor is None else executor.map(function, items)
+

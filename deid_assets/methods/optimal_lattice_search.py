@@ -1,0 +1,111 @@
+"""Optimal Lattice Anonymization: the search of El Emam et al. (2009), with predictive tagging (methods.md 2).
+
+Nothing here knows what a node means: heights and a question that a node passes or fails. The answer is right when the
+question is monotone, that is when every node above one that passes passes too.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+import numpy as np
+
+Node = tuple[int, ...]
+
+_UNKNOWN, _FAILS, _PASSES = 0, -1, 1
+
+
+def all_nodes(heights: Sequence[int]) -> list[Node]:
+    """Every node, in lexicographic order."""
+    return list(product(*(range(height + 1) for height in heights)))
+
+
+def below_or_equal(lower: Node, upper: Node) -> bool:
+    """Whether no level of `lower` is above that of `upper`.
+
+    Examples
+    --------
+    >>> below_or_equal((0, 1), (1, 1)), below_or_equal((0, 2), (1, 1))
+    (True, False)
+    """
+    return all(low <= high for low, high in zip(lower, upper, strict=True))
+
+
+def lower_neighbours(node: Node) -> list[Node]:
+    """The nodes directly below: one level less in one dimension.
+
+    Examples
+    --------
+    >>> lower_neighbours((2, 0, 1))
+    [(1, 0, 1), (2, 0, 0)]
+    """
+    return [node[:axis] + (level - 1,) + node[axis + 1 :] for axis, level in enumerate(node) if level > 0]
+
+
+def nodes_between(bottom: Node, top: Node, height: int) -> Iterator[Node]:
+    """The nodes of a sublattice at one height, left to right.
+
+    Examples
+    --------
+    >>> list(nodes_between((0, 0), (2, 1), 2))
+    [(1, 1), (2, 0)]
+    """
+    if not bottom:
+        if height == 0:
+            yield ()
+        return
+    rest_least, rest_most = sum(bottom[1:]), sum(top[1:])
+    for level in range(max(bottom[0], height - rest_most), min(top[0], height - rest_least) + 1):
+        for rest in nodes_between(bottom[1:], top[1:], height - level):
+            yield (level, *rest)
+
+
+def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]) -> list[Node]:
+    """Every node that passes while no node below it does, asking about as few nodes as the tags allow.
+
+    Parameters
+    ----------
+    heights
+        The highest level of each dimension.
+    passes
+        The question; asked at most once per node.
+
+    Returns
+    -------
+    list
+        In lexicographic order; empty when even the top fails.
+
+    Examples
+    --------
+    >>> minimal_passing_nodes((2, 1), lambda node: sum(node) >= 2)
+    [(1, 1), (2, 0)]
+    """
+    tags = np.zeros([height + 1 for height in heights], dtype=np.int8)
+    minimal: set[Node] = set()
+    seen: set[tuple[Node, Node]] = set()
+
+    def ok(node: Node) -> bool:
+        if tags[node] == _UNKNOWN:
+            good = passes(node)
+            slices = [slice(level, None) if good else slice(None, level + 1) for level in node]
+            related = tags[(*slices, ...)]  # a view, even of a lattice with one node and no axis
+            related[related == _UNKNOWN] = _PASSES if good else _FAILS
+        return tags[node] == _PASSES
+
+    def kmin(bottom: Node, top: Node) -> None:
+        if (bottom, top) in seen:
+            return
+        seen.add((bottom, top))
+        if sum(top) - sum(bottom) > 1:
+            for node in nodes_between(bottom, top, (sum(bottom) + sum(top)) // 2):
+                if ok(node):
+                    kmin(bottom, node)
+                else:
+                    kmin(node, top)
+            return
+        node = bottom if ok(bottom) else top
+        if ok(node) and not any(below_or_equal(found, node) for found in minimal):
+            minimal.difference_update([found for found in minimal if below_or_equal(node, found)])
+            minimal.add(node)
+
+    kmin(tuple(0 for _ in heights), tuple(heights))
+    return sorted(minimal)

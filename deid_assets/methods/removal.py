@@ -1,0 +1,104 @@
+"""Which members and claims may not be released (S3 section 2; methods.md 11)."""
+
+from collections.abc import Sequence
+
+from deid_assets.store import Query, Table
+
+DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+
+
+def codes_of_claims(claims: Table) -> str:
+    """SELECT every code of every claim: claim_id, member_id, kind ('diagnosis', 'procedure', 'place'), listed, code.
+
+    `listed` is the place of a diagnosis on its claim, from 1.
+    """
+    columns = [(column, "diagnosis", listed) for listed, column in enumerate(DIAGNOSES, start=1)]
+    columns += [("cpt", "procedure", 1), ("place", "place", 1)]
+    return " UNION ALL ".join(
+        f"SELECT claim_id, member_id, '{kind}' AS kind, {listed} AS listed, {column} AS code"
+        f" FROM {claims.sql} WHERE {column} IS NOT NULL"
+        for column, kind, listed in columns
+    )
+
+
+def distinct_codes(claims: Table) -> str:
+    """SELECT the distinct codes of a delivery with their kind ('specialty' among them), in order."""
+    columns = [(column, "diagnosis") for column in DIAGNOSES]
+    columns += [("cpt", "procedure"), ("place", "place"), ("specialty", "specialty")]
+    parts = " UNION ".join(
+        f"SELECT DISTINCT '{kind}' AS kind, {column} AS code FROM {claims.sql} WHERE {column} IS NOT NULL"
+        for column, kind in columns
+    )
+    return f"SELECT kind, code FROM ({parts}) ORDER BY kind, code"
+
+
+def removed_members(members: Table, claims: Table, code_book: Table, opted_out: Sequence[str]) -> Query:
+    """SELECT the members who may not be released, one row per member and reason.
+
+    A member with one claim that carries a sensitive code is removed with all claims: other claims would let an
+    adversary infer what was deleted. Members who opted out are removed too; their absence discloses nothing but that.
+
+    Parameters
+    ----------
+    members, claims
+        The canonical tables.
+    code_book
+        Distinct codes with `removal_reason`, null where a code is no reason.
+    opted_out
+        Identifiers of members who opted out; those who are not in the delivery are ignored.
+
+    Returns
+    -------
+    Query
+        member_id, reason, sensitive (true unless the member opted out).
+    """
+    sql = f"""
+        SELECT DISTINCT coded.member_id, book.removal_reason AS reason, true AS sensitive
+        FROM ({codes_of_claims(claims)}) AS coded
+        JOIN {code_book.sql} AS book USING (kind, code)
+        WHERE book.removal_reason IS NOT NULL
+        UNION ALL
+        SELECT member_id, 'opted out' AS reason, false AS sensitive
+        FROM {members.sql}
+        WHERE member_id IN (SELECT unnest(?::VARCHAR[]))
+        ORDER BY member_id, reason
+    """
+    return Query(sql, (list(opted_out),))
+
+
+def eligible_claims(
+    members: Table, claims: Table, code_book: Table, newborn_days: int | None, drop_non_procedures: bool
+) -> Query:
+    """SELECT the claims that pass the claim-level rules, of every delivered member.
+
+    Dropped are a newborn's claims (up to and including `newborn_days` after birth) and claims whose code is no
+    medical procedure. These two rules act on claims, not on members: as a reason to remove a member they would
+    delete nearly everyone. Removed members' claims stay, because the class size in the population counts them; who
+    may be released is decided by `removed_members`.
+    """
+    rules = ["true"]
+    parameters: list = []
+    if newborn_days is not None:
+        rules.append("(birth_date IS NULL OR service_date IS NULL OR service_date - birth_date > ?)")
+        parameters.append(newborn_days)
+    if drop_non_procedures:
+        rules.append("(claims.cpt IS NULL OR book.is_procedure)")
+    sql = f"""
+        SELECT claims.*
+        FROM {claims.sql} AS claims
+        JOIN {members.sql} AS members USING (member_id)
+        LEFT JOIN (SELECT code, is_procedure FROM {code_book.sql} WHERE kind = 'procedure') AS book
+          ON book.code = claims.cpt
+        WHERE {" AND ".join(rules)}
+    """
+    return Query(sql, tuple(parameters))
+
+
+def eligible_members(members: Table, removed: Table, claims: Table) -> str:
+    """SELECT the members who may be released: not removed, and with at least one eligible claim."""
+    return f"""
+        SELECT member_id FROM {members.sql}
+        WHERE member_id NOT IN (SELECT member_id FROM {removed.sql})
+          AND member_id IN (SELECT member_id FROM {claims.sql})
+        ORDER BY member_id
+    """

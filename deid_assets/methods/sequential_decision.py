@@ -1,0 +1,79 @@
+"""When to stop drawing: is a node's high-risk share above or below MaxSup? (methods.md 4, statistics)
+
+S3 repeats 10,000 draws a thousand times 'or until the stopping criterion is met' and does not state the criterion. This
+one is a pair of test martingales with a Beta mixture, valid at any stopping time by Ville's inequality: whatever the
+true share, a wrong rejection and a wrong acceptance each have at most the stated probability.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy import special
+
+Decision = Literal["candidate", "not_candidate", "undecided"]
+
+
+@dataclass(frozen=True)
+class SequentialRule:
+    """The rule that decides one node.
+
+    Parameters
+    ----------
+    threshold
+        m: the node is a candidate when its share is below m.
+    error
+        delta: bound of either wrong decision. For a lattice of L nodes give delta / L to each.
+    a, b
+        The Beta mixture. The default puts its mass near the small shares that MaxSup lies among.
+
+    Examples
+    --------
+    >>> rule = SequentialRule(threshold=0.008, error=0.001)
+    >>> rule.decide(0, 1000), rule.decide(0, 3000), rule.decide(100, 3000)
+    ('undecided', 'candidate', 'not_candidate')
+    """
+
+    threshold: float
+    error: float
+    a: float = 1.0
+    b: float = 100.0
+
+    def __post_init__(self):
+        if not 0 < self.threshold < 1:
+            raise ValueError("the threshold must lie between 0 and 1")
+        if not 0 < self.error < 1:
+            raise ValueError("the error probability must lie between 0 and 1")
+        if self.a <= 0 or self.b <= 0:
+            raise ValueError("a and b must be positive")
+
+    def log_evidence(self, flagged: int, draws: int) -> tuple[float, float]:
+        """The logarithms of E_up, evidence that the share is above m, and of E_low, that it is below.
+
+        E_up is the mixture, over the Beta cut to q > m, of the likelihood ratio of q to m; E_low over q < m:
+
+            log E_up = log B(a+S, b+t-S) + log sf(m; a+S, b+t-S) - log B(a, b) - log sf(m; a, b)
+                       - S log m - (t-S) log(1-m)
+
+        and E_low with the distribution function in place of the survival function sf.
+        """
+        a, b, m = self.a, self.b, self.threshold
+        after = a + flagged, b + draws - flagged
+        ratio = special.betaln(*after) - special.betaln(a, b)
+        ratio -= flagged * math.log(m) + (draws - flagged) * math.log1p(-m)
+        up = ratio + _log(special.betaincc(*after, m)) - _log(special.betaincc(a, b, m))
+        low = ratio + _log(special.betainc(*after, m)) - _log(special.betainc(a, b, m))
+        return float(up), float(low)
+
+    def decide(self, flagged: int, draws: int) -> Decision:
+        """Decide after `draws` draws, or say that more are needed."""
+        up, low = self.log_evidence(flagged, draws)
+        needed = -math.log(self.error)
+        if up >= needed:
+            return "not_candidate"
+        return "candidate" if low >= needed else "undecided"
+
+
+def _log(probability: float) -> float:
+    # A tail that underflows belongs to the side without evidence.
+    return math.log(probability) if probability > 0 else -math.inf

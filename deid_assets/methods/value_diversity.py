@@ -1,0 +1,149 @@
+"""How much a member's values of one quasi-identifier vary from claim to claim: the Simpson index (S3 sections 4.1-4.3).
+
+For member i and quasi-identifier h with N non-missing values, n_c of them equal to c,
+
+    D_ih = sum_c n_c (n_c - 1) / (N (N - 1)),  D_ih = 1 for N <= 1;    diversity pi_ih = 1 - D_ih
+
+D is the probability that two values drawn without replacement are equal, pi that they differ. A member with no value
+or a single one shows no variability: diversity 0, so that the adversary's power is the largest (methods.md 3).
+
+The relational form (`value_diversity`) reads claims in DuckDB. The array form (`simpson_diversity`) reads the values
+of one quasi-identifier at any level of generalization, and is what p is recomputed with on generalized data.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from deid_assets.store import Table, quoted
+
+# Cells (members x codes) counted at a time by `simpson_diversity`: 8 million int64 are 64 MB.
+_CELLS_AT_ONCE = 8_000_000
+
+
+def value_diversity(claims: Table, members: Table, quasi_identifiers: Sequence[str]) -> str:
+    """SELECT the diversity of every member's values, one row per member and quasi-identifier (methods.md 3).
+
+    Parameters
+    ----------
+    claims
+        Claims before truncation: member_id and one column per quasi-identifier. A missing value is not a value.
+    members
+        The members wanted (member_id, unique). Claims of others are not read into the aggregate.
+    quasi_identifiers
+        Column names of `claims`; `year` may be among them (S3 Table 5 shows it).
+
+    Returns
+    -------
+    str
+        SELECT of member_id | quasi_identifier VARCHAR | n_values BIGINT | diversity DOUBLE in [0, 1].
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no quasi-identifier is named.
+    """
+    if not quasi_identifiers:
+        raise ValueError("name at least one quasi-identifier to measure the diversity of")
+    return "\nUNION ALL\n".join(_diversity_of_one(claims, members, name) for name in quasi_identifiers)
+
+
+def _diversity_of_one(claims: Table, members: Table, name: str) -> str:
+    column = quoted(name)  # validated, so that the same letters are safe as a text literal below
+    return f"""
+        SELECT m.member_id, '{name}' AS quasi_identifier,
+               coalesce(v.n_values, 0)::BIGINT AS n_values,
+               CASE WHEN v.n_values > 1
+                    THEN 1 - v.equal_pairs::DOUBLE / (v.n_values * (v.n_values - 1))::DOUBLE ELSE 0 END AS diversity
+        FROM {members.sql} m LEFT JOIN (
+            SELECT member_id, sum(n)::BIGINT AS n_values, sum(n * (n - 1)) AS equal_pairs
+            FROM (SELECT member_id, {column}, count(*) AS n
+                  FROM {claims.sql} SEMI JOIN {members.sql} USING (member_id)
+                  WHERE {column} IS NOT NULL GROUP BY member_id, {column})
+            GROUP BY member_id) v USING (member_id)"""
+
+
+def diversity_by_member(diversity: Table, quasi_identifiers: Sequence[str]) -> str:
+    """SELECT the long table of `value_diversity` as one row per member, one DOUBLE column per quasi-identifier.
+
+    Ordered by member_id; a quasi-identifier that was not measured for a member is NULL.
+    """
+    columns = ", ".join(
+        f"max(diversity) FILTER (WHERE quasi_identifier = '{name}') AS {quoted(name)}" for name in quasi_identifiers
+    )
+    return f"SELECT member_id, {columns} FROM {diversity.sql} GROUP BY member_id ORDER BY member_id"
+
+
+def diversity_correlation(diversities: pd.DataFrame) -> pd.DataFrame:
+    """Pearson correlations of the diversities between quasi-identifiers: S3 Table 5, 7 x 7 with year.
+
+    Members with no value or one value are in it with diversity 0, as in the computation of p. A cell that was not
+    measured (NaN) leaves its member out of the pairs that need it. A quasi-identifier of constant diversity has no
+    correlation: its row and column are NaN, the diagonal included.
+
+    Parameters
+    ----------
+    diversities
+        (n members, q) one float column per quasi-identifier, as `diversity_by_member` selects it; a member_id
+        column is ignored.
+
+    Returns
+    -------
+    pandas.DataFrame
+        (q, q) symmetric, labelled by quasi-identifier in the order given.
+
+    Examples
+    --------
+    >>> diversity_correlation(pd.DataFrame({"a": [0, 0.5, 1], "b": [1, 0.5, 0]})).loc["a", "b"].round(6)
+    np.float64(-1.0)
+    """
+    return diversities.drop(columns="member_id", errors="ignore").astype(float).corr(method="pearson")
+
+
+def simpson_diversity(offsets: NDArray[np.integer], codes: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Diversity of each member's codes, from arrays; equal to the last bit to what `value_diversity` selects.
+
+    Parameters
+    ----------
+    offsets
+        (n + 1,) non-decreasing; the codes of member i are codes[offsets[i]:offsets[i + 1]].
+    codes
+        (offsets[-1],) small non-negative integers; a negative code is a missing value and is not counted.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n,) float64 in [0, 1]; 0 where a member has no value or one.
+
+    Examples
+    --------
+    AMI three times, UTI, RENAL3 twice (S3 section 4.1, where the printed sum has a slip): D = 8/30.
+
+    >>> simpson_diversity(np.array([0, 6, 7]), np.array([0, 0, 0, 1, 2, 2, 5])).round(4)
+    array([0.7333, 0.    ])
+    """
+    offsets = np.asarray(offsets, dtype=np.int64)
+    codes = np.asarray(codes)
+    members = len(offsets) - 1
+    width = int(codes.max(initial=-1)) + 1
+    diversity = np.zeros(members)
+    if width == 0:
+        return diversity
+    at_once = max(1, _CELLS_AT_ONCE // width)
+    for first in range(0, members, at_once):
+        last = min(first + at_once, members)
+        values = codes[offsets[first] : offsets[last]].astype(np.int64)
+        owner = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
+        known = values >= 0
+        counts = np.bincount(owner[known] * width + values[known], minlength=(last - first) * width)
+        counts = counts.reshape(last - first, width)
+        total = counts.sum(axis=1)
+        equal_pairs = (counts * (counts - 1)).sum(axis=1)
+        several = total > 1
+        pairs = (total * (total - 1))[several]
+        diversity[first:last][several] = 1 - equal_pairs[several] / pairs
+    return diversity

@@ -1,0 +1,105 @@
+"""Every value of every quasi-identifier, numbered once, with its label and its class at every level.
+
+The one place where a policy's hierarchies meet a delivery's values. The kernel reads the numbers, the release reads
+the labels, and because both come from the same rows they cannot disagree.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.store import Table, quoted
+
+MISSING = ""
+"""The value of a member-level quasi-identifier that is missing: a category like any other, released as a blank."""
+
+_CLOSED = re.compile(r"(\d+)(-\d+)?\Z")
+
+COLUMNS = ("quasi_identifier", "base_code", "value", "level", "level_code", "label")
+
+
+def distinct_values(table: Table, column: str) -> list:
+    """The distinct values of a column in ascending order, missing ones left out."""
+    found = table.query(
+        f"SELECT DISTINCT {quoted(column)} AS value FROM {table.sql} WHERE {quoted(column)} IS NOT NULL ORDER BY 1"
+    )
+    return found["value"].tolist()
+
+
+def value_domain(
+    quasi_identifier: str,
+    values: Sequence,
+    labels: Sequence[np.ndarray],
+    codes: Sequence[np.ndarray],
+    with_missing: bool,
+    top_code: int | None = None,
+) -> pd.DataFrame:
+    """Rows of `value_domains` for one quasi-identifier.
+
+    Parameters
+    ----------
+    quasi_identifier
+        Its column name.
+    values
+        (V,) distinct values without missing ones.
+    labels, codes
+        One array (V,) per level: the released text, and the class as 0, 1, ..
+    with_missing
+        Whether a missing value is a category, as it is at member level; it is then the last code of every level.
+    top_code
+        A number that stands for itself and everything above it. The class that holds it is open upwards, and its
+        label says so: '8-14' becomes '8+'.
+
+    Returns
+    -------
+    pandas.DataFrame
+        quasi_identifier, base_code, value (text), level, level_code, label (None where missing).
+    """
+    frames = []
+    for level, (text, number) in enumerate(zip(labels, codes, strict=True)):
+        text = list(text)
+        if top_code is not None and top_code in values:
+            text = _opened(text, text[list(values).index(top_code)])
+        frames.append(
+            pd.DataFrame(
+                {
+                    "quasi_identifier": quasi_identifier,
+                    "base_code": np.arange(len(values), dtype=np.int32),
+                    "value": [str(value) for value in values],
+                    "level": np.int32(level),
+                    "level_code": np.asarray(number, dtype=np.int32),
+                    "label": text,
+                }
+            )
+        )
+        if with_missing:
+            missing = (quasi_identifier, len(values), MISSING, level, int(max(number, default=-1)) + 1, None)
+            frames.append(pd.DataFrame([dict(zip(COLUMNS, missing, strict=True))]))
+    rows = pd.concat(frames, ignore_index=True)
+    # Text columns are of pandas' str type, so that DuckDB reads text even where every value is missing.
+    return rows.astype(
+        {"quasi_identifier": "str", "value": "str", "base_code": "int32", "level": "int32", "level_code": "int32", "label": "str"}
+    )
+
+
+def _opened(labels: list[str], label: str) -> list[str]:
+    closed = _CLOSED.match(label)
+    if not closed:
+        return labels
+    return [f"{closed.group(1)}+" if text == label else text for text in labels]
+
+
+def level_maps(domains: pd.DataFrame, quasi_identifier: str) -> tuple[np.ndarray, ...]:
+    """The level maps of one quasi-identifier: for each level, level_code by base_code."""
+    own = domains[domains["quasi_identifier"] == quasi_identifier].sort_values(["level", "base_code"])
+    return tuple(rows["level_code"].to_numpy() for _, rows in own.groupby("level"))
+
+
+def labels_query(domains: Table, quasi_identifier: str, level: int, value_type: str) -> str:
+    """SELECT value (in the column's own type), label, base_code of one quasi-identifier at one level."""
+    return (
+        f"SELECT CAST(nullif(value, '') AS {value_type}) AS value, label, base_code FROM {domains.sql}"
+        f" WHERE quasi_identifier = '{quasi_identifier}' AND level = {int(level)}"
+    )

@@ -1,0 +1,178 @@
+"""A policy in plain words: what `deid policy check FILE` prints."""
+
+from collections.abc import Iterator
+
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections import AttackGate, Statistic
+
+
+def explain(policy: Policy) -> str:
+    """Return what a policy does, in plain words: what is removed, sampled, cut and generalized, against whom, and
+    which gates decide.
+
+    Examples
+    --------
+    >>> from deid_assets.policy import policy_by_name
+    >>> print(explain(policy_by_name("heritage")).splitlines()[0])
+    heritage: Heritage Health Prize, as published in 2012
+    """
+    blocks = (
+        ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
+        ("Recipients", _recipients(policy)),
+        ("Intake", _intake(policy)),
+        ("Removed", _removed(policy)),
+        ("Released", _released(policy)),
+        ("Grouped, cut and top-coded", _cut(policy)),
+        ("Quasi-identifiers: what an adversary may know, and its levels", _quasi_identifiers(policy)),
+        ("Lattice", _lattice(policy)),
+        ("Adversary", _adversary(policy)),
+        ("Gates: all must hold, or nothing is published", _gates(policy)),
+    )
+    return "\n\n".join(_block(title, lines) for title, lines in blocks)
+
+
+def _block(title: str, lines: tuple[str, ...] | Iterator[str]) -> str:
+    if not title:
+        return "\n".join(lines)
+    return "\n".join([title, *(f"  - {line}" for line in lines)])
+
+
+def _share(number: float) -> str:
+    return f"{number * 100:.4g} %"
+
+
+def _recipients(policy: Policy) -> Iterator[str]:
+    yield f"who: {policy.recipients.recipient_class}"
+    yield f"terms of use: {' '.join(policy.recipients.terms_of_use.split())}"
+    yield f"owners, who answer for it: {', '.join(policy.owners)}"
+
+
+def _intake(policy: Policy) -> Iterator[str]:
+    yield f"deliveries of kind {policy.source.kind}"
+    yield (
+        "rows that break a rule go to quarantine; the delivery is refused if they are more than "
+        f"{_share(policy.intake.quarantine_at_most)} of the members or of the claims"
+    )
+
+
+def _removed(policy: Policy) -> Iterator[str]:
+    removal = policy.removal
+    if removal.code_list is not None:
+        yield f"members with a code of the {removal.code_list} list of sensitive codes, with all of their claims"
+    if removal.rare_visible_diseases:
+        yield "members with a rare and visible disease, with all of their claims"
+    if policy.opt_outs.all_members:
+        yield f"members who opted out: {len(policy.opt_outs.all_members)}"
+    if removal.newborn_days is not None:
+        yield f"claims up to {removal.newborn_days} days after birth"
+    if removal.non_procedure_claims:
+        yield "claims without a CPT procedure code (letter codes, three-digit codes)"
+    if not removal.removes_members:
+        yield "no member for what the claims tell"
+
+
+def _released(policy: Policy) -> Iterator[str]:
+    sample = policy.sample
+    size = f"{sample.members} members" if sample.members is not None else f"{_share(sample.fraction)} of the members"
+    yield f"a random sample: {size}, drawn from those who are eligible"
+    if policy.counts_population:
+        yield "the population is the delivery: classes are counted among all of its members, removed ones included"
+    else:
+        yield (
+            f"the delivery is an extract of a population of {policy.risk.population_size} members; class sizes there "
+            f"are estimated from the release ({policy.risk.class_size})"
+        )
+    if policy.declared_alpha is not None:
+        yield f"alpha, released members over members of the population: {policy.declared_alpha:.4g}"
+    unpublished = [name for name in ("claims_truncated",) if not policy.publishes(name)]
+    if unpublished:
+        yield f"not published: {', '.join(unpublished)}"
+
+
+def _cut(policy: Policy) -> Iterator[str]:
+    unit = policy.long_tail.unit.replace("_", " and ")
+    grouping = policy.grouping
+    yield f"Charlson index after {grouping.charlson.capitalize()}, {grouping.charlson_diagnoses} diagnoses"
+    yield (
+        f"claims beyond the {policy.long_tail.percentile:g}th percentile of claims per {unit} are cut, the least "
+        "supported first"
+    )
+    yield (
+        f"payment delay and days in hospital are one class from the {policy.top_coding.percentile:g}th percentile on"
+    )
+
+
+def _quasi_identifiers(policy: Policy) -> Iterator[str]:
+    for of, listed in (("member", policy.quasi_identifiers.members), ("claim", policy.quasi_identifiers.claims)):
+        for found in listed:
+            levels = " > ".join(policy.hierarchy(found.hierarchy).level_names)
+            yield f"{found.column} of a {of}, published as {found.release_as}: {levels}"
+
+
+def _lattice(policy: Policy) -> Iterator[str]:
+    for dimension, levels in zip(policy.dimensions, policy.dimension_levels, strict=True):
+        yield f"{dimension.name}: {levels} levels of {', '.join(dimension.columns)}"
+    product = " x ".join(str(levels) for levels in policy.dimension_levels)
+    yield f"nodes: {product} = {policy.node_count}" if product else "nodes: 1, nothing is generalized"
+    search = policy.risk.search
+    aim = search.aim * policy.risk.max_high_risk_share
+    yield f"candidates have a high-risk share below {_share(aim)}, decided with error probability {search.error:g}"
+    yield (
+        f"among them the one with the least loss is chosen ({policy.risk.loss}); a node undecided after "
+        f"{search.draws_at_most} draws is not a candidate"
+    )
+
+
+def _adversary(policy: Policy) -> Iterator[str]:
+    yield "knows every member-level quasi-identifier of the target"
+    if policy.quasi_identifiers.claims:
+        yield (
+            f"knows up to {policy.adversary.power} values of each claim-level quasi-identifier, fewer where the "
+            f"target's values vary and claims are few (rounded: {policy.adversary.rounding})"
+        )
+
+
+def _gates(policy: Policy) -> Iterator[str]:
+    risk, k = policy.risk, policy.safe_class_size
+    yield (
+        f"high risk: a member whose probability of re-identification is above {risk.threshold:g}, that is who shares "
+        f"what the adversary knows with fewer than {k} members of the population, himself included"
+    )
+    yield (
+        f"at most {_share(risk.max_high_risk_share)} of released members are at high risk: "
+        f"{_decides(risk.gate.statistic, risk.gate.confidence)} over {risk.gate.draws} fresh draws"
+    )
+    if risk.suppression.at_most > 0:
+        yield f"members at high risk may be suppressed, at most {_share(risk.suppression.at_most)} of the released"
+    yield (
+        f"by member-level values alone at most {_share(risk.max_high_risk_share)} of released members are in a class "
+        f"of fewer than {policy.demographics.class_size_at_least} members of the population"
+    )
+    attack = policy.neighbor_attack
+    if attack.unconditional is not None:
+        yield f"a nosey neighbour finds a given member {_attack(attack.unconditional, attack.trials)}"
+    if attack.given_membership is not None:
+        yield (
+            "a nosey neighbour who knows that his target is in the release finds him "
+            f"{_attack(attack.given_membership, attack.trials)}"
+        )
+    if policy.removal.removes_members:
+        yield (
+            "a known member's absence from the release tells of a sensitive condition with probability at most "
+            f"{policy.removal.absence_posterior_at_most:g}"
+        )
+    yield (
+        "identifiers of providers, vendors and PCPs are blanked where fewer than "
+        f"{policy.provider_suppression.providers_at_least} share a pattern of care"
+    )
+
+
+def _attack(gate: AttackGate, trials: int) -> str:
+    decides = _decides(gate.statistic, gate.confidence)
+    return f"with probability at most {gate.at_most:g}: {decides} over {trials} simulated neighbours"
+
+
+def _decides(statistic: Statistic, confidence: float) -> str:
+    if statistic == "estimate":
+        return "judged by the estimate"
+    return f"judged by the {_share(confidence)} upper confidence bound"

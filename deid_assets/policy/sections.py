@@ -1,0 +1,295 @@
+"""What the sections of a policy may hold: frozen, strict models, one per section.
+
+Each field says what it means; where a field is missing or wrong, the message quotes it. Values outside these models'
+limits are refused while a file is read; what only the sections together can get wrong is in `validation.py`.
+"""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
+
+from deid_assets.policy.files import read_member_ids
+
+MEMBER_COLUMNS = ("age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
+CLAIM_COLUMNS = (
+    "specialty",
+    "place",
+    "procedure_group",
+    "length_of_stay",
+    "days_since_first_claim",
+    "condition_group",
+)
+"""The columns that an adversary may know: of a member, and of each claim (S0 Tables 2 and 3; methods.md 0)."""
+
+
+_OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
+"""What Dagster takes for an owner."""
+
+
+class Section(BaseModel):
+    """Frozen; an unknown key is an error, a number is not text, and text is not a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+def _owner(text: str) -> str:
+    if not _OWNER.fullmatch(text):
+        raise ValueError("an owner is an e-mail address, or 'team:' and the team's name")
+    return text
+
+
+def _name(text: str) -> str:
+    if not (text.isascii() and text.isidentifier() and text[0].isalpha() and text == text.lower()):
+        raise ValueError("a name is lower-case letters, digits and underscores, and begins with a letter")
+    return text
+
+
+def _column_name(text: str) -> str:
+    if not (text.isascii() and text.isidentifier() and text[0].isalpha()):
+        raise ValueError("a column name is letters, digits and underscores, and begins with a letter")
+    return text
+
+
+Said = Annotated[str, AfterValidator(_said)]
+Name = Annotated[str, AfterValidator(_name)]
+ColumnName = Annotated[str, AfterValidator(_column_name)]
+Owner = Annotated[str, AfterValidator(_owner)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Confidence = Annotated[float, Field(ge=0.5, lt=1)]
+Percentile = Annotated[float, Field(gt=50, lt=100)]
+Count = Annotated[int, Field(ge=1)]
+Statistic = Literal["upper_bound", "estimate"]
+
+
+class Recipients(Section):
+    """Who may have the release, and on which terms: they go into the manifest."""
+
+    recipient_class: Said = Field(description="who may receive the release, such as 'public' or 'contest participants'")
+    terms_of_use: Said = Field(description="the terms that recipients accept; a release without terms binds nobody")
+
+
+class Intake(Section):
+    """How much of a delivery may be unusable before all of it is refused."""
+
+    quarantine_at_most: Share = Field(0.01, description="share of the rows of either table that may be quarantined")
+
+
+class OptOuts(Section):
+    """Members who do not want to be released. Their identifiers are restricted: no message, log or repr shows one."""
+
+    file: Said | None = Field(None, description="file with one member identifier per line, relative to the policy")
+    members: tuple[Said, ...] = Field((), repr=False, description="member identifiers")
+    _listed: tuple[str, ...] | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _read_file(self, info: ValidationInfo) -> "OptOuts":
+        if self._listed is None:  # a section that was already read may become part of another policy
+            self._listed = read_member_ids(info.context, self.file) if self.file is not None else ()
+        return self
+
+    @property
+    def all_members(self) -> tuple[str, ...]:
+        """Identifiers from the policy and from its file, each once, in order."""
+        return tuple(sorted({*self.members, *(self._listed or ())}))
+
+
+class Removal(Section):
+    """Members and claims that are never released (methods.md 11)."""
+
+    code_list: Literal["literal", "extended"] | None = Field(
+        description="sensitive codes whose members are removed: as printed (literal), with the codes that the printed "
+        "list omits (extended), or null for none"
+    )
+    rare_visible_diseases: bool = Field(description="whether members with a rare and visible disease are removed")
+    newborn_days: Annotated[int, Field(ge=0)] | None = Field(
+        description="claims up to this many days after birth are removed; null keeps them"
+    )
+    non_procedure_claims: bool = Field(description="whether claims without a procedure code of CPT are removed")
+    absence_posterior_at_most: Probability = Field(
+        description="highest probability with which absence from the release may tell of a sensitive condition"
+    )
+
+    @property
+    def removes_members(self) -> bool:
+        """Whether members are removed for what their claims tell."""
+        return self.code_list is not None or self.rare_visible_diseases
+
+
+class Sample(Section):
+    """The random part of the eligible members that is released: a number of members, or a fraction."""
+
+    members: Count | None = Field(None, description="members to release")
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="released members over members of the delivery"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Sample":
+        if (self.members is None) == (self.fraction is None):
+            raise ValueError("give either members or fraction")
+        return self
+
+
+class TopCoding(Section):
+    """Largest values released as one open class (S0): payment delay and days in hospital."""
+
+    percentile: Percentile = Field(description="values from this percentile on are one class")
+
+
+class Grouping(Section):
+    """How codes are grouped (methods.md 12, 13)."""
+
+    charlson: Literal["quan", "deyo"] = Field("quan", description="whose list of comorbidities")
+    charlson_diagnoses: Literal["all", "additional"] = Field(
+        "all", description="diagnoses of a claim that count: all four, or those after the first"
+    )
+
+
+class LongTail(Section):
+    """Claims of members with very many claims are cut, the least supported first (methods.md 8)."""
+
+    percentile: Percentile = Field(description="claims beyond this percentile of claims per unit are cut")
+    unit: Literal["member", "member_year"] = Field(description="whose claims are counted")
+    score: Literal["support"] = Field("support", description="which claims are cut first")
+
+
+class QuasiIdentifier(Section):
+    """A column that an adversary may know, its name in the release and its hierarchy."""
+
+    release_as: ColumnName = Field(description="name of the column in the release")
+    hierarchy: Name = Field(
+        description="name of its hierarchy; a column that is published as it is has one of kind fixed, because a "
+        "quasi-identifier without a hierarchy would be published unjudged"
+    )
+
+
+class MemberQuasiIdentifier(QuasiIdentifier):
+    """A quasi-identifier of members (level 1)."""
+
+    column: Literal[MEMBER_COLUMNS] = Field(description="column of the members")
+
+
+class ClaimQuasiIdentifier(QuasiIdentifier):
+    """A quasi-identifier of claims (level 2)."""
+
+    column: Literal[CLAIM_COLUMNS] = Field(description="column of the claims")
+
+
+AnyQuasiIdentifier = MemberQuasiIdentifier | ClaimQuasiIdentifier
+
+
+class QuasiIdentifiers(Section):
+    """What an adversary may know. A column that is not listed is not published."""
+
+    members: tuple[MemberQuasiIdentifier, ...] = Field(min_length=1, description="columns of the members table")
+    claims: tuple[ClaimQuasiIdentifier, ...] = Field((), description="columns of the claims table")
+
+    @property
+    def all(self) -> tuple[AnyQuasiIdentifier, ...]:
+        """Those of members, then those of claims."""
+        return (*self.members, *self.claims)
+
+
+class Dimension(Section):
+    """A dimension of the lattice: columns that move from level to level together."""
+
+    name: Name = Field(description="name of the dimension")
+    columns: tuple[Literal[(*MEMBER_COLUMNS, *CLAIM_COLUMNS)], ...] = Field(min_length=1, description="its columns")
+
+
+class Adversary(Section):
+    """What the adversary knows of a target's claims (methods.md 3)."""
+
+    power: Annotated[int, Field(ge=1, le=127)] = Field(description="values of each quasi-identifier known at most")
+    rounding: Literal["nearest", "floor", "ceiling"] = Field("nearest", description="how fractional power is rounded")
+
+
+class Search(Section):
+    """How the lattice is searched (methods.md 4)."""
+
+    aim: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.95,
+        description="the search accepts nodes whose high-risk share is below this part of max_high_risk_share; above "
+        "1 "
+        "it would choose nodes that the gate must refuse",
+    )
+    error: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.001, description="probability of a wrong decision in all")
+    draws_at_most: Count = Field(2_000_000, description="draws after which an undecided node is not a candidate")
+
+
+class RiskGate(Section):
+    """How the chosen node is judged, on draws of its own."""
+
+    draws: Count = Field(1_000_000, description="simulated adversaries")
+    statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
+    confidence: Confidence = Field(0.99, description="confidence of the upper bound")
+
+
+class Suppression(Section):
+    """Whether members at high risk may be left out of the release."""
+
+    at_most: Share = Field(0.0, description="share of released members that may be suppressed; 0: none")
+
+
+class Risk(Section):
+    """When a release is safe enough (S0 Figure 1; methods.md 0, 1, 5)."""
+
+    threshold: Probability = Field(description="a member is at high risk above this probability of re-identification")
+    max_high_risk_share: Probability = Field(description="share of released members that may be at high risk (MaxSup)")
+    class_size: Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = (
+        Field(
+            "counted",
+            description="how a class's size in the population is known: counted in the delivery, or estimated from "
+            "the release by the estimator named",
+        )
+    )
+    population_size: Count | None = Field(
+        None, description="members of the population that the delivery is an extract of; estimators need it"
+    )
+    search: Search = Search()
+    gate: RiskGate = RiskGate()
+    suppression: Suppression = Suppression()
+    loss: Literal["entropy_normalised", "entropy_raw"] = Field(
+        "entropy_normalised", description="information loss that chooses among candidate nodes"
+    )
+
+
+class AttackGate(Section):
+    """A threshold on a success probability of an attack."""
+
+    at_most: Probability = Field(description="highest success probability that is acceptable")
+    statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
+    confidence: Confidence = Field(0.99, description="confidence of the upper bound")
+
+
+class NeighborAttack(Section):
+    """Attack 1, the nosey neighbour (S0): over all members, and given that the target is in the release."""
+
+    trials: Count = Field(10_000, description="simulated neighbours")
+    unconditional: AttackGate | None = Field(
+        description="gate on the success probability for any member; at most alpha by construction; null: no gate"
+    )
+    given_membership: AttackGate | None = Field(
+        description="gate on the success probability for a member who is in the release; null: no gate"
+    )
+
+
+class Demographics(Section):
+    """Classes on member-level columns alone; their members' share is held to max_high_risk_share."""
+
+    class_size_at_least: Annotated[int, Field(ge=2)] = Field(20, description="smallest safe class in the population")
+
+
+class ProviderSuppression(Section):
+    """Identifiers of providers, vendors and PCPs are blanked where few share a pattern of care (methods.md 7)."""
+
+    providers_at_least: Annotated[int, Field(ge=2)] = Field(20, description="distinct identifiers that hide each other")
+    estimator: Literal["counted"] = Field("counted", description="how their number is known: counted in the delivery")

@@ -1,0 +1,123 @@
+"""Policy text to plain values, with the line of each.
+
+PyYAML's own messages quote the text around an error, and it lets the last of two equal keys win. Here no message
+quotes text, equal keys are errors, and so are anchors and aliases: in a policy each value stands where it is read.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+LARGEST_FILE = 10_000_000
+"""Bytes; a policy is written by people."""
+
+
+@dataclass(frozen=True)
+class YamlFault:
+    """What is wrong with the text itself, and in which line (from 1)."""
+
+    line: int
+    path: Path
+    message: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Values, and the line (from 1) of every key and every list entry, by its path."""
+
+    values: Any
+    lines: dict[Path, int]
+    faults: tuple[YamlFault, ...]
+
+    def line_of(self, path: Path) -> int | None:
+        """Return the line of the field, or of the closest one around it that is in the file."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
+
+
+class _NoDates(yaml.SafeLoader):
+    """Safe, and leaves dates as text: a policy has no field that is a date, and 2012-04 is a name."""
+
+
+_NoDates.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@lru_cache(maxsize=32)
+def parse(text: str) -> Parsed:
+    """Return the values of a YAML document, or the faults that keep it from being read.
+
+    The answer is kept, as every asset reads its policy anew: callers must not change it.
+
+    Examples
+    --------
+    >>> parse("a: 1\\nb:\\n- 2\\n").line_of(("b", 0))
+    3
+    >>> parse("a: 1\\na: 2\\n").faults[0].message
+    'this key occurs twice (first in line 1), and only one of them could count'
+    """
+    if len(text) > LARGEST_FILE:
+        return Parsed(None, {}, (YamlFault(1, (), f"the file is larger than {LARGEST_FILE} characters"),))
+    try:
+        return _parsed(text)
+    except yaml.constructor.ConstructorError as error:
+        message = "only plain text, numbers, true, false, lists and tables are allowed"
+        return _unreadable(error.problem_mark, message)
+    except yaml.MarkedYAMLError as error:
+        message = f"not YAML: {error.problem or 'it can not be read'}"
+        return _unreadable(error.problem_mark or error.context_mark, message)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return _unreadable(None, "not YAML: a character or value in it can not be read")
+
+
+def _unreadable(mark: yaml.Mark | None, message: str) -> Parsed:
+    return Parsed(None, {}, (YamlFault(mark.line + 1 if mark else 1, (), message),))
+
+
+def _parsed(text: str) -> Parsed:
+    for token in yaml.scan(text, Loader=_NoDates):
+        if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
+            return _unreadable(token.start_mark, "anchors and aliases are not allowed: write values out")
+    loader = _NoDates(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Parsed({}, {}, ())
+        lines: dict[Path, int] = {}
+        faults: list[YamlFault] = []
+        _walk(loader, node, (), lines, faults)
+        return Parsed(None if faults else loader.construct_document(node), lines, tuple(faults))
+    finally:
+        loader.dispose()
+
+
+def _walk(loader: _NoDates, node: yaml.Node, path: Path, lines: dict[Path, int], faults: list[YamlFault]) -> None:
+    """Note the line of every key and list entry below a node, and the keys that occur twice."""
+    if isinstance(node, yaml.SequenceNode):
+        for position, entry in enumerate(node.value):
+            lines[(*path, position)] = entry.start_mark.line + 1
+            _walk(loader, entry, (*path, position), lines, faults)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[Any, int] = {}
+    for key_node, value in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+            faults.append(YamlFault(line, path, "a key must be a plain word or text"))
+            continue
+        key = loader.construct_object(key_node)
+        if key in seen:
+            message = f"this key occurs twice (first in line {seen[key]}), and only one of them could count"
+            faults.append(YamlFault(line, (*path, key), message))
+            continue
+        seen[key] = line
+        lines[(*path, key)] = line
+        _walk(loader, value, (*path, key), lines, faults)

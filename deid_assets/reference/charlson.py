@@ -1,0 +1,154 @@
+"""The Charlson comorbidity index of a claim, in the bands of the Heritage Health Prize.
+
+Source: methods.md 13. The default is the enhanced ICD-9-CM coding of Quan et al. (Medical Care 2005; 43:1130-1139); the
+option is Deyo et al. (Journal of Clinical Epidemiology 1992; 45:613-619), without its procedure codes. The weights are
+those of Charlson et al. 1987 in both. El Emam et al. 2012 cite the index without saying which coding was used.
+
+Within a family the severe form replaces the mild one: moderate or severe liver disease, diabetes with complications and
+metastatic cancer. The score of a claim is therefore the sum, over families, of the largest weight found.
+"""
+
+import functools
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import pandas as pd
+
+from deid_assets.reference.code_ranges import CodeRange
+from deid_assets.reference.codes import is_icd9, plain_code
+from deid_assets.reference.tables import read_table, text_frame
+
+Version = Literal["quan", "deyo"]
+
+_LOWER_BANDS = ((0, "0"), (2, "1-2"), (4, "3-4"))
+_TOP_BAND = "5+"
+CHARLSON_BANDS = (*(label for _, label in _LOWER_BANDS), _TOP_BAND)
+
+
+def charlson_conditions(codes: Sequence[str], version: Version = "quan") -> pd.DataFrame:
+    """Return the Charlson conditions that diagnosis codes stand for.
+
+    Parameters
+    ----------
+    codes
+        Distinct ICD-9-CM diagnosis codes, as delivered; dots and case do not matter.
+    version
+        "quan" or "deyo".
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per code and condition: `code` (as given), `condition`, `family`, `weight` (int64). A code may stand
+        for two conditions (404.03: heart failure and renal disease), and for none, which gives no row.
+
+    Raises
+    ------
+    ValueError
+        If the version is neither of the two.
+
+    Examples
+    --------
+    >>> charlson_conditions(["428.0", "40403", "4019"])[["code", "condition", "weight"]].values.tolist()
+    [['428.0', 'chf', 1], ['40403', 'chf', 1], ['40403', 'renal', 2]]
+    """
+    table = _conditions_by_prefix(version)
+    weights = _weights()
+    rows = [
+        (code, condition, *weights[condition])
+        for code in codes
+        for condition in _conditions(plain_code(code), table)
+    ]
+    columns = list(zip(*rows, strict=True)) or [()] * 4
+    frame = text_frame(code=columns[0], condition=columns[1], family=columns[2])
+    return frame.assign(weight=pd.Series(columns[3], dtype="int64"))
+
+
+def charlson_score(conditions: Collection[str]) -> int:
+    """Return the Charlson index of a set of conditions; each counts once, and severe replaces mild.
+
+    Raises
+    ------
+    KeyError
+        If a name is no Charlson condition.
+
+    Examples
+    --------
+    >>> charlson_score({"diab", "diabwc"}), charlson_score({"canc", "metacanc"}), charlson_score(set())
+    (2, 6, 0)
+    """
+    largest: dict[str, int] = {}
+    for condition in conditions:
+        family, weight = _weights()[condition]
+        largest[family] = max(weight, largest.get(family, 0))
+    return sum(largest.values())
+
+
+def charlson_band(score: int) -> str:
+    """Return the band of a Charlson index.
+
+    Examples
+    --------
+    >>> [charlson_band(score) for score in (0, 1, 2, 3, 4, 5, 12)]
+    ['0', '1-2', '1-2', '3-4', '3-4', '5+', '5+']
+    """
+    if score < 0:
+        raise ValueError("a Charlson index is not negative")
+    return next((label for highest, label in _LOWER_BANDS if score <= highest), _TOP_BAND)
+
+
+def charlson_bands_query(claim_codes_sql: str, mapping_sql: str) -> str:
+    """Return the SELECT of every claim's Charlson band.
+
+    Parameters
+    ----------
+    claim_codes_sql
+        What to write after FROM for a relation of `claim_id`, `code`: one row per claim and diagnosis. A claim without
+        any diagnosis takes part with a null code, and gets "0".
+    mapping_sql
+        What to write after FROM for the result of `charlson_conditions` on the distinct codes.
+
+    Returns
+    -------
+    str
+        SELECT of `claim_id` and `charlson`, one row per claim.
+    """
+    bands = " ".join(f"WHEN score <= {highest} THEN '{label}'" for highest, label in _LOWER_BANDS)
+    return f"""
+        WITH family_weights AS (
+            SELECT claim_id, family, max(weight) AS weight
+            FROM {claim_codes_sql} AS claim_codes
+            JOIN {mapping_sql} AS mapping USING (code)
+            GROUP BY claim_id, family
+        ),
+        scores AS (SELECT claim_id, sum(weight) AS score FROM family_weights GROUP BY claim_id),
+        every_claim AS (SELECT DISTINCT claim_id FROM {claim_codes_sql} AS claim_codes)
+        SELECT claim_id, CASE WHEN score IS NULL THEN '{charlson_band(0)}' {bands} ELSE '{_TOP_BAND}' END AS charlson
+        FROM every_claim LEFT JOIN scores USING (claim_id)
+    """
+
+
+def _conditions(code: str, table: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return the conditions of one code, in a fixed order: every prefix of the code counts, none precludes another."""
+    if not is_icd9(code):
+        return []
+    return sorted({condition for length in range(3, len(code) + 1) for condition in table.get(code[:length], ())})
+
+
+@functools.cache
+def _weights() -> dict[str, tuple[str, int]]:
+    """Return family and weight by condition."""
+    return {row["condition"]: (row["family"], int(row["weight"])) for row in read_table("charlson_conditions.csv")}
+
+
+@functools.cache
+def _conditions_by_prefix(version: Version) -> dict[str, tuple[str, ...]]:
+    """Return the conditions of a version by code prefix."""
+    rows = [row for row in read_table("charlson_codes.csv") if row["version"] == version]
+    if not rows:
+        raise ValueError(f"Charlson version {version!r} is not known; known are 'quan' and 'deyo'")
+    table: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        codes = CodeRange.from_row(row | {"group": row["condition"]})
+        for prefix in codes.prefixes():
+            table[prefix] = (*table.get(prefix, ()), codes.group)
+    return table

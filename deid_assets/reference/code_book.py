@@ -1,0 +1,67 @@
+"""Every distinct code of a delivery, looked up once in all the reference tables."""
+
+import pandas as pd
+
+from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.places import place_groups
+from deid_assets.reference.procedure_groups import is_procedure, procedure_groups
+from deid_assets.reference.sensitive import CodeList, sensitive_codes
+from deid_assets.reference.specialties import specialty_groups
+
+_GROUPS = {
+    "diagnosis": (condition_groups, "condition_group"),
+    "procedure": (procedure_groups, "procedure_group"),
+    "place": (place_groups, "place_group"),
+    "specialty": (specialty_groups, "specialty_group"),
+}
+
+RARE_VISIBLE_REASON = "rare and visible disease"
+
+
+def code_book(codes: pd.DataFrame, code_list: CodeList | None, rare_visible: bool) -> pd.DataFrame:
+    """Look up every code.
+
+    Parameters
+    ----------
+    codes
+        kind ('diagnosis', 'procedure', 'place', 'specialty') and code, distinct.
+    code_list
+        Which sensitive codes remove a member; None for none.
+    rare_visible
+        Whether rare and visible diseases remove a member.
+
+    Returns
+    -------
+    pandas.DataFrame
+        kind, code, group_name (None without a group), is_procedure (false for other kinds), removal_reason (None where
+        the code is no reason).
+
+    Examples
+    --------
+    >>> codes = pd.DataFrame({"kind": ["diagnosis", "procedure"], "code": ["042", "99213"]})
+    >>> book = code_book(codes, "literal", True)
+    >>> book[["group_name", "is_procedure"]].values.tolist()
+    [['INFEC4', False], ['EM', True]]
+    """
+    frames = []
+    for kind, (look_up, column) in _GROUPS.items():
+        own = codes.loc[codes["kind"] == kind, "code"].tolist()
+        found = look_up(own)
+        reasons: dict[str, str] = {}
+        if kind != "specialty":
+            listed = sensitive_codes(own, kind, code_list or "literal", rare_visible)
+            reasons = dict(zip(listed["code"], listed["reason"], strict=True))
+            if code_list is None:
+                reasons = {code: reason for code, reason in reasons.items() if reason == RARE_VISIBLE_REASON}
+        frames.append(
+            pd.DataFrame(
+                {
+                    "kind": pd.Series([kind] * len(own), dtype="str"),
+                    "code": pd.Series(own, dtype="str"),
+                    "group_name": pd.Series(found[column].tolist(), dtype="str"),
+                    "is_procedure": pd.Series([kind == "procedure" and is_procedure(code) for code in own], dtype="bool"),
+                    "removal_reason": pd.Series([reasons.get(code) for code in own], dtype="str"),
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,70 @@
+"""The 45 primary condition groups of the Heritage Health Prize.
+
+Source: El Emam et al. 2012, Multimedia Appendix, section 7 (after Escobar et al., Medical Care 2008; 46(3):232-239);
+methods.md 12. The mapping that was used for the published data is not public. `condition_groups.csv` holds the printed
+ranges and, marked as such, our completions of what the appendix leaves in words ("misc.", "some", "multiple codes").
+
+On the 14,567 diagnosis codes of ICD-9-CM version 30 every code has exactly one group, and every group has codes. The
+table speaks of ranges and not of single codes: a code that ICD-9-CM never had, inside a range, is grouped all the same.
+
+Group names are spelt as in the published files: FLaELEC, ODaBNCA and MSC2a3 in mixed case.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import pandas as pd
+
+from deid_assets.reference.code_ranges import COMPLETION, CodeRange, PrefixTable
+from deid_assets.reference.codes import is_icd9, plain_code
+from deid_assets.reference.tables import read_table, text_frame
+
+
+def condition_groups(codes: Sequence[str], completions: bool = True) -> pd.DataFrame:
+    """Assign a primary condition group to diagnosis codes.
+
+    Parameters
+    ----------
+    codes
+        Distinct ICD-9-CM diagnosis codes, as delivered; dots and case do not matter.
+    completions
+        Whether our completions apply. Without them the table is the appendix as printed, which leaves codes without a
+        group: for comparison, not for a release.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `code` (as given) and `condition_group`, one row per code in the given order; missing where the text is
+        no ICD-9-CM code or no range takes it.
+
+    Examples
+    --------
+    >>> condition_groups(["428.0", "2765", "V580", "77799X"])["condition_group"].tolist()
+    ['CHF', 'FLaELEC', 'CANCRB', nan]
+    """
+    table = _table(completions)
+    groups = [table.group(plain_code(code)) if is_icd9(code) else None for code in codes]
+    return text_frame(code=codes, condition_group=groups)
+
+
+@functools.cache
+def condition_group_names() -> dict[str, str]:
+    """Return the 45 groups with their names, in the order of the appendix.
+
+    Examples
+    --------
+    >>> len(condition_group_names()), condition_group_names()["CHF"]
+    (45, 'Congestive heart failure')
+    """
+    return {row["group"]: row["name"] for row in read_table("condition_group_names.csv")}
+
+
+@functools.cache
+def condition_ranges() -> tuple[CodeRange, ...]:
+    """Return every range of the table, printed and completed."""
+    return tuple(CodeRange.from_row(row) for row in read_table("condition_groups.csv"))
+
+
+@functools.cache
+def _table(completions: bool) -> PrefixTable:
+    return PrefixTable(row for row in condition_ranges() if completions or row.origin != COMPLETION)

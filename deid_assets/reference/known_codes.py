@@ -1,0 +1,55 @@
+"""Which codes of a delivery are known: the rule behind the quarantine of claims with an unknown code.
+
+A diagnosis is known when it has the form of an ICD-9-CM code and a condition group takes it; a procedure code when it
+has the form of a CPT, HCPCS level II, revenue or chapter code (CPT itself may not be redistributed, so that there is no
+list to look in); a place or a specialty when it is listed.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import pandas as pd
+
+from deid_assets.reference.codes import is_cpt_or_hcpcs
+from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.places import is_place
+from deid_assets.reference.specialties import is_specialty
+from deid_assets.reference.tables import text_frame
+
+Kind = Literal["diagnosis", "procedure", "place", "specialty"]
+
+
+def known_codes(codes: Sequence[str], kind: Kind) -> pd.DataFrame:
+    """Say of each code whether it is known.
+
+    Parameters
+    ----------
+    codes
+        Distinct codes of one kind, as delivered, without nulls.
+    kind
+        Which column they come from.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `code` (as given) and `known` (bool), one row per code in the given order.
+
+    Raises
+    ------
+    ValueError
+        If the kind is not one of the four.
+
+    Examples
+    --------
+    >>> known_codes(["428.0", "I50.9", "42"], "diagnosis")["known"].tolist()
+    [True, False, False]
+    """
+    rules: dict[str, Callable[[Sequence[str]], list[bool]]] = {
+        "diagnosis": lambda given: condition_groups(given)["condition_group"].notna().tolist(),
+        "procedure": lambda given: [is_cpt_or_hcpcs(code) for code in given],
+        "place": lambda given: [is_place(code) for code in given],
+        "specialty": lambda given: [is_specialty(code) for code in given],
+    }
+    if kind not in rules:
+        raise ValueError(f"codes are of the kinds {', '.join(rules)}, not {kind!r}")
+    return text_frame(code=codes).assign(known=pd.Series(rules[kind](codes), dtype="bool"))

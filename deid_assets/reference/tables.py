@@ -1,0 +1,40 @@
+"""Reading the code tables that ship with the package."""
+
+import csv
+from collections.abc import Sequence
+from importlib import resources
+
+import pandas as pd
+
+
+def read_table(name: str) -> list[dict[str, str]]:
+    """Return the rows of a code table of this package.
+
+    Every value is text: codes keep their leading zeros, and the group "NA" would stay a group.
+
+    Parameters
+    ----------
+    name
+        File name in this package, for instance `"condition_groups.csv"`.
+
+    Returns
+    -------
+    list of dict
+        One dictionary of column name to text per row, in the order of the file.
+    """
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines(), strict=True))
+
+
+def text_frame(**columns: Sequence[str | None]) -> pd.DataFrame:
+    """Return a frame of text columns.
+
+    Pandas' text type and not `object`: DuckDB reads a text column without a single value as VARCHAR, but an `object`
+    column as a column of no type, which then fails in the join.
+
+    Parameters
+    ----------
+    columns
+        The values of each column, all of one length; None for a missing value.
+    """
+    return pd.DataFrame({name: pd.Series(list(values), dtype="str") for name, values in columns.items()})

@@ -1,0 +1,43 @@
+"""Deliveries that were registered: what was received, from where, under which key."""
+
+import os
+from pathlib import Path
+
+from deid_assets.errors import DeliveryError
+from deid_assets.home import Home
+from deid_assets.sources.delivery import Delivery
+
+
+def delivery_file(home: Home, key: str) -> Path:
+    """Where the record of a delivery lies."""
+    return home.deliveries / f"{key}.json"
+
+
+def register_delivery(home: Home, delivery: Delivery) -> None:
+    """Keep the record of a delivery; owner-only, because file names may tell about persons.
+
+    Raises
+    ------
+    DeliveryError
+        If another delivery was registered under the key.
+    """
+    file = delivery_file(home, delivery.key)
+    text = delivery.to_json()
+    if file.exists() and file.read_text() != text:
+        raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
+    file.write_text(text)
+    os.chmod(file, 0o600)
+
+
+def registered_delivery(home: Home, key: str) -> Delivery:
+    """The delivery that was registered under this key.
+
+    Raises
+    ------
+    DeliveryError
+        If none was.
+    """
+    file = delivery_file(home, key)
+    if not file.exists():
+        raise DeliveryError(f"no delivery is registered as {key}; register one with `deid deliver` or `deid run`")
+    return Delivery.from_json(file.read_text())

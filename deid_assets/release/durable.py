@@ -1,0 +1,92 @@
+"""Files that survive a crash, and locks that do not.
+
+A file or folder counts as written once its content and its folder's entry have been flushed; a lock is released by the
+kernel when its process ends, however it ends.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Flush a file's content, or a folder's entries, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write every byte: one call of `os.write` may write fewer."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def create(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file and flush it; its folder is for the caller to flush.
+
+    Raises
+    ------
+    FileExistsError
+        If the path exists, also as a dangling link.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        os.fchmod(descriptor, mode)  # the mode given to os.open is cut by the umask
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, content: bytes, mode: int) -> None:
+    """Write a file in the place of whatever the path held: afterwards, or after a crash, it holds the old or the new.
+
+    Two processes must not replace one path at a time: callers hold a lock.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    draft.unlink(missing_ok=True)
+    create(draft, content, mode)
+    os.rename(draft, path)
+    sync(path.parent)
+
+
+def take_lock(path: Path, wait: bool) -> int | None:
+    """Take the exclusive lock on a file, which is made when missing.
+
+    Parameters
+    ----------
+    wait
+        Whether to wait for the lock, or to return at once.
+
+    Returns
+    -------
+    int or None
+        A descriptor that holds the lock until `os.close`; None when another holds it and `wait` is false.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        # flock, not lockf: a POSIX lock is lost as soon as its process closes any descriptor of the file.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the exclusive lock on a file; waits for it. Not re-entrant."""
+    descriptor = take_lock(path, wait=True)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

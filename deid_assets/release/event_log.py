@@ -1,0 +1,102 @@
+"""The second witness: what Dagster's event log says of the checks and the inputs of a release.
+
+The one module of `release` that knows Dagster. Evidence tables could be edited; the event log tells on its own that every
+gating check passed on the materialization that is current, for this partition.
+"""
+
+from collections.abc import Iterable
+
+import dagster as dg
+from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from deid_assets.release.evidence import Refusal
+
+
+def witness(
+    instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str
+) -> list[Refusal]:
+    """Refuse unless every check passed for this partition on the asset's current materialization.
+
+    Parameters
+    ----------
+    checks
+        The gating checks.
+    partition
+        The delivery.
+    """
+    found = []
+    for key in checks:
+        problem = _problem(instance, key, partition)
+        if problem:
+            name = f"{key.asset_key.path[-1]}/{key.name}"
+            found.append(Refusal("check_not_passed", name, None, None, f"{name}: {problem}"))
+    return found
+
+
+def current_materialization(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dg.EventLogRecord | None:
+    """The newest materialization of an asset for a partition."""
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1
+    ).records
+    return records[0] if records else None
+
+
+def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str) -> str | None:
+    materialization = current_materialization(instance, key.asset_key, partition)
+    if materialization is None:
+        return "its asset was never materialized for this delivery"
+    records = instance.event_log_storage.get_asset_check_execution_history(
+        key, limit=1, partition_filter=PartitionKeyFilter(key=partition)
+    )
+    if not records:
+        return "the check never ran for this delivery"
+    record = records[0]
+    if record.status != AssetCheckExecutionRecordStatus.SUCCEEDED or record.event is None:
+        return "the check did not pass"
+    evaluation = record.event.dagster_event.event_specific_data
+    if not evaluation.passed:
+        return "the check did not pass"
+    target = evaluation.target_materialization_data
+    if target is None or target.storage_id != materialization.storage_id:
+        return "the check judged an earlier materialization"
+    return None
+
+
+_DATA_VERSION = "dagster/data_version"
+_INPUT_DATA_VERSION = "dagster/input_data_version/"
+
+
+def stale_inputs(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> list[Refusal]:
+    """Refuse where an asset was made from another version of an input than the current one.
+
+    Selecting a part of the assets leaves the rest as they were; a candidate made before its claims were taken in again is
+    not the release of these claims.
+    """
+    records = {key.to_user_string(): current_materialization(instance, key, partition) for key in keys}
+    found = []
+    for name, record in records.items():
+        short = name.split("/")[-1]
+        if record is None or record.asset_materialization is None:
+            text = f"{short}: it was never materialized for this delivery"
+            found.append(Refusal("missing_asset", short, None, None, text))
+            continue
+        for tag, version in (record.asset_materialization.tags or {}).items():
+            upstream = records.get(tag.removeprefix(_INPUT_DATA_VERSION)) if tag.startswith(_INPUT_DATA_VERSION) else None
+            if upstream is None or upstream.asset_materialization is None:
+                continue
+            if (upstream.asset_materialization.tags or {}).get(_DATA_VERSION) != version:
+                source = tag.split("/")[-1]
+                text = f"{short}: it was made from an earlier version of {source}; materialize it again"
+                found.append(Refusal("stale_input", short, None, None, text))
+    return found
+
+
+def data_versions(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> dict[str, str]:
+    """The current data version of each asset: the lineage of a release."""
+    versions = {}
+    for key in keys:
+        record = current_materialization(instance, key, partition)
+        tags = (record.asset_materialization.tags or {}) if record and record.asset_materialization else {}
+        versions[key.path[-1]] = tags.get(_DATA_VERSION, "unknown")
+    return versions

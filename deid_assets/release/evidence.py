@@ -1,0 +1,396 @@
+"""Evidence: numbers that were measured on rows known by their digest, and the judgement whether they suffice.
+
+An assessment measures, compares each number with its threshold and stores the result as `Evidence`. The gate reads it
+back and asks `judge`, which accepts nothing that is absent, stale, of another delivery or policy, or not finite.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Literal
+
+import pandas as pd
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.digests import canonical_json, is_digest, parse_json
+
+Comparison = Literal["at_most", "at_least"]
+Statistic = Literal["value", "upper_bound", "lower_bound"]
+
+PLAIN_UNITS = frozenset(
+    {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
+    | {"draws", "trials", "nodes", "disagreements", "seconds", "megabytes"}
+)
+"""Units of numbers that count nobody. A number of any other unit is about people and protected in public."""
+
+_WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_COLUMNS = ["asset", "partition", "policy_hash", "rows_digest", "method_version", "measurements"]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measured number and what it had to satisfy.
+
+    Parameters
+    ----------
+    name
+        What was measured, as a noun phrase in snake_case, unique within its evidence.
+    unit
+        What one is a unit of: one of `PLAIN_UNITS`, or of people ("members", "share of members", "claims", "rows").
+    value
+        The estimate or exact number. None if nothing could be measured.
+    bound
+        Confidence bound on `value`, on the side that `statistic` names; None without one. It covers Monte Carlo
+        error only (methods.md 0).
+    threshold
+        What the gated statistic is compared with; inclusive.
+    comparison
+        "at_most" or "at_least".
+    statistic
+        Which number is compared: "value", or `bound` as "upper_bound" (at_most) or "lower_bound" (at_least).
+    confidence
+        Of the bound, between 0 and 1; None without a bound.
+    method
+        The function that measured, such as "neighbor_attack".
+    section
+        Where it is specified, such as "methods.md 0".
+    sample_size
+        Number of draws, trials or rows behind `value`; None if that has no meaning.
+    seed_commitment
+        Commitment to the seed of the random stream; None where nothing is random.
+    gating
+        Whether a failure refuses the release.
+
+    Raises
+    ------
+    ReleaseError
+        If the fields contradict one another.
+
+    Examples
+    --------
+    >>> share = Measurement("high_risk_share", "share of draws", .0041, .0047, .008, "at_most", "upper_bound", .99,
+    ...                     "node_risk", "methods.md 4", 1_000_000, None, gating=True)
+    >>> share.compared, share.passed
+    (0.0047, True)
+    """
+
+    name: str
+    unit: str
+    value: float | None
+    bound: float | None
+    threshold: float | None
+    comparison: Comparison
+    statistic: Statistic
+    confidence: float | None
+    method: str
+    section: str
+    sample_size: int | None
+    seed_commitment: str | None
+    gating: bool
+
+    def __post_init__(self) -> None:
+        for field in ("value", "bound", "threshold", "confidence"):
+            object.__setattr__(self, field, _plain(float, field, getattr(self, field)))
+        object.__setattr__(self, "sample_size", _plain(operator.index, "sample_size", self.sample_size))
+        problem = self._contradiction()
+        if problem:
+            raise ReleaseError(f"measurement {self.name!r}: {problem}")
+
+    def _contradiction(self) -> str | None:
+        """What is wrong with the fields taken together; None if nothing is."""
+        if not _texts(self.name, self.unit, self.method, self.section):
+            return "name, unit, method and section must be texts that are not empty"
+        if self.comparison not in ("at_most", "at_least"):
+            return "comparison must be at_most or at_least"
+        allowed = ("value", "upper_bound" if self.comparison == "at_most" else "lower_bound")
+        if self.statistic not in allowed:
+            return f"with {self.comparison} the statistic must be one of {', '.join(allowed)}"
+        if not isinstance(self.gating, bool):
+            return "gating must be true or false"
+        if self.gating and not _finite(self.threshold):
+            return "a gating measurement needs a finite threshold"
+        if self.confidence is not None and not 0 < self.confidence < 1:
+            return "confidence must lie between 0 and 1"
+        if (self.statistic != "value" or self.bound is not None) and self.confidence is None:
+            return "a bound needs its confidence"
+        if self.sample_size is not None and self.sample_size < 0:
+            return "sample_size must not be negative"
+        if _finite(self.value) and _finite(self.bound) and self.bound != self.value:
+            if (self.bound < self.value) == (self.comparison == "at_most"):
+                return "the bound lies on the wrong side of the value"
+        return None
+
+    @property
+    def compared(self) -> float | None:
+        """The number that is compared with the threshold."""
+        return self.value if self.statistic == "value" else self.bound
+
+    @property
+    def passed(self) -> bool:
+        """Whether the compared number satisfies the threshold; never for None, NaN or an infinity."""
+        if not (_finite(self.compared) and _finite(self.threshold) and _finite(self.value)):
+            return False
+        return self.compared <= self.threshold if self.comparison == "at_most" else self.compared >= self.threshold
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether the exact number must stay in the restricted store."""
+        return self.unit not in PLAIN_UNITS
+
+    def to_json(self) -> dict:
+        """JSON values; a number that is not finite as "NaN", "Infinity" or "-Infinity"."""
+        return {key: _written(value) for key, value in asdict(self).items()} | {"passed": self.passed}
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "Measurement":
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        ReleaseError
+            If a field is missing or unknown, or `passed` is not what the numbers say.
+        """
+        names = {field.name for field in fields(cls)}
+        if not isinstance(value, Mapping) or set(value) != names | {"passed"}:
+            raise ReleaseError("a stored measurement has missing or unknown fields")
+        numbers = {name: _read(value[name]) for name in ("value", "bound", "threshold", "confidence")}
+        made = cls(**{name: value[name] for name in names} | numbers)
+        if made.passed is not value["passed"]:
+            raise ReleaseError(f"measurement {made.name!r}: stored as passed={value['passed']}, its numbers disagree")
+        return made
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The measurements of one assessment, bound to the rows, the policy and the method that it judged.
+
+    Parameters
+    ----------
+    asset
+        Name of the assessment, without policy prefix, such as "neighbor_attack".
+    partition
+        Delivery key.
+    policy_hash
+        Hash of the whole policy.
+    rows_digest
+        `rows_digest` of the table judged, or `combined_digest` of several.
+    method_version
+        Code version of the method.
+    measurements
+        At least one, each with a name of its own.
+    """
+
+    asset: str
+    partition: str
+    policy_hash: str
+    rows_digest: str
+    method_version: str
+    measurements: tuple[Measurement, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measurements", tuple(self.measurements))
+        if not _texts(self.asset, self.partition, self.policy_hash, self.method_version):
+            raise ReleaseError("evidence must name asset, partition, policy hash and method version")
+        if not is_digest(self.rows_digest):
+            raise ReleaseError(f"evidence {self.asset!r}: rows_digest must be 64 hexadecimal digits")
+        names = [measurement.name for measurement in self.measurements]
+        if not names or len(set(names)) != len(names):
+            raise ReleaseError(f"evidence {self.asset!r}: it needs measurements, each with a name of its own")
+
+    def to_json(self) -> dict:
+        """As JSON values."""
+        rest = {name: getattr(self, name) for name in _COLUMNS if name != "measurements"}
+        return rest | {"measurements": [measurement.to_json() for measurement in self.measurements]}
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "Evidence":
+        """The inverse of `to_json`; validates everything again."""
+        if not isinstance(value, Mapping) or set(value) != set(_COLUMNS) or not isinstance(value["measurements"], list):
+            raise ReleaseError("stored evidence has missing or unknown fields")
+        measured = tuple(Measurement.from_json(item) for item in value["measurements"])
+        return cls(**dict(value) | {"measurements": measured})
+
+
+def to_frame(evidence: Iterable[Evidence]) -> pd.DataFrame:
+    """Evidence as a table: one row each, all columns text; `measurements` holds canonical JSON."""
+    rows = [item.to_json() for item in evidence]
+    rows = [row | {"measurements": canonical_json(row["measurements"]).decode().strip()} for row in rows]
+    return pd.DataFrame(rows, columns=_COLUMNS, dtype="object")
+
+
+def from_frame(frame: pd.DataFrame) -> tuple[Evidence, ...]:
+    """The inverse of `to_frame`; validates everything again.
+
+    Raises
+    ------
+    ReleaseError
+        If the table was not written by `to_frame`, or was changed since in a way that contradicts itself.
+    """
+    if list(frame.columns) != _COLUMNS:
+        raise ReleaseError("stored evidence has missing or unknown columns")
+    rows = frame.astype("object").to_dict("records")
+    return tuple(Evidence.from_json(row | {"measurements": parse_json(row["measurements"].encode())}) for row in rows)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A gating measurement that a policy demands, by the names of the assessment and of the measurement.
+
+    Evidence that was compared with another `threshold` than the policy's is refused; None: any will do.
+    """
+
+    asset: str
+    measurement: str
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What evidence must be about.
+
+    Parameters
+    ----------
+    partition, policy_hash
+        The delivery and the policy about to be released.
+    digests
+        Per assessment, the digest of the rows it has to have judged: of the staged files, read back.
+    methods
+        Per assessment, the code version of its method now; None: any.
+    """
+
+    partition: str
+    policy_hash: str
+    digests: Mapping[str, str]
+    methods: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason not to release.
+
+    `text` may be shown to anybody: it repeats no number about people. `measured` is exact and stays in the
+    restricted store where `unit` is about people (methods.md 0).
+    """
+
+    rule: str
+    name: str
+    measured: float | None
+    threshold: float | None
+    text: str
+    unit: str = ""
+
+
+def judge(evidence: Sequence[Evidence], required: Iterable[Requirement], context: Context) -> tuple[Refusal, ...]:
+    """Say why a release is refused; an empty tuple says that it is not (design section 5, the gate).
+
+    Evidence that nobody required is judged too: a gating measurement that failed refuses whoever asked for it.
+
+    Returns
+    -------
+    tuple of Refusal
+        Rules: `missing_evidence`, `repeated_evidence`, `stale_evidence`, `evidence_of_another_partition`,
+        `evidence_of_another_policy`, `evidence_of_another_method`, `absent_measurement`, `not_gating`,
+        `another_threshold`, `not_finite` and `failed_measurement`; in the order of assessments' names.
+    """
+    required = tuple(required)
+    refusals: list[Refusal] = []
+    assets = {item.asset for item in evidence} | {requirement.asset for requirement in required}
+    for asset in sorted(assets):
+        found = [item for item in evidence if item.asset == asset]
+        if len(found) == 1:
+            wanted = [requirement for requirement in required if requirement.asset == asset]
+            refusals += _unbound(found[0], context) + _unmet(found[0], wanted) + _failed(found[0])
+        elif found:
+            text = f"{asset}: there is evidence more than once; materialize it again"
+            refusals.append(Refusal("repeated_evidence", asset, None, None, text))
+        else:
+            text = f"{asset}: no evidence; materialize it for this delivery"
+            refusals.append(Refusal("missing_evidence", asset, None, None, text))
+    return tuple(refusals)
+
+
+def _unbound(item: Evidence, context: Context) -> list[Refusal]:
+    """Refusals of evidence that is about something else."""
+    found = []
+    if item.partition != context.partition:
+        found.append(("evidence_of_another_partition", "it judged another delivery"))
+    if item.policy_hash != context.policy_hash:
+        found.append(("evidence_of_another_policy", "it was measured under another policy, or an earlier text of it"))
+    if context.methods is not None and item.method_version != context.methods.get(item.asset):
+        found.append(("evidence_of_another_method", "it was measured by another version of its method"))
+    if item.rows_digest != context.digests.get(item.asset):
+        found.append(("stale_evidence", "it judged other rows than those staged; materialize it again"))
+    return [Refusal(rule, item.asset, None, None, f"{item.asset}: {text}") for rule, text in found]
+
+
+def _unmet(item: Evidence, wanted: Iterable[Requirement]) -> list[Refusal]:
+    """Refusals of demanded measurements that are absent, do not gate, or gate at another threshold."""
+    measured = {measurement.name: measurement for measurement in item.measurements}
+    found = []
+    for requirement in wanted:
+        name = f"{item.asset}/{requirement.measurement}"
+        measurement = measured.get(requirement.measurement)
+        if measurement is None:
+            rule, text = "absent_measurement", "the policy demands it; it was not measured"
+        elif not measurement.gating:
+            rule, text = "not_gating", "the policy gates on it; it was measured as information only"
+        elif requirement.threshold is not None and measurement.threshold != requirement.threshold:
+            rule, text = "another_threshold", "it was compared with another threshold than the policy's"
+        else:
+            continue
+        found.append(Refusal(rule, name, None, requirement.threshold, f"{name}: {text}"))
+    return found
+
+
+def _failed(item: Evidence) -> list[Refusal]:
+    """Refusals of gating measurements over their threshold, or without a number."""
+    found = []
+    for measurement in item.measurements:
+        if not measurement.gating or measurement.passed:
+            continue
+        name = f"{item.asset}/{measurement.name}"
+        finite = _finite(measurement.compared) and _finite(measurement.value)
+        rule = "failed_measurement" if finite else "not_finite"
+        text = f"{name}: {_comparison_text(measurement) if finite else 'it could not be measured'}"
+        found.append(Refusal(rule, name, measurement.compared, measurement.threshold, text, measurement.unit))
+    return found
+
+
+def _comparison_text(measurement: Measurement) -> str:
+    """What was compared with what; without the number where it is about people."""
+    number = "a number about people" if measurement.counts_people else f"{measurement.compared:.6g}"
+    wanted = f"{measurement.comparison.replace('_', ' ')} {measurement.threshold:.6g}"
+    return f"{measurement.statistic.replace('_', ' ')} {number} must be {wanted} ({measurement.unit})"
+
+
+def _texts(*values: object) -> bool:
+    return all(isinstance(value, str) and value for value in values)
+
+
+def _finite(number: float | None) -> bool:
+    return number is not None and math.isfinite(number)
+
+
+def _plain(convert: Callable, field: str, number: object) -> float | int | None:
+    """A Python number of whatever number NumPy or DuckDB gave."""
+    if number is None:
+        return None
+    try:
+        if isinstance(number, str | bytes | bool):
+            raise TypeError
+        return convert(number)
+    except (TypeError, ValueError, OverflowError):
+        raise ReleaseError(f"{field} of a measurement must be a number or None") from None
+
+
+def _written(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _read(value: object) -> float | None:
+    if isinstance(value, str) and value not in _WRITTEN:
+        raise ReleaseError("a stored measurement holds a text where a number belongs")
+    return _WRITTEN[value] if isinstance(value, str) else value

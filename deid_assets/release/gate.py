@@ -1,0 +1,260 @@
+"""The gate: everything is measured again on the staged files, and anything missing or different is a refusal.
+
+It trusts no asset check, because `release` can be materialized alone, and no candidate table, because what is published
+are files. Staged files are read back into the store's scratch schema and held against the contract, the restricted
+store, the thresholds on a random stream of their own, an independent DuckDB count of single draws, and the evidence of
+the assessments. A check that cannot be carried out refuses.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.candidate import generalized_claims, generalized_members
+from deid_assets.methods.demographic_risk import DemographicRisk
+from deid_assets.methods.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets.methods.literal_reading import Adversary, both_readings
+from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.policy.models import Policy
+from deid_assets.release import measure
+from deid_assets.release.cross_check import SCHEMA, cross_check
+from deid_assets.release.evidence import Context, Evidence, Measurement, Refusal, judge
+from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas.contract import violations
+from deid_assets.store import Table, quoted, write_view
+
+CROSS_CHECKED_DRAWS = 2_000
+assert CROSS_CHECKED_DRAWS <= DRAWS_PER_BLOCK
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The staged files, read back into tables of the scratch schema."""
+
+    members: Table
+    claims: Table
+    days_in_hospital: Table
+
+    def by_name(self) -> dict[str, Table]:
+        return {
+            "release_members": self.members,
+            "release_claims": self.claims,
+            "release_days_in_hospital": self.days_in_hospital,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate found.
+
+    Attributes
+    ----------
+    refusals
+        Empty when the release may be published.
+    measurements
+        What the gate measured itself.
+    """
+
+    refusals: tuple[Refusal, ...]
+    measurements: tuple[Measurement, ...]
+
+
+def contract_refusals(policy: Policy, staged: Staged) -> list[Refusal]:
+    """Hold the staged rows against the contract of the release."""
+    found = []
+    contracts = release_contracts(policy)
+    for name, table in staged.by_name().items():
+        for rule, rows in violations(table, contracts[name]).items():
+            text = f"{name}: the staged rows break the contract, {rule}"
+            found.append(Refusal("broken_contract", name, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def consistency_refusals(
+    policy: Policy,
+    staged: Staged,
+    levels: Mapping[str, int],
+    profiles: Table,
+    held: Table,
+    domains: Table,
+    crosswalk: Table,
+    suppressed: Table,
+) -> list[Refusal]:
+    """Compare the staged rows with the restricted store: the released members' rows, generalized, no more and no less.
+
+    Without this the risk would be measured on other rows than those that are published.
+    """
+    claim_names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    own = f"""
+        SELECT x.pseudonym FROM {profiles.sql} JOIN {crosswalk.sql} AS x
+          ON x.kind = 'member' AND x.original_id = member_id
+        WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"""
+    differences = {
+        "release_members": _either_way(f'SELECT "MemberID" FROM {staged.members.sql}', own),
+    }
+    if claim_names:
+        expected = generalized_claims(held, domains, {column: levels[column] for column in claim_names}, ["year"])
+        columns = ", ".join(f"e.{quoted(column)}" for column in claim_names)
+        released = ", ".join(quoted(name) for name in claim_names.values())
+        differences["release_claims"] = _either_way(
+            f"""SELECT "MemberID", "Year", {released} FROM {staged.claims.sql}""",
+            f"""SELECT x.pseudonym, 'Y' || e.year, {columns} FROM ({expected}) AS e
+                JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = e.member_id
+                WHERE x.pseudonym IN ({own})""",
+        )
+    found = []
+    for name, sql in differences.items():
+        rows = int(staged.members.query(sql)["n"].iloc[0])
+        if rows:
+            text = f"{name}: the staged rows are not those that the restricted store gives at the chosen generalization"
+            found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def _either_way(one: str, other: str) -> str:
+    return (
+        f"SELECT (SELECT count(*) FROM (({one}) EXCEPT ALL ({other})))"
+        f" + (SELECT count(*) FROM (({other}) EXCEPT ALL ({one}))) AS n"
+    )
+
+
+def risk_measurements(
+    policy: Policy,
+    computation: NodeComputation,
+    node: Sequence[int],
+    adversary: Adversary,
+    stream_key: bytes,
+    commitment: str,
+    executor,
+) -> tuple[Measurement, ...]:
+    """The share at high risk on the gate's own stream, in both readings of the appendix."""
+    readings = both_readings(computation, node, adversary, stream_key, policy.risk.gate.draws, executor)
+    return measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment)
+
+
+def cross_check_refusals(
+    policy: Policy,
+    computation: NodeComputation,
+    node: Sequence[int],
+    levels: Mapping[str, int],
+    staged: Staged,
+    staged_profiles: Table,
+    profiles: Table,
+    held: Table,
+    domains: Table,
+    crosswalk: Table,
+    stream_key: bytes,
+    commitment: str,
+) -> tuple[list[Refusal], Measurement]:
+    """Count some draws of the gate's stream with DuckDB, on the staged rows, and compare them with the kernel's."""
+    member_columns = [qi.column for qi in policy.quasi_identifiers.members]
+    claim_names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    pseudonyms = f"(SELECT original_id, pseudonym FROM {crosswalk.sql} WHERE kind = 'member')"
+    names = ", ".join(quoted(column) for column in member_columns)
+    released = ", ".join(f"s.{quoted(name)} AS {quoted(column)}" for column, name in claim_names.items())
+    members_sql = f"""
+        SELECT x.original_id AS member_id, x.original_id AS own_id, {names}
+        FROM {staged_profiles.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID" """
+    claims_sql = f"""
+        SELECT x.original_id AS member_id, {released}
+        FROM {staged.claims.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID" """
+    ids = f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number"
+    if policy.counts_population:
+        others = f"""(SELECT member_id FROM {profiles.sql} WHERE member_id NOT IN (
+            SELECT original_id FROM {pseudonyms} WHERE pseudonym IN (SELECT "MemberID" FROM {staged_profiles.sql})))"""
+        of_members = {column: levels[column] for column in member_columns}
+        of_claims = {column: levels[column] for column in claim_names}
+        members_sql += f"""UNION ALL SELECT member_id, member_id AS own_id, {names}
+            FROM ({generalized_members(profiles, domains, of_members)}) WHERE member_id IN {others}"""
+        columns = ", ".join(quoted(column) for column in claim_names)
+        claims_sql += f"""UNION ALL SELECT member_id, {columns}
+            FROM ({generalized_claims(held, domains, of_claims)}) WHERE member_id IN {others}"""
+        ids = f"SELECT member_id FROM {profiles.sql} ORDER BY member_number"
+    file = profiles.file
+    drawn = draw_knowledge(computation.data, stream_key, 0).take(np.arange(CROSS_CHECKED_DRAWS))
+    kernel = computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
+    agreement = cross_check(
+        profiles,
+        computation.data,
+        drawn,
+        kernel.sizes,
+        kernel.exempt,
+        _labels(domains, levels),
+        member_columns,
+        list(claim_names),
+        profiles.query(ids)["member_id"].tolist(),
+        write_view(Table(file, SCHEMA, "population"), members_sql),
+        write_view(Table(file, SCHEMA, "population_claims"), claims_sql),
+    )
+    measured = Measurement(
+        name="cross_check_disagreements",
+        unit="disagreements",
+        value=agreement.disagreements,
+        bound=None,
+        threshold=0,
+        comparison="at_most",
+        statistic="value",
+        confidence=None,
+        method="cross_check",
+        section="design 5; methods.md 4",
+        sample_size=agreement.draws,
+        seed_commitment=commitment,
+        gating=True,
+    )
+    return measurement_refusals("gate", [measured]), measured
+
+
+def _labels(domains: Table, levels: Mapping[str, int]) -> dict[str, list[str | None]]:
+    """For every quasi-identifier the released label of each base code."""
+    frame = domains.frame()
+    found = {}
+    for column, level in levels.items():
+        own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == level)].sort_values("base_code")
+        found[column] = [None if label != label else label for label in own["label"].tolist()]
+    return found
+
+
+def measurement_refusals(asset: str, measurements: Sequence[Measurement]) -> list[Refusal]:
+    """A refusal for each gating measurement that did not pass; NaN and nothing at all do not pass."""
+    return [
+        Refusal(
+            "failed_measurement",
+            f"{asset}/{found.name}",
+            found.compared,
+            found.threshold,
+            f"{asset}: {found.name} is not {found.comparison.replace('_', ' ')} its threshold",
+            found.unit,
+        )
+        for found in measurements
+        if found.gating and not found.passed
+    ]
+
+
+def demographic_refusals(policy: Policy, risk: DemographicRisk, staged_members: int) -> list[Refusal]:
+    """The exact demographic class sizes of the staged rows."""
+    found = []
+    if risk.released != staged_members or risk.released == 0:
+        text = "the demographic classes do not add up to the staged members"
+        found.append(Refusal("inconsistent_rows", "demographics", float(risk.released), float(staged_members), text, "members"))
+    if risk.share_below_k > policy.risk.max_high_risk_share:
+        text = "too many staged members are in a small demographic class of the population"
+        found.append(
+            Refusal(
+                "failed_measurement",
+                "gate/demographic_high_risk_share",
+                risk.share_below_k,
+                policy.risk.max_high_risk_share,
+                text,
+                "share of members",
+            )
+        )
+    return found
+
+
+def evidence_refusals(
+    policy: Policy, delivery: str, evidence: Sequence[Evidence], digest: str, methods: Mapping[str, str]
+) -> list[Refusal]:
+    """Judge the evidence of the assessments: of these rows, of this policy, of these methods, and sufficient."""
+    context = Context(delivery, policy.hash, {name: digest for name in methods}, methods)
+    return list(judge(evidence, measure.required_measurements(policy), context))

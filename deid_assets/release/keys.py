@@ -1,0 +1,272 @@
+"""The signing key of the registry's owner, and the secret from which every random choice is derived.
+
+Both lie in files that their owner alone can read, in a folder that he alone can enter. Neither is ever part of a
+`repr`, an error or a pickle.
+"""
+
+import contextlib
+import hmac
+import os
+import secrets
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release import durable
+from deid_assets.release.digests import bytes_digest, canonical_json
+from deid_assets.store import owner_only
+
+SIGNING_KEY_FILE = "signing_key.pem"
+SECRET_FILE = "secret"
+SECRET_BYTES_AT_LEAST = 32
+_COMMAND_SECONDS = 60
+_SALT = b"deid_assets secret 1"
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """An Ed25519 public key.
+
+    Parameters
+    ----------
+    raw
+        The 32 bytes of the key.
+    """
+
+    raw: bytes
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> "PublicKey":
+        """Read a PEM text, such as `deid key export` writes.
+
+        Raises
+        ------
+        ReleaseError
+            If it is not an Ed25519 public key.
+        """
+        with contextlib.suppress(ValueError):
+            key = serialization.load_pem_public_key(pem)
+            if isinstance(key, Ed25519PublicKey):
+                return cls(key.public_bytes_raw())
+        raise ReleaseError("the key is not an Ed25519 public key in PEM: export it with `deid key export`")
+
+    @classmethod
+    def read(cls, path: Path) -> "PublicKey":
+        """Read a PEM file."""
+        try:
+            return cls.from_pem(path.read_bytes())
+        except OSError as error:
+            raise ReleaseError(f"the public key {path.name} cannot be read: {error.strerror}") from None
+
+    @property
+    def pem(self) -> bytes:
+        return Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the key: for reading aloud and comparing."""
+        return bytes_digest(self.raw)
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether `signature` is this key's over `message`."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+class SigningKey:
+    """The Ed25519 key that signs manifests; made once, on first use."""
+
+    __slots__ = ("_private",)
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+
+    def __repr__(self) -> str:
+        return f"<SigningKey with public fingerprint {self.public.fingerprint[:16]}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the signing key is not for passing to other processes")
+
+    @classmethod
+    def load_or_create(cls, folder: Path) -> "SigningKey":
+        """Read the key from its folder; the first time, make it.
+
+        Raises
+        ------
+        ReleaseError
+            If others than the owner may read the key, or the file does not hold one.
+        """
+        pem = _read_or_create(folder, SIGNING_KEY_FILE, _new_private_pem)
+        with contextlib.suppress(ValueError, TypeError):
+            private = serialization.load_pem_private_key(pem, password=None)
+            if isinstance(private, Ed25519PrivateKey):
+                return cls(private)
+        raise ReleaseError(f"{SIGNING_KEY_FILE} does not hold an Ed25519 private key: restore it from a backup")
+
+    @property
+    def public(self) -> PublicKey:
+        return PublicKey(self._private.public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """The 64-byte signature over `message`; the same for the same message."""
+        return self._private.sign(message)
+
+
+def _new_private_pem() -> bytes:
+    return Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+class Secret:
+    """The one secret behind every random choice, as a source of independent keys.
+
+    Whoever knows a derived seed can subtract noise or undo a sample; published is a commitment only.
+
+    Parameters
+    ----------
+    value
+        At least 32 bytes, from a source with full entropy: a passphrase can be guessed from the commitment.
+    origin
+        Where it came from, for people: "environment", "file", "command" or "generated file".
+
+    Raises
+    ------
+    ReleaseError
+        If the value is too short.
+    """
+
+    __slots__ = ("_value", "origin")
+
+    def __init__(self, value: bytes, origin: str) -> None:
+        if len(value) < SECRET_BYTES_AT_LEAST:
+            raise ReleaseError(
+                f"the secret from the {origin} has fewer than {SECRET_BYTES_AT_LEAST} bytes: "
+                "make one with `openssl rand -hex 32`"
+            )
+        self._value = bytes(value)
+        self.origin = origin
+
+    def __repr__(self) -> str:
+        return f"<Secret from {self.origin}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the secret is not for passing to other processes: pass what was derived from it")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._value, other._value)
+
+    __hash__ = None
+
+    def derive(self, purpose: str, *context: str) -> bytes:
+        """A key of 32 bytes for one purpose in one context; tells nothing about any other.
+
+        Parameters
+        ----------
+        purpose
+            What the key is for, such as "gate draws".
+        context
+            What else it depends on, such as policy, delivery digest and release number. ("a", "bc") and ("ab", "c")
+            give different keys.
+
+        Examples
+        --------
+        >>> secret = Secret(b"0123456789abcdef" * 2, "environment")
+        >>> secret.derive("noise", "a", "bc") == secret.derive("noise", "ab", "c")
+        False
+        >>> len(secret.derive("noise"))
+        32
+        """
+        info = canonical_json([purpose, *context])
+        return HKDF(algorithm=hashes.SHA256(), length=32, salt=_SALT, info=info).derive(self._value)
+
+    def keyed_digest(self, purpose: str, *context: str) -> str:
+        """`derive` in hexadecimal: a digest that may be published though its context could be guessed.
+
+        The plain digest of a policy that lists the members who opted out confirms a guess of the list; this does not.
+        """
+        return self.derive(purpose, *context).hex()
+
+    def commitment(self) -> str:
+        """64 hexadecimal digits that bind to the secret and do not tell it; what a manifest publishes."""
+        return bytes_digest(self.derive("commitment"))
+
+
+def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> Secret:
+    """The secret: from DEID_SECRET, the file DEID_SECRET_FILE, the command DEID_SECRET_COMMAND, else generated.
+
+    The first one set wins. The command runs without a shell; its standard output, without line ends, is the secret.
+
+    Parameters
+    ----------
+    folder
+        Where a generated secret is kept, and found again.
+    environment
+        Variables to read; the process's own when not given.
+
+    Raises
+    ------
+    ReleaseError
+        If the source that is set fails, or what it gives is too short. No other source is tried then: a release
+        under another secret than meant would not repeat its random choices.
+    """
+    variables = os.environ if environment is None else environment
+    if "DEID_SECRET" in variables:
+        return Secret(variables["DEID_SECRET"].strip().encode(), "environment variable DEID_SECRET")
+    if "DEID_SECRET_FILE" in variables:
+        return Secret(_from_file(Path(variables["DEID_SECRET_FILE"])), "file DEID_SECRET_FILE")
+    if "DEID_SECRET_COMMAND" in variables:
+        return Secret(_from_command(variables["DEID_SECRET_COMMAND"]), "command DEID_SECRET_COMMAND")
+    made = _read_or_create(folder, SECRET_FILE, lambda: secrets.token_hex(32).encode() + b"\n")
+    return Secret(made.strip(), "generated file")
+
+
+def _from_file(path: Path) -> bytes:
+    """The content of a secret file; its permissions are the owner's affair (mounted secrets have odd ones)."""
+    try:
+        return path.read_bytes().strip()
+    except OSError as error:
+        raise ReleaseError(f"the file that DEID_SECRET_FILE names cannot be read: {error.strerror}") from None
+
+
+def _from_command(command: str) -> bytes:
+    """Standard output of the command. Its errors are not repeated: they may hold what it was to print."""
+    try:
+        ran = subprocess.run(shlex.split(command), capture_output=True, check=True, timeout=_COMMAND_SECONDS)
+    except subprocess.CalledProcessError as error:
+        raise ReleaseError(f"the command in DEID_SECRET_COMMAND ended with code {error.returncode}") from None
+    except subprocess.TimeoutExpired:
+        raise ReleaseError(f"the command in DEID_SECRET_COMMAND took over {_COMMAND_SECONDS} seconds") from None
+    except (OSError, ValueError, IndexError):
+        raise ReleaseError("the command in DEID_SECRET_COMMAND cannot be run: give a program and arguments") from None
+    return ran.stdout.strip()
+
+
+def _read_or_create(folder: Path, name: str, make: Callable[[], bytes]) -> bytes:
+    """Read an owner-only file; the first time, make it. Two processes that come at once get the same file."""
+    owner_only(folder)
+    with durable.locked(folder / ".lock"):
+        path = folder / name
+        if not path.exists():
+            durable.replace(path, make(), 0o600)
+        mode = path.stat().st_mode
+        if mode & 0o077:
+            raise ReleaseError(
+                f"{name} may be read by others than its owner (mode {mode & 0o777:04o}): "
+                "find out who did, then `chmod 600` it, or make a new one"
+            )
+        return path.read_bytes()

@@ -1,0 +1,180 @@
+"""From what a method found to the measurements that checks, gate, manifest and report read."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from deid_assets.methods.absence import absence_posterior
+from deid_assets.methods.confidence import clopper_pearson_upper_bound
+from deid_assets.methods.demographic_risk import DemographicRisk
+from deid_assets.methods.neighbor_attack import NeighborAttack, expected_reidentified_share
+from deid_assets.methods.node_computation import Measurement as NodeMeasurement
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections import AttackGate
+from deid_assets.release.evidence import Evidence, Measurement
+from deid_assets.release.evidence import Requirement
+
+FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
+UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
+DEMOGRAPHIC = "demographic_high_risk_share"
+ABSENCE = "absence_posterior"
+
+
+def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
+    """The gating measurements that the policy demands, each with the policy's own threshold."""
+    risk, attack = policy.risk, policy.neighbor_attack
+    required = [
+        Requirement("longitudinal_risk", FIXED, risk.max_high_risk_share),
+        Requirement("longitudinal_risk", LITERAL, risk.max_high_risk_share),
+        Requirement("demographic_risk", DEMOGRAPHIC, risk.max_high_risk_share),
+        Requirement("demographic_risk", ABSENCE, policy.removal.absence_posterior_at_most),
+    ]
+    for name, gate in ((UNCONDITIONAL, attack.unconditional), (GIVEN_MEMBERSHIP, attack.given_membership)):
+        if gate is not None:
+            required.append(Requirement("neighbor_attack", name, gate.at_most))
+    return tuple(required)
+
+
+def high_risk_measurements(
+    policy: Policy, fixed: NodeMeasurement, literal: NodeMeasurement, commitment: str
+) -> tuple[Measurement, ...]:
+    """The share of draws at high risk, in the two readings of methods.md 0; both gate, so the larger one does."""
+    gate = policy.risk.gate
+    return tuple(
+        Measurement(
+            name=name,
+            unit="share of draws",
+            value=measured.share,
+            bound=clopper_pearson_upper_bound(measured.flagged, measured.draws, gate.confidence),
+            threshold=policy.risk.max_high_risk_share,
+            comparison="at_most",
+            statistic="upper_bound" if gate.statistic == "upper_bound" else "value",
+            confidence=gate.confidence,
+            method="node_computation",
+            section="methods.md 0, 4",
+            sample_size=measured.draws,
+            seed_commitment=commitment,
+            gating=True,
+        )
+        for name, measured in ((FIXED, fixed), (LITERAL, literal))
+    )
+
+
+def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str) -> tuple[Measurement, ...]:
+    """What simulated nosey neighbours achieved, over all members and given that the target is in the release."""
+    gates = policy.neighbor_attack
+
+    def measured(name: str, estimate, gate: AttackGate | None) -> Measurement:
+        return Measurement(
+            name=name,
+            unit="probability",
+            value=estimate.value,
+            bound=estimate.high,
+            threshold=gate.at_most if gate else None,
+            comparison="at_most",
+            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
+            confidence=attack_confidence(policy),
+            method="neighbor_attack",
+            section="S0 attack 1; methods.md 0, 4",
+            sample_size=attack.trials,
+            seed_commitment=commitment,
+            gating=gate is not None,
+        )
+
+    return (
+        measured(UNCONDITIONAL, attack.unconditional, gates.unconditional),
+        measured(GIVEN_MEMBERSHIP, attack.given_membership, gates.given_membership),
+        measured("neighbor_success_literal", attack.literal, None),
+    )
+
+
+def attack_confidence(policy: Policy) -> float:
+    """The confidence of attack 1's bounds: the highest that one of its gates asks for."""
+    gates = (policy.neighbor_attack.unconditional, policy.neighbor_attack.given_membership)
+    return max((gate.confidence for gate in gates if gate is not None), default=0.99)
+
+
+def demographic_measurements(
+    policy: Policy, risk: DemographicRisk, sensitive_share: float, released_of_eligible: float, sensitive: int
+) -> tuple[Measurement, ...]:
+    """What member-level columns alone tell: small classes, counted exactly, and what absence discloses."""
+    limit = policy.risk.max_high_risk_share
+    return (
+        Measurement(
+            name=DEMOGRAPHIC,
+            unit="share of members",
+            value=risk.share_below_k if risk.released else None,
+            bound=None,
+            threshold=limit,
+            comparison="at_most",
+            statistic="value",
+            confidence=None,
+            method="demographic_risk",
+            section="methods.md 0",
+            sample_size=risk.released,
+            seed_commitment=None,
+            gating=True,
+        ),
+        Measurement(
+            name="smallest_demographic_class",
+            unit="members",
+            value=risk.smallest,
+            bound=None,
+            threshold=policy.demographics.class_size_at_least,
+            comparison="at_least",
+            statistic="value",
+            confidence=None,
+            method="demographic_risk",
+            section="methods.md 0",
+            sample_size=risk.released,
+            seed_commitment=None,
+            gating=False,
+        ),
+        Measurement(
+            name=ABSENCE,
+            unit="share of members",
+            value=absence_posterior(sensitive_share, released_of_eligible),
+            bound=None,
+            threshold=policy.removal.absence_posterior_at_most,
+            comparison="at_most",
+            statistic="value",
+            confidence=None,
+            method="absence",
+            section="methods.md 0",
+            sample_size=sensitive,
+            seed_commitment=None,
+            gating=True,
+        ),
+        Measurement(
+            name="expected_reidentified_share",
+            unit="probability",
+            value=expected_reidentified_share(limit, policy.risk.threshold),
+            bound=None,
+            threshold=None,
+            comparison="at_most",
+            statistic="value",
+            confidence=None,
+            method="neighbor_attack",
+            section="S0 results; methods.md 1",
+            sample_size=None,
+            seed_commitment=None,
+            gating=False,
+        ),
+    )
+
+
+def failed(evidence: Iterable[Evidence]) -> tuple[Measurement, ...]:
+    """The gating measurements that did not pass."""
+    return tuple(found for item in evidence for found in item.measurements if found.gating and not found.passed)
+
+
+def mean_interval(confidence: float):
+    """A function that bounds the mean of values in [0, 1] from both sides: empirical Bernstein, each side at `confidence`."""
+    from deid_assets.methods.confidence import empirical_bernstein_upper_bound
+
+    def interval(values: np.ndarray) -> tuple[float, float]:
+        high = min(1.0, empirical_bernstein_upper_bound(values, 1.0, confidence))
+        low = max(0.0, 1.0 - empirical_bernstein_upper_bound(1.0 - values, 1.0, confidence))
+        return low, high
+
+    return interval

@@ -1,0 +1,255 @@
+"""What an auditor runs, offline: is this release whole, unchanged, signed by a key that he trusts, and registered?
+
+Every question is asked and answered by itself; a release is in order when none was answered with no. What a hostile
+release could hold (links, repeated JSON keys, paths that lead outside) is answered with no and never followed.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.digests import canonical_json, file_digest, is_digest, parse_json
+from deid_assets.release.keys import PublicKey
+from deid_assets.release.manifest import FORMAT
+from deid_assets.release.registry import GENESIS, Entry, read_chain
+
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.sig"
+Outcome = Literal["passed", "failed", "skipped"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a release and its answer.
+
+    Parameters
+    ----------
+    name
+        The statement that must be true.
+    outcome
+        "passed", "failed", or "skipped" where what it needs was not given; only "failed" counts against the release.
+    reason
+        Why, for people; empty if there is nothing to say.
+    """
+
+    name: str
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """The answers about one release.
+
+    Parameters
+    ----------
+    release
+        Policy and number as the manifest names them, "unknown" if it cannot be read.
+    checks
+        In the order in which they were made.
+    """
+
+    release: str
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing speaks against the release."""
+        return all(check.outcome != "failed" for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.outcome == "failed")
+
+    def text(self) -> str:
+        """One line per check and a last one with the outcome."""
+        lines = [f"{c.outcome:8}{c.name}{': ' + c.reason if c.reason else ''}" for c in self.checks]
+        return "\n".join([*lines, f"release {self.release} is {'in order' if self.ok else 'NOT in order'}"])
+
+
+def verify(
+    release: Path, key: PublicKey | None, registry: Path | None = None, expected_head: str | None = None
+) -> VerificationReport:
+    """Verify a release folder, offline; raises for nothing that the folder or the registry may hold.
+
+    Parameters
+    ----------
+    release
+        The folder with `manifest.json`.
+    key
+        The key that is trusted, from a source other than the release. Without one the signature proves nothing about
+        who signed: it is reported as unanchored, and the release is not in order.
+    registry
+        The registry file; without it the place in the chain is not checked.
+    expected_head
+        A head of the registry known from elsewhere, such as a `release` materialization: an entry must have it. This
+        is what shows that the end of the registry was cut off.
+
+    Returns
+    -------
+    VerificationReport
+    """
+    content, manifest, checks = _read_manifest(release)
+    checks += _check_signature(release, content, manifest, key)
+    checks += _check_files(release, manifest)
+    checks += _check_registry(content, registry, expected_head)
+    return VerificationReport(_name(content), tuple(checks))
+
+
+def _answer(name: str, problem: str | None) -> Check:
+    return Check(name, "failed", problem) if problem else Check(name, "passed")
+
+
+def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
+    """The manifest's bytes and value, empty if it cannot be read; and whether it is a public manifest."""
+    name = "the manifest can be read"
+    try:
+        content = _regular_bytes(release / MANIFEST)
+        value = parse_json(content)
+    except (OSError, ReleaseError):
+        return b"", {}, [Check(name, "failed", f"{MANIFEST} is missing or is not JSON")]
+    problem = None
+    if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("edition") != "public":
+        problem = f"it is not the public edition of a {FORMAT!r}"
+    elif canonical_json(value) != content:
+        problem = "its text is not the canonical one"
+    return content, value if problem is None else {}, [_answer(name, problem)]
+
+
+def _check_signature(release: Path, content: bytes, manifest: Mapping, key: PublicKey | None) -> list[Check]:
+    """Whether the manifest is signed by the key that it names, and whether that is the trusted one."""
+    valid, trusted = "the signature is valid", "the signer is trusted"
+    try:
+        signature = _regular_bytes(release / SIGNATURE)
+        signer = PublicKey(bytes.fromhex(manifest["signer"]["public_key"]))
+    except (OSError, ReleaseError):
+        return [Check(valid, "failed", f"{SIGNATURE} is missing"), Check(trusted, "failed", "there is no signature")]
+    except (KeyError, TypeError, ValueError):
+        return [Check(valid, "failed", "the manifest names no signer"), Check(trusted, "failed", "no signer is named")]
+    problem = None if signer.verifies(signature, content) else "manifest and signature do not belong together"
+    checks = [_answer(valid, problem)]
+    if key is None:
+        return [*checks, Check(trusted, "failed", "signature unanchored: give the key that you trust")]
+    other = None if key == signer else f"another key signed, with fingerprint {signer.fingerprint}"
+    return [*checks, _answer(trusted, other)]
+
+
+def _check_files(release: Path, manifest: Mapping) -> list[Check]:
+    """Whether the folder holds what the manifest lists, unchanged, and nothing else."""
+    listed = _listed(manifest)
+    if listed is None:
+        return [Check("the files are as listed", "failed", "the manifest has no list of files that can be followed")]
+    try:
+        present, odd = _walk(release)
+    except OSError as error:
+        return [Check("the files are as listed", "failed", f"the folder cannot be read: {error.strerror}")]
+    folders = {str(parent) for path in listed for parent in PurePosixPath(path).parents} - {"."}
+    extra = sorted(present - set(listed) - {MANIFEST, SIGNATURE}) + sorted(odd - folders)
+    checks = [_answer("there is no other file", f"not listed: {', '.join(map(_shown, extra))}" if extra else None)]
+    for path, (digest, size) in sorted(listed.items()):
+        checks.append(_answer(f"{_shown(path)} is as listed", _file_problem(release, path, digest, size, present)))
+    return checks
+
+
+def _file_problem(release: Path, path: str, digest: str, size: int, present: set[str]) -> str | None:
+    if path not in present:
+        return "it is missing"
+    try:
+        if (release / path).stat().st_size != size:
+            return "it has another length"
+        return None if file_digest(release / path) == digest else "it was changed"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+
+
+def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:
+    """Path to digest and size; None if the list is absent, repeats a path, or has one that leads elsewhere."""
+    listed: dict[str, tuple[str, int]] = {}
+    try:
+        for file in manifest["files"]:
+            path, digest, size = file["path"], file["sha256"], file["bytes"]
+            pure = PurePosixPath(path)
+            leads_elsewhere = pure.is_absolute() or ".." in pure.parts or str(pure) != path or "\0" in path
+            if leads_elsewhere or path in listed or path in (MANIFEST, SIGNATURE) or not is_digest(digest):
+                return None
+            listed[path] = (digest, size)
+    except (KeyError, TypeError):
+        return None
+    return listed or None
+
+
+def _walk(release: Path) -> tuple[set[str], set[str]]:
+    """Paths of the regular files, and of everything else: folders, links, devices. Links are not followed."""
+    files: set[str] = set()
+    odd: set[str] = set()
+    folders = [release]
+    while folders:
+        for path in folders.pop().iterdir():
+            mode = path.lstat().st_mode
+            relative = path.relative_to(release).as_posix()
+            if stat.S_ISREG(mode):
+                files.add(relative)
+            elif stat.S_ISDIR(mode):
+                odd.add(relative)
+                folders.append(path)
+            else:
+                odd.add(f"{relative} (neither file nor folder)")  # must not pass for a listed folder
+    return files, odd
+
+
+def _check_registry(content: bytes, registry: Path | None, expected_head: str | None) -> list[Check]:
+    """Whether the chain is unbroken and holds the entry that this manifest determines."""
+    sound, registered, known = (
+        "the registry's chain is unbroken",
+        "the registry holds this release",
+        "the registry reaches the known head",
+    )
+    if registry is None:
+        outcome: Outcome = "failed" if expected_head else "skipped"
+        return [Check(name, outcome, "no registry was given") for name in (sound, registered, known)]
+    try:
+        chain = read_chain(registry)
+        missing = None if registry.exists() else "there is no registry file"
+    except OSError as error:
+        return [Check(name, "failed", f"the registry cannot be read: {error.strerror}") for name in (sound, registered)]
+    checks = [_answer(sound, missing or chain.problem), _answer(registered, _registry_problem(content, chain.entries))]
+    if expected_head is None:
+        return [*checks, Check(known, "skipped", "no head was given")]
+    reached = expected_head == GENESIS or any(entry.hash == expected_head for entry in chain.entries)
+    return [*checks, _answer(known, None if reached else "entries were cut off or changed")]
+
+
+def _registry_problem(content: bytes, entries: tuple[Entry, ...]) -> str | None:
+    try:
+        wanted = Entry.from_manifest(content)
+    except ReleaseError:
+        return "the manifest does not say what its entry must be"
+    if wanted in entries:
+        return None
+    if any((entry.policy, entry.number) == (wanted.policy, wanted.number) for entry in entries):
+        return "its number is registered with another manifest, or in another place of the chain"
+    return "it has no entry"
+
+
+def _name(content: bytes) -> str:
+    try:
+        entry = Entry.from_manifest(content)
+    except ReleaseError:
+        return "unknown"
+    return f"{_shown(entry.policy)}/{entry.number:04d}"
+
+
+def _regular_bytes(path: Path) -> bytes:
+    """A regular file's bytes; not through a link, and without waiting at a pipe."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise ReleaseError(f"{path.name} is not a regular file")
+    return path.read_bytes()
+
+
+def _shown(text: str) -> str:
+    """A name from a release that is not trusted, without what would steer a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,0 +1,256 @@
+"""Figures of the lattice: every node by what was decided of it, and the choice between loss and risk.
+
+Both show a decision by shape as well as by colour, and in the same way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
+from numpy.typing import NDArray
+
+from deid_assets.reports.rendering import (
+    BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, YELLOW, new_figure, percent, rendered, styled, words,
+)  # fmt: skip
+
+_GAP = 0.6
+"""Cells between two panels."""
+_MOST_TICKS = 60
+"""Numbered cells along an axis; beyond, numbers would overlap and only panels are numbered."""
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """How a decision looks: outline within the unit square around 0, colour of face and edge, words of the legend."""
+
+    decision: str
+    label: str
+    outline: tuple[tuple[float, float], ...]
+    face: str
+    edge: str
+    marker: str
+
+
+_SQUARE = ((-0.34, -0.34), (0.34, -0.34), (0.34, 0.34), (-0.34, 0.34))
+_TRIANGLE = ((-0.34, -0.3), (0.34, -0.3), (0.0, 0.36))
+_BAR = ((-0.3, -0.07), (0.3, -0.07), (0.3, 0.07), (-0.3, 0.07))
+_FRAME = ((-0.47, -0.47), (0.47, -0.47), (0.47, 0.47), (-0.47, 0.47))
+_STAR = tuple(
+    (float(radius * np.sin(angle)), float(radius * np.cos(angle)))
+    for radius, angle in zip([0.62, 0.25] * 5, np.arange(10) * np.pi / 5, strict=True)
+)
+_MARKS = (
+    _Mark("candidate", "candidate", _SQUARE, BLUE, BLUE, "s"),
+    _Mark("not_candidate", "not a candidate", _BAR, VERMILION, VERMILION, "_"),
+    _Mark("undecided", "undecided", _TRIANGLE, YELLOW, BLACK, "^"),
+)
+
+
+@styled()
+def lattice_figure(nodes: pd.DataFrame, threshold: float, dimensions: Sequence[str]) -> bytes:
+    """Draw every node of the lattice as a cell: small multiples, marked by decision.
+
+    Dimensions alternate between rows and columns, the first outermost: of four, the first numbers the rows of panels,
+    the second the columns of panels, the third and fourth the rows and columns within. Loss grows to the lower right.
+
+    Parameters
+    ----------
+    nodes
+        One row per node: `decision` ('candidate', 'not_candidate', 'undecided'), `reached` ('measured', 'inferred'),
+        `chosen` (bool), and the level (int) of each dimension under its name.
+    threshold
+        MaxSup: the share of members at high risk that a candidate may have.
+    dimensions
+        Names of the dimensions, outermost first.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no nodes or no dimensions.
+    """
+    if not len(nodes) or not dimensions:
+        raise ValueError("a lattice figure needs nodes and dimensions")
+    levels = {name: nodes[name].to_numpy(dtype=np.int64) for name in dimensions}
+    sizes = {name: int(values.max()) + 1 for name, values in levels.items()}
+    row_names, column_names = list(dimensions[::2]), list(dimensions[1::2])
+    y, rows = _positions(row_names, levels, sizes, len(nodes))
+    x, columns = _positions(column_names, levels, sizes, len(nodes))
+
+    width, height = (float(np.clip(1.6 + 0.27 * (extent + 1), 4.6, 9.0)) for extent in (columns[-1], rows[-1]))
+    figure, axes = new_figure(width, height + 0.5)
+    decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
+    measured = nodes["reached"].to_numpy() == "measured"
+    _stamp(axes, x[measured], y[measured], _FRAME, "none", GREY, 0.6)
+    for mark in _MARKS:
+        of_mark = (decisions == mark.decision) & ~chosen
+        _stamp(axes, x[of_mark], y[of_mark], mark.outline, mark.face, mark.edge, 0.5)
+    _stamp(axes, x[chosen], y[chosen], _STAR, BLACK, "white", 0.8)
+
+    _number(axes, "y", row_names, sizes, rows)
+    _number(axes, "x", column_names, sizes, columns)
+    axes.set_xlim(columns[0] - 0.7, columns[-1] + 0.7)
+    axes.set_ylim(rows[-1] + 0.7, rows[0] - 0.7)
+    axes.set_aspect("equal")
+    axes.spines[:].set_visible(False)
+    _legend(figure, decisions, chosen.any(), measured.any())
+    candidates = int(np.count_nonzero(decisions == "candidate"))
+    figure.suptitle(f"{candidates} of {len(nodes)} nodes have at most {percent(threshold)} at high risk", fontsize=10)
+    return rendered(figure)
+
+
+@styled()
+def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
+    """Draw what less risk costs: the share at high risk against the loss of every node.
+
+    The share is on a logarithmic axis with a band for zero below it. The stepped line is the least share that a loss
+    buys; whiskers are the intervals of measured nodes, and where the others are they would say no more.
+
+    Parameters
+    ----------
+    nodes
+        One row per node: `loss`, `share`, `lower`, `upper`, `decision`, `reached`, `chosen`.
+    threshold
+        MaxSup.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no nodes.
+    """
+    if not len(nodes):
+        raise ValueError("a frontier figure needs nodes")
+    loss, share, lower, upper = (nodes[name].to_numpy(dtype=float) for name in ("loss", "share", "lower", "upper"))
+    decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
+    measured = nodes["reached"].to_numpy() == "measured"
+    positive = np.concatenate([share[share > 0], [threshold]])
+    smallest = 10 ** np.floor(np.log10(positive.min()))
+    zero = smallest / 4  # where zeros are drawn: on the logarithmic axis there is no place for them
+
+    figure, axes = new_figure(6.4, 4.2)
+    axes.set_yscale("log")
+    ends = [np.column_stack([loss, np.maximum(bound, zero)])[measured] for bound in (lower, upper)]
+    axes.add_collection(LineCollection(np.stack(ends, axis=1), colors=PALE, linewidths=1.0, zorder=1))
+    shown = np.maximum(share, zero)
+    order = np.lexsort((shown, loss))
+    axes.step(
+        loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=2, label="least share"
+    )
+    for mark in _MARKS:
+        of_mark = (decisions == mark.decision) & ~chosen
+        axes.plot(
+            loss[of_mark], shown[of_mark], mark.marker, markersize=5, markerfacecolor=mark.face, markeredgecolor=mark.edge,
+            markeredgewidth=1.4 if mark.marker == "_" else 0.5, linestyle="none", zorder=3,
+        )  # fmt: skip
+    axes.plot(loss[chosen], shown[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
+    axes.axhline(threshold, color=ORANGE, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
+    axes.annotate(
+        f"at most {percent(threshold)}", (1, threshold), xycoords=("axes fraction", "data"), xytext=(-2, 3),
+        textcoords="offset points", ha="right", va="bottom", fontsize=8,
+    )  # fmt: skip
+    _share_axis(axes, smallest, zero, bool((share <= 0).any()), float(max(upper.max(), threshold)))
+    axes.set_xlabel("information loss")
+    axes.set_ylabel("members at high risk [%]")
+    _legend(figure, decisions, chosen.any(), False, frontier=True)
+    return rendered(figure)
+
+
+def _positions(
+    names: Sequence[str], levels: dict[str, NDArray[np.int64]], sizes: dict[str, int], nodes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Where nodes lie along an axis, (nodes,), and every place along it, (cells,): levels nested, panels apart."""
+    at, cells, extent, gap = np.zeros(nodes), np.zeros(1), 1.0, 0.0
+    for name in reversed(names):
+        stride = extent + gap
+        at = at + levels[name] * stride
+        cells = (np.arange(sizes[name])[:, None] * stride + cells).ravel()
+        extent = cells[-1] + 1
+        gap = gap + _GAP
+    return at, cells
+
+
+def _stamp(
+    axes: Axes, x: NDArray, y: NDArray, outline: Sequence[tuple[float, float]], face: str, edge: str, width: float
+) -> None:
+    """Draw one outline at many places as one path: a few bytes for each instead of an element for each."""
+    if not len(x):
+        return
+    # The axis of rows points down, outlines point up.
+    places = np.column_stack([x, y])[:, None, :] + np.array(outline) * (1, -1)
+    closed = np.concatenate([places, places[:, :1]], axis=1)
+    codes = np.array([Outline.MOVETO] + [Outline.LINETO] * (len(outline) - 1) + [Outline.CLOSEPOLY], dtype=np.uint8)
+    path = Outline(closed.reshape(-1, 2), np.tile(codes, len(places)))
+    axes.add_patch(PathPatch(path, facecolor=face, edgecolor=edge, linewidth=width))
+
+
+def _number(axes: Axes, axis: str, names: Sequence[str], sizes: dict[str, int], cells: NDArray[np.float64]) -> None:
+    """Number the levels along an axis: cells by the innermost dimension, panels by the next, the rest in the label."""
+    of_axis = axes.xaxis if axis == "x" else axes.yaxis
+    of_axis.set_tick_params(length=0, pad=1)
+    if not names:
+        of_axis.set_ticks([])
+        return
+    inner = sizes[names[-1]]
+    numbered = len(cells) <= _MOST_TICKS
+    of_axis.set_ticks(cells if numbered else [], [str(i % inner) for i in range(len(cells))] if numbered else [], fontsize=7)
+    label = words(names[-1])
+    if len(names) > 1:
+        panels = cells.reshape(-1, inner).mean(axis=1)
+        numbers = [str(i % sizes[names[-2]]) for i in range(len(panels))]
+        other = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
+        other.spines[:].set_visible(False)
+        other_axis = other.xaxis if axis == "x" else other.yaxis
+        other_axis.set_tick_params(length=0, pad=1)
+        other_axis.set_ticks(panels, numbers, fontsize=9, fontweight="bold")
+        other_axis.set_label_text(f"level of {' > '.join(words(name) for name in names[:-1])}", fontweight="bold")
+    of_axis.set_label_text(f"level of {label}")
+
+
+def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, largest: float) -> None:
+    """Ticks in per cent at powers of ten, and one for zero where there are zeros."""
+    top = 10 ** np.ceil(np.log10(largest))
+    powers = 10.0 ** np.arange(round(np.log10(smallest)), round(np.log10(top)) + 1)
+    ticks = [*([zero] if with_zero else []), *powers]
+    axes.set_yticks(ticks, [*(["0"] if with_zero else []), *(f"{100 * power:g}" for power in powers)])
+    axes.minorticks_off()
+    axes.set_ylim((zero / 1.6) if with_zero else smallest, min(top, largest * 2))
+    if with_zero:
+        axes.axhline(smallest / 2, color=PALE, linewidth=0.8, zorder=0)
+
+
+def _legend(figure, decisions: NDArray, chosen: bool, framed: bool, frontier: bool = False) -> None:
+    """One row of what the marks mean, of those that occur."""
+    handles = [
+        Line2D(
+            [], [], marker=mark.marker, linestyle="none", markersize=7, markerfacecolor=mark.face, markeredgecolor=mark.edge,
+            markeredgewidth=2 if mark.marker == "_" else 0.5, label=mark.label,
+        )
+        for mark in _MARKS
+        if (decisions == mark.decision).any()
+    ]  # fmt: skip
+    if framed:
+        handles.append(
+            Line2D([], [], marker="s", linestyle="none", markersize=9, markerfacecolor="none", markeredgecolor=GREY, label="measured")
+        )
+    if chosen:
+        handles.append(
+            Line2D([], [], marker="*", linestyle="none", markersize=12, color=BLACK, markeredgecolor="white", label="chosen")
+        )
+    if frontier:
+        handles.append(Line2D([], [], color=GREY, linewidth=1, label="least share"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8, handletextpad=0.3)

@@ -1,0 +1,229 @@
+"""From a figure to bytes, and from bytes to where they are shown: the Dagster UI's Markdown, and the HTML report.
+
+The bytes are a function of the data alone: no date, no random identifiers, no font of the machine. Figures are made
+with matplotlib's object API, so that two runs in one process share no state.
+"""
+
+import base64
+import contextlib
+import functools
+import io
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+LARGEST = 50_000
+"""Characters of a Markdown image, at most: metadata go into the event log and over the wire with every page (design 5)."""
+
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+)  # fmt: skip
+"""Okabe and Ito's palette, which the colour-blind can tell apart; no figure relies on colour alone."""
+GREY, PALE = "#555555", "#D0D0D0"
+
+STYLE: Mapping[str, object] = MappingProxyType(
+    {
+        # Text stays text: smaller than outlines, sharp at any size, and shown in whatever sans-serif the reader has.
+        # DejaVu Sans comes with matplotlib, so that the layout is the same everywhere; it is wide, so that no other
+        # font overflows the space measured for it.
+        "svg.fonttype": "none",
+        "svg.hashsalt": "deid_assets",
+        "font.family": ["DejaVu Sans"],
+        "font.size": 9.0,
+        "axes.titlesize": 10.0,
+        "axes.labelsize": 9.0,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "hatch.linewidth": 0.8,
+        "path.simplify": True,
+        "text.usetex": False,
+        "axes.unicode_minus": True,
+    }
+)
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_DPI = (160, 120, 96, 72, 50)
+_ROOM_FOR_ALT = 500
+_DEFAULTS = {name: value for name, value in mpl.rcParamsDefault.items() if name not in ("backend", "backend_fallback")}
+# rcParams belong to the process: a figure of another run must not be drawn while they are ours.
+_STYLE_LOCK = threading.RLock()
+
+
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Context, or decorator, in which figures are made and drawn: this module's style, whatever a matplotlibrc says."""
+    with _STYLE_LOCK, mpl.rc_context({**_DEFAULTS, **STYLE}):
+        yield
+
+
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """A white figure with one set of axes; width and height in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    return figure, figure.subplots()
+
+
+def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
+    """Draw the figure as SVG; as PNG, at the highest resolution that fits, where the SVG would be too large.
+
+    Parameters
+    ----------
+    figure
+        Made within `styled`.
+    largest
+        Characters that the image may have as Markdown.
+
+    Returns
+    -------
+    bytes
+        Equal for equal figures.
+
+    Raises
+    ------
+    ValueError
+        If not even the coarsest PNG fits.
+    """
+    for draw in (_svg, *(functools.partial(_png, dpi=dpi) for dpi in _DPI)):
+        image = draw(figure)
+        if len(data_uri(image)) <= largest - _ROOM_FOR_ALT:
+            return image
+    raise ValueError(f"the figure does not fit into {largest:,} characters, not even at {_DPI[-1]} dots per inch")
+
+
+def data_uri(image: bytes) -> str:
+    """Return the image as a data URI.
+
+    Raises
+    ------
+    ValueError
+        If it is neither PNG nor SVG.
+
+    Examples
+    --------
+    >>> data_uri(b"<svg/>")
+    'data:image/svg+xml;base64,PHN2Zy8+'
+    """
+    return f"data:{media_type(image)};base64,{base64.b64encode(image).decode()}"
+
+
+def media_type(image: bytes) -> str:
+    """Return 'image/png' or 'image/svg+xml'.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if image.startswith(_PNG):
+        return "image/png"
+    if image.lstrip().startswith((b"<?xml", b"<svg")):
+        return "image/svg+xml"
+    raise ValueError("the image is neither PNG nor SVG")
+
+
+def markdown_image(image: bytes, alt: str, largest: int = LARGEST) -> str:
+    """Return Markdown that shows the image in the Dagster UI, which renders neither mermaid nor raw HTML (design 6).
+
+    Parameters
+    ----------
+    image
+        SVG or PNG, such as `rendered` returns: it has chosen between the two.
+    alt
+        What the image shows, for those who do not see it; any text, escaped here.
+    largest
+        Characters at most.
+
+    Raises
+    ------
+    ValueError
+        If the image is neither PNG nor SVG, or is too large.
+
+    Examples
+    --------
+    >>> markdown_image(b"<svg/>", "shares [%]")
+    '![shares \\\\[%\\\\]](data:image/svg+xml;base64,PHN2Zy8+)'
+    """
+    escaped = re.sub(r"([\\\[\]()<>&`*_!])", r"\\\1", " ".join(alt.split()))
+    text = f"![{escaped}]({data_uri(image)})"
+    if len(text) > largest:
+        raise ValueError(f"the image has {len(text):,} characters as Markdown, more than {largest:,}")
+    return text
+
+
+def _svg(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return _compact(buffer.getvalue().decode())
+
+
+def _png(figure: Figure, dpi: int) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _compact(svg: str) -> bytes:
+    """Leave out what does not show: comments, metadata, indentation, and digits below a tenth of a point.
+
+    Only coordinates are shortened (attributes d, x, y, transform), never a number in a text. Markers of one kind get
+    their style once.
+    """
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<!DOCTYPE[^>]*>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r">\s+<", "><", svg)
+    svg = re.sub(r'(?<=\s)(?:d|x|y|transform)="[^"]*"', _short_coordinates, svg)
+    svg = re.sub(rf"{_MARKER}(?:{_SAME_MARKER})+", _with_one_style, svg)
+    return svg.replace("'DejaVu Sans'", "'DejaVu Sans',sans-serif").strip().encode()
+
+
+_MARKER = r'<use xlink:href="(#\w+)" x="[^"]*" y="[^"]*" style="([^"]*)"/>'
+_SAME_MARKER = r'<use xlink:href="\1" x="[^"]*" y="[^"]*" style="\2"/>'
+
+
+def _short_coordinates(attribute: re.Match[str]) -> str:
+    shortened = re.sub(r"\d+\.\d\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), attribute[0])
+    return re.sub(r"(?<=[A-Za-z]) | (?=[A-Za-z\"])", "", re.sub(r"\s+", " ", shortened))
+
+
+def _with_one_style(markers: re.Match[str]) -> str:
+    style = f' style="{markers[2]}"'
+    return f"<g{style}>{markers[0].replace(style, '')}</g>"
+
+
+
+def percent(share: float, digits: int = 3) -> str:
+    """Return a share in per cent, at so many significant digits and without an exponent.
+
+    Examples
+    --------
+    >>> percent(.008), percent(.0004), percent(1.0), percent(0.0), percent(.123456)
+    ('0.8 %', '0.04 %', '100 %', '0 %', '12.3 %')
+    """
+    return f"{plain(100 * share, digits)} %"
+
+
+def plain(number: float, digits: int = 3) -> str:
+    """Return a number at so many significant digits, without exponent or trailing zeros.
+
+    Examples
+    --------
+    >>> plain(.00084), plain(1234567.0), plain(2.0), plain(-0.0)
+    ('0.00084', '1,230,000', '2', '0')
+    """
+    rounded = Decimal(f"{number:.{digits - 1}e}")
+    return f"{rounded.normalize():,f}" if rounded else "0"
+
+
+def words(name: str) -> str:
+    """Return an identifier as words.
+
+    Examples
+    --------
+    >>> words("days_in_hospital")
+    'days in hospital'
+    """
+    return name.replace("_", " ")

@@ -1,0 +1,152 @@
+"""What assets are given: the policies, the secret, the deliveries, and the restricted store's IO manager.
+
+The IO manager hands `Table` handles to assets and turns a returned SELECT into the asset's table in one transaction,
+so that lineage follows parameter names and no row moves through Python.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import dagster as dg
+import pandas as pd
+from pandera.ibis import DataFrameSchema
+
+from deid_assets.home import Home
+from deid_assets.meter import meter
+from deid_assets.policy.loading import policies_in
+from deid_assets.policy.models import Policy
+from deid_assets.release.keys import Secret, SigningKey, load_secret
+from deid_assets.sources.delivery import Delivery
+from deid_assets.registration import registered_delivery
+from deid_assets.stages import STAGE_OF
+from deid_assets.store import Query, Table, write_table
+
+Content = str | Query | pd.DataFrame | Table
+
+
+def policy_name(key: dg.AssetKey) -> str:
+    """The policy that an asset belongs to: the first part of its key."""
+    return key.path[0]
+
+
+class Policies(dg.ConfigurableResource):
+    """The policies that this code location knows: those that ship, and those copied to `.deid/policies`."""
+
+    root: str
+
+    def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> Policy:
+        """The policy of the asset, or of the check's asset, that is running."""
+        return self.named(policy_name(asset_key_of(context)))
+
+    def named(self, name: str) -> Policy:
+        return policies_in(Home(Path(self.root)).policies)[name]
+
+
+class Workplace(dg.ConfigurableResource):
+    """The home folder, and what lies in it that assets may use: secret, signing key, deliveries."""
+
+    root: str
+
+    @property
+    def home(self) -> Home:
+        return Home(Path(self.root))
+
+    def secret(self) -> Secret:
+        return load_secret(self.home.keys)
+
+    def signing_key(self) -> SigningKey:
+        return SigningKey.load_or_create(self.home.keys)
+
+    def delivery(self, key: str) -> Delivery:
+        """The delivery that was registered under this key."""
+        return registered_delivery(self.home, key)
+
+
+class RestrictedStore(dg.ConfigurableIOManager):
+    """Writes what an asset returns as its table, hands out `Table` handles, and describes every table it writes."""
+
+    root: str
+
+    def table(self, key: dg.AssetKey, delivery: str) -> Table:
+        """The handle on the table of one asset and delivery, whether it exists or not."""
+        policy, name = key.path
+        return Table(Home(Path(self.root)).store / policy / f"{delivery}.duckdb", STAGE_OF[name], name)
+
+    def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
+        table = self.table(context.asset_key, context.partition_key)
+        rows = table.count() if isinstance(obj, Table) else write_table(table, obj)
+        columns = table.columns()
+        metadata: dict = {
+            "dagster/row_count": rows,
+            "dagster/table_name": f"{table.schema}.{table.name}",
+            "dagster/column_schema": observed_schema(columns, context.definition_metadata.get("dagster/column_schema")),
+            **meter.read(context.run_id, context.step_key),
+        }
+        lineage = self._column_lineage(context, columns)
+        if lineage.deps_by_column:
+            metadata["dagster/column_lineage"] = lineage
+        context.add_output_metadata(metadata)
+
+    def load_input(self, context: dg.InputContext) -> Table:
+        return self.table(context.asset_key, context.partition_key)
+
+    def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:
+        """A column keeps its name for as long as it holds the same thing: lineage follows the names.
+
+        Columns that are made from others under a new name are declared with the asset, as `derived_columns`.
+        """
+        derived = context.definition_metadata.get("derived_columns", {})
+        parents = {dep.asset_key: self.table(dep.asset_key, context.partition_key) for dep in context.asset_spec.deps}
+        known = {key: set(table.columns()) for key, table in parents.items()}
+        deps = {}
+        for column in columns:
+            sources = [(key, column) for key, names in known.items() if column in names]
+            for origin in derived.get(column, ()):
+                asset, origin_column = origin.split(".")
+                sources.append((dg.AssetKey([policy_name(context.asset_key), asset]), origin_column))
+            if sources:
+                deps[column] = [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in sources]
+        return dg.TableColumnLineage(deps)
+
+
+def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> dg.AssetKey:
+    """The key of the running asset, or of the asset that the running check judges."""
+    if isinstance(context, dg.AssetCheckExecutionContext):
+        return next(iter(context.selected_asset_check_keys)).asset_key
+    return next(iter(context.selected_asset_keys))
+
+
+
+def column_schema(contract: DataFrameSchema) -> dg.TableSchema:
+    """What a contract says of its columns, for the UI: type, meaning, role, unit, constraints."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                name=name,
+                type=str(column.dtype),
+                description=column.description,
+                constraints=dg.TableColumnConstraints(
+                    nullable=column.nullable,
+                    unique=name in (contract.unique or []) and len(contract.unique or []) == 1,
+                    other=[str(check.error) for check in column.checks if check.error],
+                ),
+                tags={key: value.replace(" ", "_") for key, value in (column.metadata or {}).items() if value},
+            )
+            for name, column in contract.columns.items()
+        ]
+    )
+
+
+def observed_schema(columns: Mapping[str, str], stated: object) -> dg.TableSchema:
+    """The columns that a table has, with the types of DuckDB, and what the contract says of them."""
+    schema = stated.schema if isinstance(stated, dg.TableSchemaMetadataValue) else stated
+    known = {column.name: column for column in schema.columns} if isinstance(schema, dg.TableSchema) else {}
+    found = []
+    for name, kind in columns.items():
+        column = known.get(name)
+        found.append(
+            dg.TableColumn(name, kind)
+            if column is None
+            else dg.TableColumn(name, kind, column.description, column.constraints, column.tags)
+        )
+    return dg.TableSchema(columns=found)

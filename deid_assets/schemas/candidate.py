@@ -1,0 +1,101 @@
+"""Contracts of the release: its columns, and the values that the policy's hierarchies allow in them."""
+
+import ibis.expr.datatypes as dt
+from pandera.ibis import Check, DataFrameSchema
+
+from deid_assets.policy.models import Policy
+from deid_assets.policy.hierarchies import Hierarchy
+from deid_assets.reference.charlson import CHARLSON_BANDS
+from deid_assets.schemas.contract import Role, column, contract
+
+IN_DAYS_IN_HOSPITAL = ("days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
+
+
+def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
+    """The contracts of the tables that a policy publishes, by the name of their asset."""
+    members = {
+        qi.release_as: _quasi_identifier(policy, qi.column)
+        for qi in policy.quasi_identifiers.members
+        if qi.column not in IN_DAYS_IN_HOSPITAL
+    }
+    days = {
+        "Year": column(dt.string, Role.QUASI_IDENTIFIER, "year of enrolment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")),
+        "MemberID": _member(),
+    }
+    if policy.publishes("claims_truncated"):
+        days["ClaimsTruncated"] = column(
+            dt.string,
+            Role.QUASI_IDENTIFIER,
+            "1 if some claims were cut",
+            Check.isin(["0", "1"], error="0 or 1"),
+        )
+    days["DaysInHospital"] = column(dt.string, Role.QUASI_IDENTIFIER, "days in hospital in that year")
+    claims = {
+        "MemberID": _member(),
+        "ProviderID": _pseudonym("who gave care"),
+        "Vendor": _pseudonym("who billed"),
+        "PCP": _pseudonym("primary care provider"),
+        "Year": column(dt.string, Role.OTHER, "claim year", Check.isin(["Y1", "Y2", "Y3"], error="Y1, Y2 or Y3")),
+        **{qi.release_as: _quasi_identifier(policy, qi.column) for qi in policy.quasi_identifiers.claims},
+        "PayDelay": column(
+            dt.string,
+            Role.OTHER,
+            "days from service to payment, top-coded",
+            Check.str_matches(r"^[0-9]+\+?$", error="a number, or a number and +"),
+            nullable=True,
+            unit="days",
+        ),
+        "CharlsonIndex": column(
+            dt.string,
+            Role.SENSITIVE_ATTRIBUTE,
+            "comorbidity in bands",
+            Check.isin(list(CHARLSON_BANDS), error="a Charlson band"),
+        ),
+        "SupLOS": column(dt.int8, Role.OTHER, "1 if a length of stay is withheld", Check.isin([0, 1], error="0 or 1")),
+    }
+    return {
+        "release_members": contract({"MemberID": _member(), **members}, unique=["MemberID"]),
+        "release_claims": contract(claims),
+        "release_days_in_hospital": contract(days, unique=["MemberID", "Year"]),
+    }
+
+
+def _member():
+    return column(
+        dt.int64,
+        Role.PSEUDONYM,
+        "pseudonym of the member",
+        Check.in_range(10**14, 10**15 - 1, error="a pseudonym of 15 digits"),
+    )
+
+
+def _pseudonym(what: str):
+    return column(
+        dt.int64,
+        Role.PSEUDONYM,
+        f"pseudonym of {what}; blank where few share a pattern of care",
+        Check.in_range(10**14, 10**15 - 1, error="a pseudonym of 15 digits"),
+        nullable=True,
+    )
+
+
+def _quasi_identifier(policy: Policy, name: str):
+    hierarchy = policy.hierarchy_of(name)
+    return column(
+        dt.string,
+        Role.QUASI_IDENTIFIER,
+        f"{name.replace('_', ' ')} at a level of the policy's hierarchy",
+        _allowed_labels(hierarchy),
+        nullable=True,
+    )
+
+
+def _allowed_labels(hierarchy: Hierarchy) -> list[Check]:
+    """The labels of every level, where the hierarchy lists them."""
+    labels: set[str] = set()
+    for level in range(hierarchy.levels):
+        try:
+            labels.update(hierarchy.order(level))
+        except ValueError:
+            return []
+    return [Check.isin(sorted(labels), error="a label of the hierarchy")]

@@ -1,0 +1,87 @@
+"""Contracts of the intake stage: the canonical form of a delivery, after row-level rules have sent rows to quarantine."""
+
+import ibis.expr.datatypes as dt
+from pandera.ibis import Check
+
+from deid_assets.schemas.contract import Role, column, contract
+
+_DIAGNOSIS = Check.str_matches(r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}$", error="dotless ICD-9-CM code")
+
+MEMBERS = contract(
+    {
+        "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
+        "sex": column(dt.string, Role.QUASI_IDENTIFIER, "sex", Check.isin(["F", "M"], error="F or M"), nullable=True),
+        "age": column(
+            dt.int32,
+            Role.QUASI_IDENTIFIER,
+            "age at the first claim of year 1",
+            Check.in_range(0, 120, error="0 to 120"),
+            nullable=True,
+            unit="completed years",
+        ),
+        "birth_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of birth", nullable=True),
+        "days_in_hospital_y2": column(
+            dt.int32,
+            Role.QUASI_IDENTIFIER,
+            "days in hospital in year 2; blank where the member was not enrolled",
+            Check.ge(0, error="at least 0"),
+            nullable=True,
+            unit="days",
+        ),
+        "days_in_hospital_y3": column(
+            dt.int32,
+            Role.QUASI_IDENTIFIER,
+            "days in hospital in year 3; blank where the member was not enrolled",
+            Check.ge(0, error="at least 0"),
+            nullable=True,
+            unit="days",
+        ),
+    },
+    unique=["member_id"],
+)
+
+CLAIMS = contract(
+    {
+        "claim_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the claim"),
+        "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
+        "provider_id": column(dt.string, Role.DIRECT_IDENTIFIER, "who gave care", nullable=True),
+        "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "who billed", nullable=True),
+        "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the member's primary care provider", nullable=True),
+        "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
+        "service_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of service", nullable=True),
+        "specialty": column(dt.string, Role.QUASI_IDENTIFIER, "specialty of the provider", nullable=True),
+        "place": column(dt.string, Role.QUASI_IDENTIFIER, "CMS place of service", nullable=True),
+        "cpt": column(dt.string, Role.QUASI_IDENTIFIER, "CPT, HCPCS or revenue code", nullable=True),
+        "length_of_stay": column(
+            dt.int32,
+            Role.QUASI_IDENTIFIER,
+            "length of stay in hospital",
+            Check.ge(0, error="at least 0"),
+            nullable=True,
+            unit="days",
+        ),
+        "pay_delay": column(
+            dt.int32,
+            Role.OTHER,
+            "from service to payment",
+            Check.ge(0, error="at least 0"),
+            nullable=True,
+            unit="days",
+        ),
+        "days_since_first_claim": column(
+            dt.int32,
+            Role.QUASI_IDENTIFIER,
+            "since the member's first claim of the year",
+            Check.ge(0, error="at least 0"),
+            nullable=True,
+            unit="days",
+        ),
+        "diagnosis_1": column(dt.string, Role.QUASI_IDENTIFIER, "first-listed diagnosis", _DIAGNOSIS, nullable=True),
+        "diagnosis_2": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "second diagnosis", _DIAGNOSIS, nullable=True),
+        "diagnosis_3": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "third diagnosis", _DIAGNOSIS, nullable=True),
+        "diagnosis_4": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "fourth diagnosis", _DIAGNOSIS, nullable=True),
+    },
+    unique=["claim_id"],
+)
+
+CONTRACTS = {"members": MEMBERS, "claims": CLAIMS}

@@ -1,0 +1,268 @@
+"""What a delivery is, and how a policy says where its columns lie (design.md sections 2 and 5)."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from deid_assets.errors import DeliveryError
+
+KINDS = ("synthetic", "desynpuf", "tables")
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+# What DuckDB reads in a format: the specifiers of strptime without those that only some platforms know.
+_DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")
+_CHUNK = 1 << 20  # bytes read at a time: digests are streamed
+
+MEMBER_COLUMNS = ("member_id", "sex", "age", "birth_date", "days_in_hospital_y2", "days_in_hospital_y3")
+DIAGNOSIS_COLUMNS = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+CLAIM_COLUMNS = (
+    "claim_id", "member_id", "provider_id", "vendor_id", "pcp_id", "year", "service_date", "specialty", "place", "cpt",
+    "length_of_stay", "pay_delay", "days_since_first_claim", *DIAGNOSIS_COLUMNS,
+)  # fmt: skip
+# Delivered columns from which canonical ones are derived: length of stay, pay delay.
+CLAIM_INGREDIENTS = ("admission_date", "discharge_date", "paid_date")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One snapshot received from a source; its key is the Dagster partition key.
+
+    Parameters
+    ----------
+    key
+        Letters, digits, `_`, `.` and `-`, beginning with a letter or digit.
+    kind
+        One of `KINDS`: the adapter that reads it.
+    paths
+        Files or folders, as received. Several folders are one delivery.
+    parameters
+        What produced it, such as the size and the seed of a synthetic delivery; JSON values.
+
+    Raises
+    ------
+    DeliveryError
+        If the key or the kind is not allowed.
+
+    Examples
+    --------
+    >>> delivery = Delivery("2012-04", "tables", (Path("in/2012-04"),), {"note": "first"})
+    >>> Delivery.from_json(delivery.to_json()) == delivery
+    True
+    """
+
+    key: str
+    kind: str
+    paths: tuple[Path, ...]
+    parameters: Mapping = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not _KEY.match(self.key):
+            raise DeliveryError(
+                "a delivery's key may hold letters, digits, '_', '.' and '-', and begins with a letter or digit"
+            )
+        if self.kind not in KINDS:
+            raise DeliveryError(f"delivery {self.key}: the kind must be one of {', '.join(KINDS)}")
+        object.__setattr__(self, "paths", tuple(Path(path) for path in self.paths))
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+
+    def __reduce__(self):
+        # A mapping proxy cannot be pickled; a delivery may be sent to another process.
+        return Delivery, (self.key, self.kind, self.paths, dict(self.parameters))
+
+    def to_json(self) -> str:
+        """Return the delivery as one line of JSON, for a partition's record."""
+        record = {
+            "key": self.key,
+            "kind": self.kind,
+            "paths": [str(path) for path in self.paths],
+            "parameters": dict(self.parameters),
+        }
+        return json.dumps(record, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Delivery":
+        """Return the delivery that `to_json` wrote.
+
+        Raises
+        ------
+        DeliveryError
+            If the text is not such a record.
+        """
+        try:
+            record = json.loads(text)
+            return cls(record["key"], record["kind"], tuple(map(Path, record["paths"])), record.get("parameters", {}))
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise DeliveryError("this is not a delivery's record: key, kind and paths are needed") from None
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """Yield every file with its name in the delivery: the folder's own name and the path below it.
+
+        Raises
+        ------
+        DeliveryError
+            If a path does not exist.
+        """
+        for path in self.paths:
+            if path.is_dir():
+                for file in sorted(path.rglob("*")):
+                    if file.is_file():
+                        yield f"{path.resolve().name}/{file.relative_to(path).as_posix()}", file
+            elif path.is_file():
+                yield path.name, path
+            else:
+                raise DeliveryError(f"delivery {self.key}: missing file or folder {path.name}")
+
+    def digest(self) -> str:
+        """SHA-256 over the names and contents of all files, in hexadecimal.
+
+        It depends on neither where the delivery lies, nor file dates, nor the order of `paths`.
+        """
+        entries = sorted((name, _file_digest(file)) for name, file in self.files())
+        whole = hashlib.sha256()
+        for name, content in entries:
+            encoded = name.encode("utf-8", "surrogateescape")
+            whole.update(len(encoded).to_bytes(8, "big") + encoded + content)
+        return whole.hexdigest()
+
+
+def _file_digest(file: Path) -> bytes:
+    """SHA-256 of one file's content."""
+    content = hashlib.sha256()
+    try:
+        with file.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                content.update(chunk)
+    except OSError:
+        raise DeliveryError(f"{file.name}: unreadable file") from None
+    return content.digest()
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+UnknownCodes = Literal["quarantine", "blank"]
+ColumnName = Annotated[str, StringConstraints(min_length=1)]
+
+
+class TableMap(_Model):
+    """Where a table lies in the delivery and which of its columns is which: canonical name -> their name.
+
+    `file` is a name or a pattern (`claims_*.parquet`) below each folder of the delivery: CSV (`.csv`, `.txt`, `.tsv`,
+    also `.gz`), Parquet (`.parquet`) or a DuckDB file (`.duckdb`, `.db`), whose `table` must be named
+    (`table` or `schema.table`). Without `file`, the delivery's path is itself the file.
+    """
+
+    file: str | None = None
+    table: str | None = None
+    columns: dict[str, ColumnName] = Field(min_length=1)
+
+    @field_validator("file")
+    @classmethod
+    def _stays_inside(cls, file: str | None) -> str | None:
+        if file is not None and (not file or PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts):
+            raise ValueError("must be a file name or pattern below the delivery's folder: not absolute, without '..'")
+        return file
+
+
+def _refuse_unknown(columns: dict[str, str], allowed: tuple[str, ...]) -> None:
+    unknown = sorted(set(columns) - set(allowed))
+    if unknown:
+        raise ValueError(f"no canonical column {', '.join(unknown)}; allowed: {', '.join(allowed)}")
+
+
+class MembersMap(TableMap):
+    """The members table: `member_id`, `sex` and one of `age`, `birth_date` are needed, the rest is NULL if absent."""
+
+    @field_validator("columns")
+    @classmethod
+    def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
+        _refuse_unknown(columns, MEMBER_COLUMNS)
+        if not {"member_id", "sex"} <= set(columns) or not {"age", "birth_date"} & set(columns):
+            raise ValueError("member_id, sex and one of age, birth_date must be mapped")
+        return columns
+
+
+class ClaimsMap(TableMap):
+    """The claims table: `member_id` and one of `service_date`, `year` are needed, the rest is NULL if absent.
+
+    Without `claim_id` a claim is named by its file and row. `admission_date` with `discharge_date` give the length of
+    stay where none is delivered (a stay that ends on its first day lasts 1 day), `paid_date` the pay delay.
+    """
+
+    @field_validator("columns")
+    @classmethod
+    def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
+        _refuse_unknown(columns, CLAIM_COLUMNS + CLAIM_INGREDIENTS)
+        if "member_id" not in columns or not {"service_date", "year"} & set(columns):
+            raise ValueError("member_id and one of service_date, year must be mapped")
+        if ("admission_date" in columns) != ("discharge_date" in columns):
+            raise ValueError("admission_date and discharge_date go together: both or neither")
+        if "paid_date" in columns and "service_date" not in columns:
+            raise ValueError("paid_date needs service_date: the pay delay is the days between them")
+        return columns
+
+
+class SyntheticSource(_Model):
+    """`members.parquet` and `claims.parquet` with canonical columns, as the generator writes them."""
+
+    kind: Literal["synthetic"] = "synthetic"
+
+
+class DesynpufSource(_Model):
+    """CMS DE-SynPUF files as downloaded. Its codes are shuffled: `blank` turns unknown ones into NULL, counted."""
+
+    kind: Literal["desynpuf"] = "desynpuf"
+    unknown_codes: UnknownCodes = "blank"
+
+
+class TablesSource(_Model):
+    """Any CSV, Parquet or DuckDB tables with a column map.
+
+    Parameters
+    ----------
+    members, claims
+        The two tables; a delivery without claims is allowed.
+    date_format
+        How dates that are text or whole numbers are written, in the notation of strptime.
+    delimiter
+        The character between the fields of CSV files.
+    first_year
+        The calendar year that is year 1. Needed when `year` is not mapped; with it, a mapped `year` is a calendar year.
+    sex_values
+        How this source writes sex, where it is not F, M, female or male: their value -> F or M.
+    unknown_codes
+        What becomes of a row with an unknown code: quarantined, or the code turned into NULL.
+    """
+
+    kind: Literal["tables"] = "tables"
+    members: MembersMap
+    claims: ClaimsMap | None = None
+    date_format: str = "%Y-%m-%d"
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
+    first_year: Annotated[int, Field(ge=1900, le=2200)] | None = None
+    sex_values: dict[str, Literal["F", "M"]] = {}
+    unknown_codes: UnknownCodes = "quarantine"
+
+    @field_validator("date_format")
+    @classmethod
+    def _is_format(cls, date_format: str) -> str:
+        # Checked here, so that a wrong format is an error of the policy and not of every row.
+        if not _DATE_FORMAT.match(date_format) or not re.search(r"%-?[yYcxG]", date_format):
+            raise ValueError("must be a strptime format with a year, such as %Y-%m-%d or %m/%d/%Y")
+        return date_format
+
+    @model_validator(mode="after")
+    def _year_one_is_known(self) -> "TablesSource":
+        if self.claims is not None and "year" not in self.claims.columns and self.first_year is None:
+            raise ValueError("first_year is needed: without a mapped year it says which calendar year is year 1")
+        return self
+
+
+SourceOptions = Annotated[SyntheticSource | DesynpufSource | TablesSource, Field(discriminator="kind")]

@@ -1,0 +1,257 @@
+"""CMS 2008-2010 DE-SynPUF as downloaded: beneficiary summaries, inpatient, outpatient and carrier claims.
+
+Decisions:
+
+* Year 1 is 2008; a claim belongs to the year of CLM_FROM_DT, and stays that began in 2007 go to quarantine.
+* Members are the beneficiaries of the 2008 summary. Days in hospital of year 2 and 3 are the days of the stays admitted
+  in 2009 and 2010, where the beneficiary is in that year's summary and the inpatient file is there, else NULL.
+* One canonical claim per inpatient claim, per HCPCS line of an outpatient claim (one if it has none) and per line of a
+  carrier claim. CLM_ID names an inpatient claim, CLM_ID and line the others.
+* A second segment repeats an inpatient or outpatient claim's number without a date of service, another provider often,
+  and no days (128 rows of the public samples, every one). The stay is the first segment's; dates, and so the year, would
+  have to be guessed. It goes to quarantine under its own rule, where it is counted, rather than being merged unseen.
+* Length of stay is CLM_UTLZTN_DAY_CNT, and where that is 0 or absent the days from admission to discharge, at least 1.
+* Place of service is the setting's (21, 22, 11) and the specialty of facilities is "Hospital": the files hold neither.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.delivery import Delivery, DesynpufSource
+from deid_assets.sources.files import LINE_BITS, Columns, Staging, stage_csv
+from deid_assets.sources.layout import Delivered, Rule
+from deid_assets.store import quoted
+
+FIRST_YEAR = 2008
+_FILE = re.compile(
+    r"DE1_0_(?:(?P<year>2008|2009|2010)_Beneficiary_Summary_File|2008_to_2010_(?P<claims>Inpatient|Outpatient|Carrier)_Claims)"
+    r"_Sample_\w+.*\.(?P<suffix>csv|zip)\Z",
+    re.IGNORECASE,
+)
+_DATE = "%Y%m%d"
+_OUTPATIENT_LINES = 45
+_CARRIER_LINES = 13
+
+_DIAGNOSES = {f"diagnosis_{number}": f"ICD9_DGNS_CD_{number}" for number in range(1, 5)}
+_NAMES = {"claim_id": "CLM_ID", "member_id": "DESYNPUF_ID", "service_date": "CLM_FROM_DT", **_DIAGNOSES}
+_FACILITY = {"provider_id": "AT_PHYSN_NPI", "vendor_id": "PRVDR_NUM"}
+_BENEFICIARY: Columns = {"member_id": "DESYNPUF_ID", "birth_date": "BENE_BIRTH_DT", "sex_code": "BENE_SEX_IDENT_CD"}
+_STAY = {"admission_date": "CLM_ADMSN_DT", "discharge_date": "NCH_BENE_DSCHRG_DT", "length_of_stay": "CLM_UTLZTN_DAY_CNT"}
+_INPATIENT: Columns = {**_NAMES, **_FACILITY, **_STAY, "segment": "SEGMENT"}
+_OUTPATIENT: Columns = {
+    **_NAMES,
+    **_FACILITY,
+    "segment": "SEGMENT",
+    "procedures": [f"HCPCS_CD_{line}" for line in range(1, _OUTPATIENT_LINES + 1)],
+}
+_CARRIER: Columns = {
+    **_NAMES,
+    "procedures": [f"HCPCS_CD_{line}" for line in range(1, _CARRIER_LINES + 1)],
+    "line_diagnoses": [f"LINE_ICD9_DGNS_CD_{line}" for line in range(1, _CARRIER_LINES + 1)],
+    "providers": [f"PRF_PHYSN_NPI_{line}" for line in range(1, _CARRIER_LINES + 1)],
+    "vendors": [f"TAX_NUM_{line}" for line in range(1, _CARRIER_LINES + 1)],
+}
+
+_SECOND_SEGMENT = "coalesce(trim(segment) <> '1', false) AS second_segment"
+SECOND_SEGMENT = Rule("second segment of a claim", "segment", "second_segment")
+
+
+@dataclass
+class _Staged:
+    """Names of the temporary tables that hold the files, by kind; with beneficiaries, whether days are known."""
+
+    beneficiaries: dict[str, list[str]] = field(default_factory=lambda: {"2008": [], "2009": [], "2010": []})
+    claims: dict[str, list[str]] = field(default_factory=lambda: {"inpatient": [], "outpatient": [], "carrier": []})
+    without_stays: set[str] = field(default_factory=set)
+
+
+def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSource) -> Delivered:
+    """Lay out DE-SynPUF files (CSV, or the zip files of CMS) of one or several folders.
+
+    Needed are a 2008 beneficiary summary and at least one claims file per folder; what else is missing is a warning.
+
+    Raises
+    ------
+    DeliveryError
+        If a needed file is missing, or a file is empty, unreadable, without rows or lacks a column.
+    """
+    staged = _Staged()
+    for folder in delivery.paths:
+        _stage_folder(staging, folder, staged)
+    _lay_members(staging, staged)
+    _lay_claims(staging, staged)
+    return Delivered(
+        "delivered_members",
+        "delivered_claims",
+        claim_rules=(SECOND_SEGMENT,),
+        column_names={
+            "members": {"member_id": "DESYNPUF_ID", "birth_date": "BENE_BIRTH_DT", "sex": "BENE_SEX_IDENT_CD"},
+            "claims": {**_NAMES, **_STAY, "segment": "SEGMENT", "cpt": "HCPCS_CD"},
+        },
+        date_format=_DATE,
+        first_year=FIRST_YEAR,
+        unknown_codes=source.unknown_codes,
+    )
+
+
+def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
+    """Read the files of one folder as text."""
+    if not folder.is_dir():
+        raise DeliveryError(f"{folder.name}: missing folder, which is to hold DE-SynPUF files")
+    found = dict(_recognized(folder))
+    if not any(kind == "2008" for kind, _ in found.values()):
+        raise DeliveryError(f"{folder.name}: missing file DE1_0_2008_Beneficiary_Summary_File_Sample_<number>.csv or .zip")
+    kinds = {kind for kind, _ in found.values()}
+    if not kinds & set(staged.claims):
+        raise DeliveryError(f"{folder.name}: missing file DE1_0_2008_to_2010_Inpatient_Claims_Sample_<number>.csv or .zip")
+    for missing in ("2009", "2010", "inpatient", "outpatient", "carrier"):
+        if missing not in kinds:
+            staging.warnings.append(f"{folder.name}: {_MISSING[missing]}")
+    columns = {"inpatient": _INPATIENT, "outpatient": _OUTPATIENT, "carrier": _CARRIER}
+    for kind, path in found.values():
+        table = f"desynpuf_{len(staging.file_names)}"
+        if kind in columns:
+            stage_csv(staging, path, table, "claims", columns[kind], ",")
+            staged.claims[kind].append(table)
+        else:
+            stage_csv(staging, path, table, "members", _BENEFICIARY, ",")
+            staged.beneficiaries[kind].append(table)
+            if "inpatient" not in kinds:
+                staged.without_stays.add(table)
+
+
+_MISSING = {
+    "2009": "no beneficiary summary of 2009: days in hospital of year 2 are unknown",
+    "2010": "no beneficiary summary of 2010: days in hospital of year 3 are unknown",
+    "inpatient": "no inpatient claims: days in hospital are unknown",
+    "outpatient": "no outpatient claims",
+    "carrier": "no carrier claims",
+}
+
+
+def _recognized(folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
+    """Yield each file's name without suffix, with its kind and path; a CSV file goes before a zip file of its name."""
+    for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() == ".csv", path.name)):
+        match = _FILE.search(path.name)
+        if match and path.is_file():
+            yield path.stem.lower(), (match["year"] or match["claims"].lower(), path)
+
+
+def _united(tables: Sequence[str]) -> str:
+    """SQL of the rows of tables of one kind; there is at least one."""
+    return " UNION ALL ".join(f"SELECT *, '{table}' AS staged_table FROM {quoted(table)}" for table in tables)
+
+
+def _lay_members(staging: Staging, staged: _Staged) -> None:
+    """Make `delivered_members`: the beneficiaries of 2008 with their days in hospital of 2009 and 2010."""
+    connection = staging.connection
+    connection.execute("CREATE TEMP TABLE desynpuf_stays (member_id VARCHAR, year INTEGER, days INTEGER)")
+    if staged.claims["inpatient"]:
+        # One row per claim number: a claim delivered twice is one stay.
+        connection.execute(
+            f"""
+            INSERT INTO desynpuf_stays
+            SELECT member_id, date_part('year', admission)::INTEGER, sum({_DAYS})::INTEGER
+            FROM (
+                SELECT DISTINCT ON (claim_id) trim(member_id) AS member_id, {_day("admission_date")} AS admission,
+                    {_day("discharge_date")} AS discharge, TRY_CAST(length_of_stay AS INTEGER) AS length_of_stay
+                FROM ({_united(staged.claims["inpatient"])})
+                WHERE segment = '1'
+                ORDER BY claim_id, row_key
+            )
+            WHERE discharge >= admission
+            GROUP BY ALL
+            """
+        )
+    columns = []
+    for year, name in (("2009", "days_in_hospital_y2"), ("2010", "days_in_hospital_y3")):
+        enrolled = _enrolled(staged, year)
+        stays = f"SELECT days FROM desynpuf_stays AS s WHERE s.member_id = trim(b.member_id) AND s.year = {year}"
+        columns.append(f"CASE WHEN {enrolled} THEN coalesce(({stays}), 0) END AS {name}")
+    sex = "CASE trim(sex_code) WHEN '1' THEN 'M' WHEN '2' THEN 'F' ELSE sex_code END AS sex"
+    connection.execute(
+        "CREATE TEMP TABLE delivered_members AS"
+        f" SELECT row_key, member_id, {sex}, birth_date, {', '.join(columns)}"
+        f" FROM ({_united(staged.beneficiaries['2008'])}) AS b"
+    )
+
+
+_DAYS = "CASE WHEN length_of_stay > 0 THEN length_of_stay ELSE greatest(1, discharge - admission) END"
+
+
+def _day(column: str) -> str:
+    return f"try_strptime({column}, '{_DATE}')::DATE"
+
+
+def _enrolled(staged: _Staged, year: str) -> str:
+    """SQL that is true for a beneficiary b who is in the summary of `year` and whose stays were delivered."""
+    if not staged.beneficiaries[year]:
+        return "false"
+    enrolled = f"trim(b.member_id) IN (SELECT trim(member_id) FROM ({_united(staged.beneficiaries[year])}))"
+    for table in sorted(staged.without_stays):
+        enrolled += f" AND b.staged_table <> '{table}'"
+    return enrolled
+
+
+def _lay_claims(staging: Staging, staged: _Staged) -> None:
+    """Make `delivered_claims`: the lines of all claims, one canonical claim each."""
+    selects = {"inpatient": _inpatient, "outpatient": _outpatient, "carrier": _carrier}
+    parts = [selects[kind](_united(tables)) for kind, tables in staged.claims.items() if tables]
+    staging.progress("laying out claim lines")
+    staging.connection.execute("CREATE TEMP TABLE delivered_claims AS " + " UNION ALL BY NAME ".join(parts))
+
+
+def _inpatient(claims: str) -> str:
+    diagnoses = ", ".join(_DIAGNOSES)
+    return f"""
+        SELECT row_key, claim_id, member_id, provider_id, vendor_id, service_date, 'Hospital' AS specialty,
+            '21' AS place, admission_date, discharge_date,
+            CASE WHEN TRY_CAST(length_of_stay AS INTEGER) = 0 THEN NULL ELSE length_of_stay END AS length_of_stay,
+            {diagnoses}, {_SECOND_SEGMENT}
+        FROM ({claims})
+    """
+
+
+def _outpatient(claims: str) -> str:
+    """Lines with a HCPCS code, or one line without where there is none."""
+    diagnoses = ", ".join(_DIAGNOSES)
+    lines = _filled_lines("procedures[line] IS NOT NULL", _OUTPATIENT_LINES)
+    return f"""
+        SELECT {_line_key()}, {_line_claim_id()}, member_id, provider_id, vendor_id, service_date,
+            'Hospital' AS specialty, '22' AS place, procedures[line] AS cpt, {diagnoses}, {_SECOND_SEGMENT}
+        FROM (SELECT *, unnest({lines}) AS line FROM ({claims}))
+    """
+
+
+def _carrier(claims: str) -> str:
+    """Lines with a HCPCS code or a diagnosis; the line's diagnosis comes first, then the claim's others."""
+    claim_diagnoses = f"list_filter([{', '.join(_DIAGNOSES)}], lambda code: code <> coalesce(line_diagnoses[line], ''))"
+    lines = _filled_lines("procedures[line] IS NOT NULL OR line_diagnoses[line] IS NOT NULL", _CARRIER_LINES)
+    ordered = f"list_concat(list_filter([line_diagnoses[line]], lambda code: code IS NOT NULL), {claim_diagnoses})"
+    columns = ", ".join(f"ordered[{number}] AS {name}" for number, name in enumerate(_DIAGNOSES, 1))
+    return f"""
+        SELECT * EXCLUDE (ordered), {columns}
+        FROM (
+            SELECT {_line_key()}, {_line_claim_id()}, member_id, providers[line] AS provider_id,
+                vendors[line] AS vendor_id, service_date, '11' AS place, procedures[line] AS cpt, {ordered} AS ordered
+            FROM (SELECT *, unnest({lines}) AS line FROM ({claims}))
+        )
+    """
+
+
+def _filled_lines(condition: str, lines: int) -> str:
+    """SQL of the list of line numbers that hold something; [0] where none does, for a claim is never dropped."""
+    filled = f"[line FOR line IN range(1, {lines + 1}) IF {condition}]"
+    return f"CASE WHEN len({filled}) = 0 THEN [0::BIGINT] ELSE {filled} END"
+
+
+def _line_key() -> str:
+    assert _OUTPATIENT_LINES < 1 << LINE_BITS
+    return "row_key | line AS row_key"
+
+
+def _line_claim_id() -> str:
+    return "claim_id || '-' || line AS claim_id"

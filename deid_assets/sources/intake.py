@@ -1,0 +1,262 @@
+"""Intake: a delivery through its adapter, past the row-level rules, into the canonical tables.
+
+File-level faults, and more broken rows than the policy allows, refuse the delivery; the tables of the last intake then
+stay as they are. Everything on the way is temporary and gone when the connection closes, whatever happens.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS, Delivery, SourceOptions
+from deid_assets.sources.desynpuf import lay_out_desynpuf
+from deid_assets.sources.files import Staging
+from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members
+from deid_assets.sources.quarantine import Quarantine
+from deid_assets.sources.report import IntakeReport
+from deid_assets.sources.rules import CODE_COLUMNS, DUPLICATE_CLAIM, DUPLICATE_MEMBER, MEMBER_RULES, claim_rules
+from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
+from deid_assets.store import connect, owner_only, quoted
+
+SCHEMA = "intake"
+_ADAPTERS = {"synthetic": lay_out_synthetic, "desynpuf": lay_out_desynpuf, "tables": lay_out_tables}
+# Faults of our own SQL, which must not be blamed on the delivery.
+_OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+
+CodeLookUp = Callable[[Sequence[str]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class KnownCodes:
+    """What tells known codes from unknown ones, per kind of code.
+
+    Each function takes distinct codes (upper case, without dots) and returns one boolean for each; None: not checked.
+    """
+
+    diagnosis: CodeLookUp | None = None
+    procedure: CodeLookUp | None = None
+    place: CodeLookUp | None = None
+    specialty: CodeLookUp | None = None
+
+    @classmethod
+    def of(cls, known_codes: Callable) -> "KnownCodes":
+        """Take `known_codes(codes, kind)`, which returns a frame with the column `known`, for all four kinds."""
+
+        def look_up(kind: str) -> CodeLookUp:
+            return lambda codes: known_codes(codes, kind)["known"].to_numpy(dtype=bool)
+
+        return cls(**{kind: look_up(kind) for kind in CODE_COLUMNS})
+
+
+def read_delivery(
+    store_file: Path,
+    delivery: Delivery,
+    source: SourceOptions,
+    quarantine_at_most: float,
+    known_codes: KnownCodes,
+    progress: Callable[[str], None] | None = None,
+) -> IntakeReport:
+    """Read a delivery into `intake.members`, `intake.claims` and `intake.quarantined_rows` of the store file.
+
+    The three tables are replaced in one transaction. A delivery without claims leaves an empty `intake.claims`.
+
+    Parameters
+    ----------
+    store_file
+        DuckDB file of the restricted store; made if absent.
+    delivery
+        What was received.
+    source
+        The policy's description of the source, of the delivery's kind.
+    quarantine_at_most
+        Share of the rows of either table that may break a rule, in [0, 1].
+    known_codes
+        Tells unknown codes.
+    progress
+        Called with a short sentence per step.
+
+    Returns
+    -------
+    IntakeReport
+        Counts of rows read, kept and quarantined.
+
+    Raises
+    ------
+    DeliveryError
+        A file is missing, empty, unreadable, without rows or lacks a column, or too many rows break a rule (these are
+        then listed in `intake.refused_rows`). The message names file, column, line count and rule, never a value.
+    """
+    if delivery.kind != source.kind:
+        raise DeliveryError(
+            f"delivery {delivery.key} is of the kind {delivery.kind}, and the policy reads the kind {source.kind}"
+        )
+    folder = owner_only(store_file.parent)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:
+            staging = Staging(
+                connection, Path(unpacked), progress or (lambda text: None), show_folders=len(delivery.paths) > 1
+            )
+            delivered = _ADAPTERS[source.kind](staging, delivery, source)
+            report = _take_in(staging, delivered, delivery.key, quarantine_at_most, known_codes)
+    except _OURS:
+        raise
+    except duckdb.Error as error:
+        # DuckDB's messages may quote a cell.
+        raise DeliveryError(
+            f"delivery {delivery.key} could not be read to its end ({type(error).__name__}):"
+            " a file is damaged, or memory or disk space ran out"
+        ) from None
+    os.chmod(store_file, 0o600)
+    return report
+
+
+def _take_in(
+    staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes
+) -> IntakeReport:
+    """Judge what the adapter laid out, and write the tables or refuse."""
+    connection = staging.connection
+    quarantine = Quarantine(staging, delivered)
+    lay_members(staging, delivered)
+    staging.progress("judging members")
+    quarantine.judge("members", (*MEMBER_RULES, DUPLICATE_MEMBER))
+    quarantine.judge_duplicates("members", DUPLICATE_MEMBER)
+    connection.execute(
+        f"CREATE TEMP TABLE kept_members AS SELECT member_id FROM typed_members AS t WHERE {quarantine.kept('members')}"
+    )
+    given = lay_claims(staging, delivered)
+    staging.progress("looking up codes")
+    unknown = tuple(kind for kind in CODE_COLUMNS if _find_unknown(staging, kind, getattr(known_codes, kind), given))
+    staging.progress("judging claims")
+    quarantine.judge("claims", _claim_rules(staging, delivered, unknown))
+    if not delivered.claim_ids_are_rows:
+        quarantine.judge_duplicates("claims", DUPLICATE_CLAIM)
+    blank = unknown if delivered.unknown_codes == "blank" else ()
+    report = IntakeReport(
+        delivery=key,
+        files=tuple(staging.file_names),
+        rows_read=quarantine.rows_read(),
+        rows_kept=quarantine.rows_kept(),
+        quarantined=quarantine.counts(),
+        blanked_codes=_count_blanked(staging, quarantine, blank, given),
+        warnings=tuple(staging.warnings),
+    )
+    for table in report.rows_read:
+        if report.quarantined_share(table) > at_most:
+            quarantine.write_refused(SCHEMA)
+            raise DeliveryError(report.refusal(table, at_most))
+    staging.progress("writing members and claims")
+    _write(connection, quarantine, given, blank)
+    return report
+
+
+def _claim_rules(staging: Staging, delivered: Delivered, unknown: Sequence[str]) -> tuple[Rule, ...]:
+    columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
+    year_column = "year" if "year" in columns else "service_date"
+    return claim_rules(delivered.claim_rules, year_column, unknown if delivered.unknown_codes == "quarantine" else ())
+
+
+def _find_unknown(staging: Staging, kind: str, look_up: CodeLookUp | None, given: frozenset[str]) -> bool:
+    """List the delivery's unknown codes of a kind in the table `unknown_<kind>`; say whether there are any."""
+    columns = [column for column in CODE_COLUMNS[kind] if column in given]
+    if look_up is None or not columns:
+        return False
+    every = " UNION ALL ".join(f"SELECT {column} AS code FROM typed_claims" for column in columns)
+    codes = staging.connection.execute(
+        f"SELECT code FROM ({every}) WHERE code IS NOT NULL GROUP BY code ORDER BY code"
+    ).fetchnumpy()["code"]
+    known = np.asarray(look_up([str(code) for code in codes]), dtype=bool) if len(codes) else np.empty(0, dtype=bool)
+    unknown = [str(code) for code in codes[~known]]
+    staging.connection.execute(f"CREATE TEMP TABLE unknown_{kind} AS SELECT unnest(?::VARCHAR[]) AS code", [unknown])
+    return bool(unknown)
+
+
+def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
+    """Claims columns whose unknown codes become NULL -> SQL that says whether a row's is unknown."""
+    return {
+        column: f"t.{column} IN (SELECT code FROM unknown_{kind})"
+        for kind in blank
+        for column in CODE_COLUMNS[kind]
+        if column in given
+    }
+
+
+def _count_blanked(
+    staging: Staging, quarantine: Quarantine, blank: Sequence[str], given: frozenset[str]
+) -> dict[str, int]:
+    conditions = _blanked(blank, given)
+    if not conditions:
+        return {}
+    counted = ", ".join(f"count_if({condition})" for condition in conditions.values())
+    counts = staging.connection.execute(
+        f"SELECT {counted} FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
+    ).fetchall()[0]
+    return {column: count for column, count in zip(conditions, counts, strict=True) if count}
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, quarantine: Quarantine, given: frozenset[str], blank: Sequence[str]
+) -> None:
+    """Replace the three tables in one transaction."""
+    _find_first_claims(connection, quarantine)
+    claims = _claims_select(quarantine, given, blank)
+    connection.execute("BEGIN")
+    try:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {_members_select(quarantine)}")
+        connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
+        quarantine.write(SCHEMA)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:
+    """Make the table `first_claims`: the first service date of each member and year, over the claims kept."""
+    connection.execute(
+        "CREATE TEMP TABLE first_claims AS SELECT member_id, year, min(service_date) AS first_date"
+        f" FROM typed_claims AS t WHERE {quarantine.kept('claims')} GROUP BY member_id, year"
+    )
+
+
+def _members_select(quarantine: Quarantine) -> str:
+    """Members kept; an age that is not delivered is the completed years at the first claim of year 1, else at its start.
+
+    Someone born later, but within the years of the delivery, is 0 years old.
+    """
+    # least and greatest pass over NULL, so that an unknown date has to be asked for.
+    age = """
+        CASE
+            WHEN t.age IS NOT NULL THEN t.age
+            WHEN t.birth_date IS NOT NULL AND getvariable('year_1_start') IS NOT NULL THEN greatest(0, least(120,
+                date_sub('year', t.birth_date, coalesce(f.first_date, getvariable('year_1_start')))))
+        END::INTEGER AS age
+    """
+    columns = ", ".join(age if column == "age" else f"t.{column}" for column in MEMBER_COLUMNS)
+    return (
+        f"SELECT {columns} FROM typed_members AS t"
+        " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = 1"
+        f" WHERE {quarantine.kept('members')}"
+    )
+
+
+def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequence[str]) -> str:
+    """Claims kept, with the days since the member's first claim of the year unless these are delivered."""
+    blanked = _blanked(blank, given)
+    derive_days = "days_since_first_claim" not in given
+    columns = []
+    for column in CLAIM_COLUMNS:
+        if column == "days_since_first_claim" and derive_days:
+            columns.append("(t.service_date - f.first_date)::INTEGER AS days_since_first_claim")
+        elif column in blanked:
+            columns.append(f"CASE WHEN {blanked[column]} THEN NULL ELSE t.{column} END AS {column}")
+        else:
+            columns.append(f"t.{column}")
+    join = " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = t.year" if derive_days else ""
+    return f"SELECT {', '.join(columns)} FROM typed_claims AS t{join} WHERE {quarantine.kept('claims')}"

@@ -1,0 +1,194 @@
+"""What an adapter hands over, and how its columns, in whatever type, are read as canonical columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import duckdb
+
+from deid_assets.sources.delivery import (
+    CLAIM_COLUMNS,
+    CLAIM_INGREDIENTS,
+    DIAGNOSIS_COLUMNS,
+    MEMBER_COLUMNS,
+    UnknownCodes,
+)
+from deid_assets.sources.files import Staging
+from deid_assets.store import quoted
+
+_DATES = {"birth_date", "service_date", *CLAIM_INGREDIENTS}
+_INTEGERS = {
+    "age", "days_in_hospital_y2", "days_in_hospital_y3", "year", "length_of_stay", "pay_delay", "days_since_first_claim",
+}  # fmt: skip
+_CODES = {*DIAGNOSIS_COLUMNS, "cpt"}
+_INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
+_WHOLE_NUMBER = "[+-]?[0-9]+([.]0+)?"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row-level rule: its name, the column that it judges, and SQL that is true where a row breaks it."""
+
+    name: str
+    column: str
+    broken: str
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The delivery as an adapter lays it out: temporary relations with canonical column names, nothing judged yet.
+
+    Attributes
+    ----------
+    members, claims
+        Names of relations with a unique `row_key` and some of the canonical columns, as text or typed. Columns that
+        are not canonical are for the adapter's own rules.
+    claim_rules
+        The adapter's own rules on claims, judged before all others.
+    column_names
+        Per table, canonical column -> the delivery's own name of it, for messages.
+    date_format
+        How dates that are text or whole numbers are written.
+    first_year
+        The calendar year that is year 1, or None where `year` is delivered as 1 to 3.
+    sex_values
+        The delivery's way to write sex, in upper case -> F or M.
+    unknown_codes
+        What becomes of a claim with an unknown code.
+    claim_ids_are_rows
+        True where the claim id is made from the row, and so cannot be twice there.
+    """
+
+    members: str
+    claims: str
+    claim_rules: tuple[Rule, ...] = ()
+    column_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    date_format: str = "%Y-%m-%d"
+    first_year: int | None = None
+    sex_values: Mapping[str, str] = field(default_factory=dict)
+    unknown_codes: UnknownCodes = "quarantine"
+    claim_ids_are_rows: bool = False
+
+    def shown(self, table: str, column: str) -> str:
+        """The delivery's own name of a canonical column."""
+        return self.column_names.get(table, {}).get(column, column)
+
+
+def lay_members(staging: Staging, delivered: Delivered) -> None:
+    """Create the temporary view `typed_members`: canonical columns in canonical types.
+
+    A value that cannot be read is NULL; for dates and numbers, `<column>_unread` says so.
+    """
+    _set_values(staging.connection, delivered)
+    _lay(staging.connection, delivered.members, "typed_members", MEMBER_COLUMNS, {})
+
+
+def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
+    """Create the temporary view `typed_claims` and return the canonical columns that the delivery gives.
+
+    Length of stay, pay delay and year are derived where they are not delivered, from the dates that give them.
+    """
+    connection = staging.connection
+    present = set(_described(connection, delivered.claims))
+    derived = {}
+    if {"admission_date", "discharge_date"} <= present:
+        # A stay that ends on the day on which it begins lasts a day.
+        derived["length_of_stay"] = (
+            "CASE WHEN discharge_date >= admission_date THEN greatest(1, discharge_date - admission_date) END"
+        )
+    if "paid_date" in present:
+        derived["pay_delay"] = "paid_date - service_date"
+    if delivered.first_year is not None:
+        derived["year"] = f"date_part('year', service_date) - {delivered.first_year - 1}"
+    if delivered.claim_ids_are_rows:
+        derived["claim_id"] = "row_key::VARCHAR"
+    calendar = delivered.first_year if "year" in present else None
+    _lay(connection, delivered.claims, "typed_claims", CLAIM_COLUMNS + CLAIM_INGREDIENTS, derived, calendar)
+    return frozenset(present & set(CLAIM_COLUMNS) | set(derived))
+
+
+def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
+    """Bind what views need: a view can hold no parameter, but may read a variable."""
+    sexes = {"F": "F", "M": "M", "FEMALE": "F", "MALE": "M"} | dict(delivered.sex_values)
+    start = None if delivered.first_year is None else f"{delivered.first_year}-01-01"
+    connection.execute("SET VARIABLE date_format = ?", [delivered.date_format])
+    connection.execute("SET VARIABLE year_1_start = (SELECT ?::DATE)", [start])
+    connection.execute("SET VARIABLE sex_values = (SELECT map(?, ?))", [list(sexes), list(sexes.values())])
+
+
+def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
+    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {quoted(relation)}").fetchall()}
+
+
+def _lay(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    name: str,
+    columns: tuple[str, ...],
+    derived: Mapping[str, str],
+    calendar_first_year: int | None = None,
+) -> None:
+    """Create the view `name` over a delivered relation: first every cell is read, then the rest is derived."""
+    types = _described(connection, relation)
+    read, final = [], []
+    for column in columns:
+        kind = "DATE" if column in _DATES else "INTEGER" if column in _INTEGERS else "VARCHAR"
+        if column in types:
+            value = _read(column, types[column])
+            if kind != "VARCHAR":
+                given = _text(column, types[column]) if types[column] == "VARCHAR" else f"d.{column}"
+                read.append(f"({given} IS NOT NULL AND {value} IS NULL) AS {column}_unread")
+                final.append(f"{column}_unread")
+            if column == "year" and calendar_first_year is not None:
+                value = f"{value}::BIGINT - {calendar_first_year - 1}"
+            read.append(f"{value} AS {column}")
+        else:
+            read.append(f"NULL::{kind} AS {column}")
+            if kind != "VARCHAR":
+                final.append(f"false AS {column}_unread")
+        value = f"coalesce(r.{column}, {derived[column]})" if column in derived else f"r.{column}"
+        # Numbers beyond the type were read as NULL; sums and differences of what was read may still leave it.
+        final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
+    extras = [quoted(column) for column in types if column not in columns and column != "row_key"]
+    connection.execute(
+        f"CREATE TEMP VIEW {quoted(name)} AS SELECT {', '.join(['row_key', *extras, *final])}"
+        f" FROM (SELECT {', '.join(['row_key', *extras, *read])} FROM {quoted(relation)} AS d) AS r"
+    )
+
+
+def _text(column: str, kind: str) -> str:
+    """SQL of a delivered cell as text without surrounding blanks; blank is NULL."""
+    return f"nullif(trim(d.{column}{'' if kind == 'VARCHAR' else '::VARCHAR'}), '')"
+
+
+def _read(column: str, kind: str) -> str:
+    """SQL of a delivered cell of type `kind` in its canonical type; NULL where it is blank or cannot be read."""
+    text = _text(column, kind)
+    if column in _DATES:
+        return _read_date(column, kind, text)
+    if column in _INTEGERS:
+        return _read_integer(column, kind, text)
+    if column in _CODES:
+        return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
+    if column == "place":
+        return f"CASE WHEN len({text}) = 1 THEN '0' || {text} ELSE {text} END"
+    if column == "sex":
+        return f"coalesce(getvariable('sex_values')[upper({text})], {text})"
+    return text
+
+
+def _read_date(column: str, kind: str, text: str) -> str:
+    if kind == "DATE" or kind.startswith("TIMESTAMP"):
+        day = f"d.{column}::DATE"
+        return f"CASE WHEN isfinite({day}) THEN {day} END"
+    return f"try_strptime({text}, getvariable('date_format'))::DATE"
+
+
+def _read_integer(column: str, kind: str, text: str) -> str:
+    if kind in _INTEGER_TYPES:
+        return f"TRY_CAST(d.{column} AS INTEGER)"
+    if kind in ("FLOAT", "DOUBLE") or kind.startswith("DECIMAL"):
+        # A cast would round 45.5 to 46 without a word.
+        return f"CASE WHEN d.{column} = floor(d.{column}) THEN TRY_CAST(d.{column} AS INTEGER) END"
+    if column == "year":
+        text = f"ltrim(upper({text}), 'Y')"  # published Heritage files write Y1
+    return f"CASE WHEN regexp_full_match({text}, '{_WHOLE_NUMBER}') THEN TRY_CAST({text} AS INTEGER) END"

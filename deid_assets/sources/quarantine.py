@@ -1,0 +1,151 @@
+"""Rows that break a rule: found, counted and kept aside with the rule's name; never dropped in silence."""
+
+from collections.abc import Sequence
+
+from deid_assets.sources.files import Staging, key_parts
+from deid_assets.sources.layout import Delivered, Rule
+from deid_assets.sources.report import RuleCount
+from deid_assets.store import quoted
+
+TABLES = ("members", "claims")
+_IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
+# A refused delivery lists enough rows to mend it, not all of a file whose column map is wrong.
+_REFUSED_LISTED = 100_000
+
+
+class Quarantine:
+    """The broken rows of one intake, by table and rule, in the temporary tables `broken_members`, `broken_claims`."""
+
+    def __init__(self, staging: Staging, delivered: Delivered) -> None:
+        self._connection = staging.connection
+        self._delivered = delivered
+        self._relations = {"members": delivered.members, "claims": delivered.claims}
+        self._connection.execute(
+            "CREATE TEMP TABLE judged_rules (source_table VARCHAR, number INTEGER, rule VARCHAR, source_column VARCHAR)"
+        )
+
+    def judge(self, table: str, rules: Sequence[Rule]) -> None:
+        """Find the rows that break a rule that looks at one row; a row is under the first rule that it breaks."""
+        for number, rule in enumerate(rules):
+            column = self._delivered.shown(table, rule.column)
+            self._connection.execute("INSERT INTO judged_rules VALUES (?, ?, ?, ?)", [table, number, rule.name, column])
+        cases = " ".join(f"WHEN {rule.broken} THEN {number}" for number, rule in enumerate(rules))
+        self._connection.execute(
+            f"CREATE TEMP TABLE broken_{table} AS SELECT row_key, number"
+            f" FROM (SELECT row_key, CASE {cases} END::INTEGER AS number FROM typed_{table} AS t)"
+            " WHERE number IS NOT NULL"
+        )
+
+    def judge_duplicates(self, table: str, rule: Rule) -> None:
+        """Find the rows whose identifier an earlier row holds already; the first row that is otherwise right stays.
+
+        Hashes are grouped rather than identifiers: a third of the memory, and identifiers decide among equal hashes.
+        """
+        identifier = _IDENTIFIERS[table]
+        self._connection.execute(
+            f"""
+            INSERT INTO broken_{table}
+            SELECT row_key, (SELECT number FROM judged_rules WHERE source_table = ? AND rule = ?)
+            FROM (
+                SELECT row_key, row_number() OVER (PARTITION BY {identifier} ORDER BY row_key) AS occurrence
+                FROM typed_{table} AS t
+                WHERE {self.kept(table)} AND hash({identifier}) IN (
+                    SELECT hash({identifier}) FROM typed_{table} GROUP BY hash({identifier}) HAVING count(*) > 1
+                )
+            )
+            WHERE occurrence > 1
+            """,
+            [table, rule.name],
+        )
+
+    def kept(self, table: str) -> str:
+        """SQL that is true for rows of the view `typed_<table>`, named t, that broke no rule so far."""
+        if not self._count(f"broken_{table}"):
+            return "true"
+        return f"NOT EXISTS (SELECT 1 FROM broken_{table} AS b WHERE b.row_key = t.row_key)"
+
+    def rows_read(self) -> dict[str, int]:
+        """Rows and rejected lines per table."""
+        rejected = dict(
+            self._connection.execute("SELECT source_table, count(*) FROM rejected_lines GROUP BY source_table").fetchall()
+        )
+        return {table: self._count(self._relations[table]) + rejected.get(table, 0) for table in TABLES}
+
+    def rows_kept(self) -> dict[str, int]:
+        """Rows per table that broke no rule."""
+        return {table: self._count(self._relations[table]) - self._count(f"broken_{table}") for table in TABLES}
+
+    def counts(self) -> tuple[RuleCount, ...]:
+        """Broken rows and rejected lines by table, file, column and rule, most first."""
+        file_number, _ = key_parts("row_key")
+        broken = " UNION ALL ".join(
+            f"SELECT '{table}' AS source_table, {file_number} AS file_number, number FROM broken_{table}"
+            for table in TABLES
+        )
+        counted = self._connection.execute(
+            f"""
+            SELECT source_table, name, source_column, rule, count(*) AS rows
+            FROM (
+                SELECT source_table, file_number, source_column, rule
+                FROM ({broken}) JOIN judged_rules USING (source_table, number)
+                UNION ALL
+                SELECT source_table, file_number, '', rule FROM rejected_lines
+            )
+            JOIN delivered_files USING (file_number)
+            GROUP BY ALL
+            ORDER BY rows DESC, source_table, name, source_column, rule
+            """
+        ).fetchall()
+        return tuple(RuleCount(*count) for count in counted)
+
+    def write(self, schema: str) -> None:
+        """Replace `quarantined_rows`: table, file, row, rule, column, and the row itself for whoever mends it."""
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE {quoted(schema)}.quarantined_rows AS {self._listed()}"
+            " ORDER BY source_table DESC, source_file, source_row, rule"
+        )
+        self._connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.refused_rows")
+
+    def write_refused(self, schema: str) -> None:
+        """List the first rows of a refused delivery in `refused_rows`; the tables of the last intake stay."""
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+        self._connection.execute(
+            f"CREATE OR REPLACE TABLE {quoted(schema)}.refused_rows AS {self._listed()} LIMIT {_REFUSED_LISTED}"
+        )
+
+    def _listed(self) -> str:
+        """SELECT the broken rows and rejected lines.
+
+        `source_row` of a CSV file is its line, counting the header and rejected lines, but neither blank lines nor
+        line breaks inside quoted values; of other files, the row from 1.
+        """
+        file_number, row = key_parts("b.row_key")
+        rejected = """
+            SELECT file_number, line - 1 - rank AS rows_before, max(rank) AS rank
+            FROM rejected_lines WHERE rank IS NOT NULL GROUP BY ALL
+        """
+        broken = " UNION ALL ".join(
+            f"""
+            SELECT '{table}' AS source_table, {file_number} AS file_number, {row} AS file_row, b.number,
+                to_json(d)::VARCHAR AS raw_row
+            FROM broken_{table} AS b JOIN {quoted(self._relations[table])} AS d ON d.row_key = b.row_key
+            """
+            for table in TABLES
+        )
+        return f"""
+            SELECT source_table, name AS source_file, source_row, rule, source_column, raw_row
+            FROM (
+                SELECT b.source_table, b.file_number, b.file_row + f.header_lines + coalesce(r.rank, 0) AS source_row,
+                    j.rule, j.source_column, b.raw_row
+                FROM ({broken}) AS b
+                JOIN judged_rules AS j ON j.source_table = b.source_table AND j.number = b.number
+                JOIN delivered_files AS f ON f.file_number = b.file_number
+                ASOF LEFT JOIN ({rejected}) AS r ON r.file_number = b.file_number AND b.file_row > r.rows_before
+                UNION ALL
+                SELECT source_table, file_number, line, rule, '', raw_row FROM rejected_lines
+            )
+            JOIN delivered_files USING (file_number)
+        """
+
+    def _count(self, relation: str) -> int:
+        return self._connection.execute(f"SELECT count(*) FROM {quoted(relation)}").fetchall()[0][0]

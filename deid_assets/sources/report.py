@@ -1,0 +1,99 @@
+"""What an intake did, in counts: never a value of a person."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_GROUPS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class RuleCount:
+    """How many rows of one file broke one rule in one column; `column` is empty where a whole line is at fault."""
+
+    table: str
+    file: str
+    column: str
+    rule: str
+    rows: int
+
+    def __str__(self) -> str:
+        column = f"column {self.column}: " if self.column else ""
+        return f"{self.file}: {column}{self.rows:,} {'line' if self.rows == 1 else 'lines'}: {self.rule}"
+
+
+@dataclass(frozen=True)
+class IntakeReport:
+    """Counts of one intake.
+
+    Attributes
+    ----------
+    delivery
+        Key of the delivery.
+    files
+        Names of the files read.
+    rows_read, rows_kept
+        Rows per table (`members`, `claims`). Lines that could not be read as rows count as read.
+    quarantined
+        Rows that broke a rule, by table, file, column and rule, most first.
+    blanked_codes
+        Unknown codes that were turned into NULL, per claims column.
+    warnings
+        What else the reader should know: files that are not there, a last line without an end.
+    """
+
+    delivery: str
+    files: tuple[str, ...]
+    rows_read: Mapping[str, int]
+    rows_kept: Mapping[str, int]
+    quarantined: tuple[RuleCount, ...] = ()
+    blanked_codes: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def quarantined_rows(self, table: str) -> int:
+        """Rows of one table in quarantine."""
+        return sum(count.rows for count in self.quarantined if count.table == table)
+
+    def quarantined_share(self, table: str) -> float:
+        """Share of the rows read from one table that went to quarantine; 0 where nothing was read."""
+        return self.quarantined_rows(table) / self.rows_read[table] if self.rows_read[table] else 0.0
+
+    def metadata(self, table: str) -> dict:
+        """Numbers and plain lists about one of `members`, `claims`, `quarantined_rows`, for the event log."""
+        if table == "quarantined_rows":
+            listed = [
+                {"table": c.table, "file": c.file, "column": c.column, "rule": c.rule, "rows": c.rows}
+                for c in self.quarantined
+            ]
+            return {
+                "quarantined_by_rule": listed,
+                **{f"{name}_quarantined_share": self.quarantined_share(name) for name in self.rows_read},
+            }
+        described = {
+            "rows_read": self.rows_read[table],
+            "rows_kept": self.rows_kept[table],
+            "rows_quarantined": self.quarantined_rows(table),
+            "quarantined_share": self.quarantined_share(table),
+            "files": list(self.files),
+            "warnings": list(self.warnings),
+        }
+        if table == "claims":
+            described["unknown_codes_blanked"] = dict(self.blanked_codes)
+        return described
+
+    def refusal(self, table: str, at_most: float) -> str:
+        """The message of an intake that is refused because too many rows of `table` broke a rule."""
+        counts = [count for count in self.quarantined if count.table == table]
+        lines = [f"  {count}" for count in counts[:_GROUPS_SHOWN]]
+        if len(counts) > _GROUPS_SHOWN:
+            rest = counts[_GROUPS_SHOWN:]
+            lines.append(f"  and {sum(count.rows for count in rest):,} lines under {len(rest)} more rules and columns")
+        return "\n".join(
+            [
+                f"delivery {self.delivery} is refused: {self.quarantined_rows(table):,} of {self.rows_read[table]:,}"
+                f" rows of {table} ({self.quarantined_share(table):.2%}) break a rule, and the policy allows"
+                f" {at_most:.2%} (intake.quarantine_at_most):",
+                *lines,
+                "Mend the files, or the policy's source section, or allow a larger share."
+                " The rows are listed in intake.refused_rows of the restricted store.",
+            ]
+        )

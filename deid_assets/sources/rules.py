@@ -1,0 +1,90 @@
+"""The row-level rules, the same for every source, in the order in which they are judged.
+
+A row that breaks a rule goes to quarantine under the name of the first rule that it breaks. Rules are SQL over the
+views of `layout`; those that need to know other rows (duplicates, unknown members) are judged in `quarantine`.
+"""
+
+from collections.abc import Iterable
+
+from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS
+from deid_assets.sources.layout import Rule
+
+DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
+DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")
+
+# The column of each kind of code that a delivery may hold and that a code table may not.
+CODE_COLUMNS = {
+    "diagnosis": DIAGNOSIS_COLUMNS,
+    "procedure": ("cpt",),
+    "place": ("place",),
+    "specialty": ("specialty",),
+}
+
+MEMBER_RULES = (
+    Rule("null member id", "member_id", "member_id IS NULL"),
+    Rule("unparseable date", "birth_date", "birth_date_unread"),
+    *(
+        Rule("wrong type", column, f"{column}_unread")
+        for column in ("age", "days_in_hospital_y2", "days_in_hospital_y3")
+    ),
+    Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
+    Rule("age outside 0 to 120", "age", "age NOT BETWEEN 0 AND 120"),
+    # Birth within the three years of the delivery is an age of 0; after them, or 121 years before, it is no age.
+    Rule(
+        "age outside 0 to 120",
+        "birth_date",
+        "birth_date >= getvariable('year_1_start') + INTERVAL 3 YEAR"
+        " OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
+    ),
+    *(
+        Rule("negative days in hospital", column, f"{column} < 0")
+        for column in ("days_in_hospital_y2", "days_in_hospital_y3")
+    ),
+)
+
+
+def claim_rules(first: Iterable[Rule], year_column: str, unknown_kinds: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules on claims, in order.
+
+    Parameters
+    ----------
+    first
+        The adapter's own rules.
+    year_column
+        The column from which the year comes.
+    unknown_kinds
+        Kinds of codes (keys of `CODE_COLUMNS`) of which the delivery holds unknown ones that are to be quarantined;
+        the table `unknown_<kind>` lists them.
+    """
+    return (
+        *first,
+        Rule("null claim id", "claim_id", "claim_id IS NULL"),
+        Rule("null member id", "member_id", "member_id IS NULL"),
+        *(Rule("unparseable date", column, f"{column}_unread") for column in ("service_date", *CLAIM_INGREDIENTS)),
+        *(
+            Rule("wrong type", column, f"{column}_unread")
+            for column in ("year", "length_of_stay", "pay_delay", "days_since_first_claim")
+        ),
+        Rule("no year and no service date", year_column, "year IS NULL"),
+        Rule("year outside 1 to 3", year_column, "year NOT BETWEEN 1 AND 3"),
+        Rule("discharge before admission", "discharge_date", "discharge_date < admission_date"),
+        Rule("negative length of stay", "length_of_stay", "length_of_stay < 0"),
+        Rule("negative pay delay", "pay_delay", "pay_delay < 0"),
+        Rule("negative days since first claim", "days_since_first_claim", "days_since_first_claim < 0"),
+        Rule(
+            "claim of an unknown member",
+            "member_id",
+            "member_id NOT IN (SELECT member_id FROM typed_members WHERE member_id IS NOT NULL)",
+        ),
+        Rule(
+            "claim of a quarantined member",
+            "member_id",
+            "member_id NOT IN (SELECT member_id FROM kept_members)",
+        ),
+        *(
+            Rule(f"unknown {kind} code", column, f"{column} IN (SELECT code FROM unknown_{kind})")
+            for kind in unknown_kinds
+            for column in CODE_COLUMNS[kind]
+        ),
+        DUPLICATE_CLAIM,
+    )

@@ -1,0 +1,130 @@
+"""Tables as a source: CSV, Parquet or DuckDB, laid out by the policy's column map.
+
+What the synthetic generator writes is such a delivery too: Parquet whose columns have their canonical names.
+"""
+
+import fnmatch
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.delivery import (
+    CLAIM_COLUMNS,
+    MEMBER_COLUMNS,
+    Delivery,
+    SyntheticSource,
+    TableMap,
+    TablesSource,
+)
+from deid_assets.sources.files import Staging, stage_csv, stage_duckdb, stage_parquet
+from deid_assets.sources.layout import Delivered
+from deid_assets.store import quoted
+
+_CSV_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
+_PARQUET_SUFFIXES = (".parquet", ".pq")
+_DUCKDB_SUFFIXES = (".duckdb", ".db", ".ddb")
+_MEMBERS = "delivered_members"
+_CLAIMS = "delivered_claims"
+
+
+def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource) -> Delivered:
+    """Lay out the policy's members and claims tables under canonical names.
+
+    Raises
+    ------
+    DeliveryError
+        If a file is missing, empty, unreadable, without rows, of an unknown format or lacks a mapped column.
+    """
+    _lay_out(staging, delivery, source.members, _MEMBERS, "members", source.delimiter)
+    names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
+    if source.claims is None:
+        # A relation without rows, so that nobody downstream has to ask.
+        staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT)")
+    else:
+        _lay_out(staging, delivery, source.claims, _CLAIMS, "claims", source.delimiter)
+        names["claims"] = source.claims.columns
+    return Delivered(
+        _MEMBERS,
+        _CLAIMS,
+        column_names=names,
+        date_format=source.date_format,
+        first_year=source.first_year,
+        sex_values={value.upper(): sex for value, sex in source.sex_values.items()},
+        unknown_codes=source.unknown_codes,
+        claim_ids_are_rows="claim_id" not in names.get("claims", {}),
+    )
+
+
+def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSource) -> Delivered:
+    """Lay out `members.parquet` and `claims.parquet`, whose columns have canonical names and types.
+
+    Raises
+    ------
+    DeliveryError
+        If a file is missing, unreadable, without rows or lacks a canonical column.
+    """
+    members = TableMap(file="members.parquet", columns={name: name for name in MEMBER_COLUMNS})
+    # The generator leaves the days since the first claim to the intake, as a data source would.
+    columns = [name for name in CLAIM_COLUMNS if name != "days_since_first_claim"]
+    claims = TableMap(file="claims.parquet", columns={name: name for name in columns})
+    _lay_out(staging, delivery, members, _MEMBERS, "members", ",")
+    _lay_out(staging, delivery, claims, _CLAIMS, "claims", ",")
+    return Delivered(_MEMBERS, _CLAIMS)
+
+
+def _lay_out(
+    staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str
+) -> None:
+    """Make the relation over every file of one table; the files of a table have one format."""
+    files = _files(delivery, table, source_table)
+    formats = {_format(path, staging) for path in files}
+    if len(formats) > 1:
+        raise DeliveryError(f"{table.file}: matches files of several formats ({', '.join(sorted(formats))})")
+    (file_format,) = formats
+    if file_format == "Parquet":
+        stage_parquet(staging, files, relation, table.columns)
+        return
+    parts = [f"{relation}_{number}" for number in range(len(files))]
+    for path, part in zip(files, parts, strict=True):
+        if file_format == "CSV":
+            stage_csv(staging, path, part, source_table, table.columns, delimiter)
+        elif table.table is None:
+            raise DeliveryError(f"{staging.shown(path)}: the policy must name the table (source.{source_table}.table)")
+        else:
+            stage_duckdb(staging, path, table.table, part, table.columns)
+    try:
+        united = " UNION ALL ".join(f"SELECT * FROM {quoted(part)}" for part in parts)
+        staging.connection.execute(f"CREATE TEMP VIEW {quoted(relation)} AS {united}")
+    except duckdb.Error:
+        raise DeliveryError(f"{table.file}: the columns of its {len(files)} files have different types") from None
+
+
+def _files(delivery: Delivery, table: TableMap, source_table: str) -> list[Path]:
+    """The files of one table: below each folder of the delivery, or among the files that it lists."""
+    found: list[Path] = []
+    for path in delivery.paths:
+        if not path.is_dir():
+            if table.file is None or fnmatch.fnmatch(path.name, table.file):
+                found.append(path)
+        elif table.file is None:
+            raise DeliveryError(
+                f"delivery {delivery.key} is a folder: the policy must name the file (source.{source_table}.file)"
+            )
+        else:
+            found.extend(sorted(file for file in path.glob(table.file) if file.is_file()))
+    if not found:
+        raise DeliveryError(f"{table.file}: missing file, which is to hold {source_table} of delivery {delivery.key}")
+    return found
+
+
+def _format(path: Path, staging: Staging) -> str:
+    name = path.name.lower()
+    for file_format, suffixes in (
+        ("CSV", _CSV_SUFFIXES), ("Parquet", _PARQUET_SUFFIXES), ("DuckDB", _DUCKDB_SUFFIXES)
+    ):  # fmt: skip
+        if name.endswith(suffixes):
+            return file_format
+    known = ", ".join(_CSV_SUFFIXES + _PARQUET_SUFFIXES + _DUCKDB_SUFFIXES)
+    raise DeliveryError(f"{staging.shown(path)}: unknown format; the name must end in one of {known}")

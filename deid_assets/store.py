@@ -1,0 +1,151 @@
+"""The restricted store: one DuckDB file per policy and delivery, one schema per stage, one table per asset.
+
+Everything in it may identify a person. Its folder is readable by its owner only, and what leaves it leaves through
+the release. Connections are short: a DuckDB file can be opened by one process at a time.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+from deid_assets.errors import StoreError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def quoted(name: str) -> str:
+    """Return `name` as a DuckDB identifier; the one place where an identifier becomes SQL text.
+
+    Raises
+    ------
+    StoreError
+        If the name is not letters, digits and underscores.
+
+    Examples
+    --------
+    >>> quoted("claims")
+    '"claims"'
+    """
+    if not _NAME.match(name):
+        raise StoreError("a table or column name may hold letters, digits and underscores only, and may not begin with a digit")
+    return f'"{name}"'
+
+
+@dataclass(frozen=True)
+class Query:
+    """A SELECT with bound parameters: text from a delivery or a policy is bound, never written into `sql`."""
+
+    sql: str
+    parameters: tuple = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A handle on a table of the restricted store: where it is, never its rows.
+
+    `sql` is what a SELECT writes after FROM. Methods take handles and return a SELECT; the IO manager runs it.
+    """
+
+    file: Path
+    schema: str
+    name: str
+
+    @property
+    def sql(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    def query(self, sql: str, parameters: Sequence = ()) -> pd.DataFrame:
+        """Run a SELECT in this table's file and return its rows."""
+        with connect(self.file, read_only=True) as connection:
+            return connection.execute(sql, list(parameters)).fetchdf()
+
+    def arrays(self, sql: str, parameters: Sequence = ()) -> dict:
+        """Run a SELECT in this table's file and return its columns as NumPy arrays."""
+        with connect(self.file, read_only=True) as connection:
+            return connection.execute(sql, list(parameters)).fetchnumpy()
+
+    def frame(self, order_by: str | None = None) -> pd.DataFrame:
+        """Return the whole table; for small tables."""
+        order = f" ORDER BY {quoted(order_by)}" if order_by else ""
+        return self.query(f"SELECT * FROM {self.sql}{order}")
+
+    def count(self) -> int:
+        return int(self.query(f"SELECT count(*) AS n FROM {self.sql}")["n"].iloc[0])
+
+    def columns(self) -> dict[str, str]:
+        """Column names and DuckDB types, in order."""
+        described = self.query(f"DESCRIBE {self.sql}")
+        return dict(zip(described["column_name"], described["column_type"], strict=True))
+
+
+@contextlib.contextmanager
+def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the store file for as short a time as possible; always closed, whatever happens inside."""
+    try:
+        # One configuration for every connection: DuckDB refuses a second one with another.
+        connection = duckdb.connect(str(file))
+    except duckdb.IOException as error:
+        raise StoreError(f"the restricted store {file.name} is in use by another process, or cannot be opened") from error
+    try:
+        if read_only:
+            connection.execute("BEGIN TRANSACTION READ ONLY")
+        spill = file.parent / "spill"
+        connection.execute(f"SET temp_directory = '{str(spill).replace(chr(39), chr(39) * 2)}'")
+        yield connection
+    finally:
+        connection.close()
+
+
+def owner_only(folder: Path) -> Path:
+    """Make the folder, readable by its owner only, and return it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.chmod(folder, 0o700)
+    return folder
+
+
+def write_table(table: Table, content: str | Query | pd.DataFrame) -> int:
+    """Replace the table in one transaction and return its number of rows.
+
+    Parameters
+    ----------
+    content
+        A SELECT (text or `Query`) over tables of the same file, or a frame.
+    """
+    owner_only(table.file.parent)
+    with connect(table.file) as connection:
+        connection.execute("BEGIN")
+        try:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema)}")
+            if isinstance(content, pd.DataFrame):
+                connection.register("content_to_write", content)
+                content = Query("SELECT * FROM content_to_write")
+            elif isinstance(content, str):
+                content = Query(content)
+            connection.execute(f"CREATE OR REPLACE TABLE {table.sql} AS {content.sql}", list(content.parameters))
+            rows = connection.execute(f"SELECT count(*) FROM {table.sql}").fetchall()[0][0]
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    os.chmod(table.file, 0o600)
+    return rows
+
+
+def write_view(view: Table, sql: str) -> Table:
+    """Replace a view over tables of the same file, and return its handle; a view costs no space."""
+    with connect(view.file) as connection:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(view.schema)}")
+        connection.execute(f"CREATE OR REPLACE VIEW {view.sql} AS {sql}")
+    return view
+
+
+def drop_schema(file: Path, schema: str) -> None:
+    """Remove a schema with all that is in it; for tables that only one computation needed."""
+    with connect(file) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {quoted(schema)} CASCADE")

@@ -1,0 +1,64 @@
+"""What `deid policy check` prints: everything that decides, in plain words."""
+
+import pytest
+
+from deid_assets.policy import explain, policy_by_name, policy_from
+from deid_assets_tests.policy.policy_texts import public_values
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "heritage_public: Heritage Health Prize, public release",
+        "  - who: public",
+        "  - members with a rare and visible disease, with all of their claims",
+        "  - a random sample: 20000 members, drawn from those who are eligible",
+        "  - claims beyond the 95th percentile of claims per member and year are cut, the least supported first",
+        "  - age of a member, published as AgeAtFirstClaim: years > 5 years > 10 years > 20 years",
+        "  - nodes: 4 x 5 x 5 x 4 = 400",
+        "  - knows up to 5 values of each claim-level quasi-identifier, fewer where the target's values vary and "
+        "claims are few (rounded: nearest)",
+        "  - high risk: a member whose probability of re-identification is above 0.05, that is who shares what the "
+        "adversary knows with fewer than 20 members of the population, himself included",
+        "  - at most 0.8 % of released members are at high risk: judged by the 99 % upper confidence bound over "
+        "1000000 fresh draws",
+        "  - a nosey neighbour finds a given member with probability at most 0.05: judged by the 99 % upper "
+        "confidence bound over 10000 simulated neighbours",
+        "  - a known member's absence from the release tells of a sensitive condition with probability at most 0.15",
+    ],
+)
+def test_the_default_in_plain_words(line):
+    assert line in explain(policy_by_name("heritage_public")).splitlines()
+
+
+def test_terms_of_use_are_quoted_in_full():
+    policy = policy_by_name("heritage")
+    assert " ".join(policy.recipients.terms_of_use.split()) in explain(policy)
+
+
+def test_an_extract_says_so():
+    text = explain(policy_by_name("desynpuf"))
+    assert "the delivery is an extract of a population of 2326856 members" in text
+    assert "(truncated_poisson)" in text
+
+
+def test_what_is_switched_off_is_not_claimed():
+    values = public_values(
+        removal__code_list=None,
+        removal__rare_visible_diseases=False,
+        neighbor_attack__unconditional=None,
+        risk__suppression={"at_most": 0.02},
+        risk__gate__statistic="estimate",
+    )
+    del values["quasi_identifiers"]["members"][4]
+    text = explain(policy_from(values))
+    assert "no member for what the claims tell" in text and "absence" not in text
+    assert "finds a given member" not in text
+    assert "at most 2 % of the released" in text
+    assert "judged by the estimate over 1000000" in text
+    assert "not published: claims_truncated" in text
+
+
+def test_members_who_opted_out_are_counted_and_not_named():
+    text = explain(policy_from(public_values(opt_outs={"members": ["CANARY"]})))
+    assert "members who opted out: 1" in text and "CANARY" not in text

@@ -1,0 +1,321 @@
+"""Reading policies: what is wrong, in which line and field, what is allowed; and never a person's value."""
+
+from pathlib import Path
+
+import pytest
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy import load_policy, policy_by_name, policy_from, shipped_policies, with_sections
+from deid_assets.policy.loading import policies_in
+from deid_assets_tests.policy.policy_texts import PUBLIC, REMOVED, file_refusal, public_text, public_values, refusal
+
+CANARY = "CANARY-4711"
+
+
+def line_of(text: str, wanted: str) -> int:
+    return next(number for number, line in enumerate(text.splitlines(), start=1) if wanted in line)
+
+
+class TestShippedPolicies:
+    def test_they_load_and_their_names_are_their_files(self):
+        names = {path.stem.replace("-", "_"): load_policy(path).name for path in shipped_policies()}
+        assert names == {"heritage": "heritage", "heritage_public": "heritage_public", "desynpuf": "desynpuf"}
+
+    def test_lattices_have_the_stated_size(self):
+        assert policy_by_name("heritage").dimension_levels == (4, 3, 5, 4)
+        assert policy_by_name("heritage").node_count == 240
+        assert policy_by_name("heritage-public").dimension_levels == (4, 5, 5, 4)
+        assert policy_by_name("heritage-public").node_count == 400
+
+    def test_thresholds_of_the_paper(self):
+        for name in ("heritage", "heritage_public", "desynpuf"):
+            policy = policy_by_name(name)
+            assert (policy.risk.threshold, policy.risk.max_high_risk_share, policy.adversary.power) == (0.05, 0.008, 5)
+            assert policy.safe_class_size == 20
+
+    def test_the_default_differs_from_the_paper_only_in_coarser_days_in_hospital(self):
+        paper, default = policy_by_name("heritage").content(), policy_by_name("heritage_public").content()
+        changed = {section for section in paper if paper[section] != default[section]}
+        assert changed == {"policy", "title", "description", "hierarchies"}
+        mine, theirs = (content["hierarchies"].pop("days_in_hospital") for content in (default, paper))
+        assert default["hierarchies"] == paper["hierarchies"]
+        assert mine["levels"][:3] == theirs["levels"] and len(mine["levels"]) == 5
+
+
+class TestMessages:
+    def test_every_problem_is_told_at_once_with_line_and_field(self, tmp_path):
+        text = (
+            public_text()
+            .replace("  threshold: 0.05", "  treshold: 1.5")
+            .replace("power: 5", "power: five")
+            .replace("rounding: nearest", "rounding: neerest")
+            .replace("max_high_risk_share: 0.008", "max_high_risk_share: 1.5")
+        )
+        assert file_refusal(tmp_path, text) == [
+            "policy file mine.yaml can not be used: 5 problems",
+            f"  line {line_of(text, 'adversary:')}, adversary.power: 'five' is not a whole number: values of each "
+            "quasi-identifier known at most",
+            f"  line {line_of(text, 'adversary:')}, adversary.rounding: 'neerest' is not allowed; did you mean "
+            "nearest?; allowed: 'nearest', 'floor' or 'ceiling'",
+            f"  line {line_of(text, 'risk:')}, risk.threshold: is missing: a member is at high risk above this "
+            "probability of re-identification",
+            f"  line {line_of(text, 'treshold:')}, risk.treshold: unknown key; did you mean threshold?; allowed: "
+            "threshold, max_high_risk_share, class_size, population_size, search, gate, suppression, loss",
+            f"  line {line_of(text, 'max_high')}, risk.max_high_risk_share: 1.5 is not allowed: it must be below 1: "
+            "share of released members that may be at high risk (MaxSup)",
+            "  (rules that look at several sections are applied once these are mended)",
+        ]
+
+    def test_rules_name_lines_too(self, tmp_path):
+        text = public_text().replace("draws: 1000000", "draws: 100")
+        line = line_of(text, "draws: 100,")
+        assert file_refusal(tmp_path, text)[1].startswith(f"  line {line}, risk.gate.draws: 100")
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("policy: a\ntitle: b\npolicy: c\n", "line 3, policy: this key occurs twice (first in line 1), and only "
+            "one of them could count"),
+            ("risk:\n  gate: {draws: 1, draws: 2}\n", "line 2, risk.gate.draws: this key occurs twice (first in line "
+            "2), and only one of them could count"),
+            ("policy: [a\n", "line 2, not YAML: expected ',' or ']', but got '<stream end>'"),
+            ("a: &x 1\nb: *x\n", "line 1, anchors and aliases are not allowed: write values out"),
+            ("a: !!python/object/apply:os.system [x]\n", "line 1, only plain text, numbers, true, false, lists and "
+            "tables are allowed"),
+            ("a: 1\n? [b]\n: 2\n", "line 2, a key must be a plain word or text"),
+            ("a: \x01\n", "line 1, not YAML: a character or value in it can not be read"),
+        ],
+    )  # fmt: skip
+    def test_yaml_that_could_be_misread_is_refused(self, tmp_path, text, message):
+        assert file_refusal(tmp_path, text) == ["policy file mine.yaml can not be used: 1 problem", f"  {message}"]
+
+    def test_several_repeated_keys_are_told_at_once(self, tmp_path):
+        assert file_refusal(tmp_path, "a: 1\na: 2\nb: 1\nb: 1\n")[0].endswith("2 problems")
+
+    def test_an_empty_file_lacks_every_required_section(self, tmp_path):
+        lines = file_refusal(tmp_path, "")
+        assert lines[0] == "policy file mine.yaml can not be used: 15 problems"
+        assert "  recipients: is missing: recipient_class and terms_of_use" in lines
+
+    def test_a_list_is_no_policy(self, tmp_path):
+        assert file_refusal(tmp_path, "- 1\n") == [
+            "policy file mine.yaml must hold sections such as policy, source and risk, each with its keys"
+        ]
+
+    def test_files_that_can_not_be_read(self, tmp_path):
+        with pytest.raises(PolicyError, match="policy file .*nowhere.yaml: No such file or directory"):
+            load_policy(tmp_path / "nowhere.yaml")
+        (tmp_path / "latin.yaml").write_bytes("title: é".encode("latin-1"))
+        with pytest.raises(PolicyError, match="latin.yaml is not UTF-8 text"):
+            load_policy(tmp_path / "latin.yaml")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"recipients__terms_of_use": REMOVED}, "recipients.terms_of_use: is missing: the terms that recipients "
+             "accept; a release without terms binds nobody"),
+            ({"recipients__terms_of_use": "  "}, "recipients.terms_of_use: must not be empty"),
+            ({"recipients__recipient_class": REMOVED}, "recipients.recipient_class: is missing: who may receive the "
+             "release, such as 'public' or 'contest participants'"),
+            ({"risk__threshold": 0}, "risk.threshold: 0 is not allowed: it must be above 0: a member is at high risk "
+             "above this probability of re-identification"),
+            ({"risk__threshold": 1}, "risk.threshold: 1 is not allowed: it must be below 1: a member is at high risk "
+             "above this probability of re-identification"),
+            ({"risk__threshold": "0.05"}, "risk.threshold: '0.05' is not a number: a member is at high risk above "
+            "this probability of re-identification"),
+            ({"risk__threshold": True}, "risk.threshold: true is not a number: a member is at high risk above this "
+             "probability of re-identification"),
+            ({"risk__threshold": float("nan")}, "risk.threshold: nan is not a finite number: a member is at high risk "
+             "above this probability of re-identification"),
+            ({"neighbor_attack__unconditional": {"at_most": 1.5}}, "neighbor_attack.unconditional.at_most: 1.5 is not "
+             "allowed: it must be below 1: highest success probability that is acceptable"),
+            ({"risk__gate__confidence": 0.3}, "risk.gate.confidence: 0.3 is not allowed: it must be at least 0.5: "
+             "confidence of the upper bound"),
+            ({"risk__search__aim": 1.01}, "risk.search.aim: 1.01 is not allowed: it must be at most 1: the search "
+            "accepts nodes whose high-risk share is below this part of max_high_risk_share; above 1 it would choose "
+            "nodes that the gate must refuse"),
+            ({"risk__class_size": "conted"}, "risk.class_size: 'conted' is not allowed; did you mean counted?; "
+            "allowed: 'counted', 'large_sample', 'truncated_poisson', 'truncated_binomial', 'posterior' or 'test'"),
+            ({"sample": {}}, "sample: give either members or fraction"),
+            ({"sample": {"members": 5, "fraction": 0.1}}, "sample: give either members or fraction"),
+            ({"policy": "heritage-public"}, "policy: a name is lower-case letters, digits and underscores, and begins "
+             "with a letter"),
+            ({"owners": ["privacy"]}, "owners[0]: an owner is an e-mail address, or 'team:' and the team's name"),
+            ({"owners": []}, "owners: must hold at least 1: who answers for releases: e-mail or team:name"),
+            ({"source__kind": "table"}, "source.kind: 'table' is not allowed; did you mean tables?; allowed: "
+            "'synthetic', 'desynpuf', 'tables'"),
+            ({"source": {}}, "source.kind: is missing: it says what the other keys mean"),
+            ({"hierarchies__sex__valuez": []}, "hierarchies.sex.valuez: unknown key; did you mean values?; allowed: "
+            "kind, level_name, values"),
+            ({"hierarchies__sex": 3}, "hierarchies.sex: 3 is not a table of keys and values"),
+            ({"removal__newborn_days": -1}, "removal.newborn_days: -1 is not allowed: it must be at least 0: claims "
+            "up to this many days after birth are removed; null keeps them"),
+        ],
+    )  # fmt: skip
+    def test_what_is_wrong_and_what_is_allowed(self, changes, message):
+        assert refusal(**changes) == [message]
+
+    def test_a_quasi_identifier_needs_a_hierarchy(self):
+        values = public_values()
+        del values["quasi_identifiers"]["claims"][0]["hierarchy"]
+        with pytest.raises(PolicyError) as caught:
+            policy_from(values)
+        assert str(caught.value).splitlines()[1] == (
+            "  quasi_identifiers.claims[0].hierarchy: is missing: name of its hierarchy; a column that is published "
+            "as it is has one of kind fixed, because a quasi-identifier without a hierarchy would be published "
+            "unjudged"
+        )
+
+    def test_a_level_that_does_not_nest_is_refused_with_its_line(self, tmp_path):
+        text = public_text().replace("starts: [0, 29, 57, 85, 183]", "starts: [0, 30, 57, 85, 183]")
+        assert file_refusal(tmp_path, text)[1] == (
+            f"  line {line_of(text, '  length_of_stay:')}, hierarchies.length_of_stay: level 'from 4 weeks' does not "
+            "nest: 1 of its classes begin inside a class of level 'from 1 week', so that members would change company "
+            "on the way up; every cut point of a level must be a cut point of the level before it"
+        )
+
+    @pytest.mark.parametrize(
+        ("level", "message"),
+        [
+            ({"name": "a"}, "give either width or starts"),
+            ({"name": "a", "width": 5, "starts": [0]}, "give either width or starts"),
+            ({"name": "a", "starts": [0], "top": 5}, "top goes with width; with starts, the last class is open anyway"),
+            ({"name": "a", "width": 1, "then_every": 5}, "then_every goes with starts"),
+            ({"name": "a", "starts": []}, "starts must hold at least one value"),
+        ],
+    )
+    def test_levels_of_intervals(self, level, message):
+        assert refusal(hierarchies__age__levels=[level]) == [f"hierarchies.age.levels[0]: {message}"]
+
+
+class TestFilesOfAPolicy:
+    def csv_policy(self, folder: Path, content: str, **extra) -> dict:
+        (folder / "place.csv").write_text(content, encoding="utf-8")
+        values = public_values(hierarchies__place={"kind": "csv", "file": "place.csv", **extra})
+        values["dimensions"].append({"name": "place", "columns": ["place"]})
+        return values
+
+    def test_a_hierarchy_from_a_file_beside_the_policy(self, tmp_path):
+        values = self.csv_policy(tmp_path, "OFFICE;OUT;*\nHOME;OUT;*\nINPATIENT;IN;*\n")
+        policy = policy_from(values, tmp_path)
+        assert policy.hierarchy("place").labels(["HOME", "INPATIENT"], 1).tolist() == ["OUT", "IN"]
+        assert policy.hierarchy("place").level_names == ("value", "level 1", "level 2")
+        assert policy.node_count == 1200 and policy.files == ("place.csv",)
+
+    def test_its_content_counts_for_the_hash(self, tmp_path):
+        one = policy_from(self.csv_policy(tmp_path, "OFFICE;*\nHOME;*\n"), tmp_path)
+        other = policy_from(self.csv_policy(tmp_path, "OFFICE;*\nHOME;other\n"), tmp_path)
+        assert one.section_hash("hierarchies") != other.section_hash("hierarchies")
+        assert one.section_hash("risk") == other.section_hash("risk")
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("", "file place.csv is empty"),
+            ("OFFICE;*\nHOME\n", "file place.csv: 1 rows do not have 2 columns as the first row has (the first is row "
+            "2); every value needs a label at every level"),
+            ("OFFICE;\n", "level 'level 1' skips 1 of 1 values: they have no label there"),
+            ("A;x;1\nB;x;2\n", "level 'level 2' does not nest: it splits 1 of the classes of level 'level 1', so that "
+             "members would change company on the way up"),
+            ('A;"x\n', "file place.csv is not CSV: a quote is open or misplaced"),
+        ],
+    )  # fmt: skip
+    def test_bad_files(self, tmp_path, content, message):
+        with pytest.raises(PolicyError) as caught:
+            policy_from(self.csv_policy(tmp_path, content), tmp_path)
+        assert str(caught.value).splitlines()[1] == f"  hierarchies.place: {message}"
+
+    def test_a_file_that_is_not_there(self, tmp_path):
+        assert refusal(tmp_path, hierarchies__place={"kind": "csv", "file": "gone.csv"}) == [
+            "hierarchies.place: file gone.csv, looked for beside the policy: No such file or directory"
+        ]
+        assert refusal(None, hierarchies__place={"kind": "csv", "file": "gone.csv"}) == [
+            "hierarchies.place: file gone.csv can not be found: this policy lies in no folder"
+        ]
+
+    def test_as_many_names_as_columns(self, tmp_path):
+        with pytest.raises(PolicyError, match="file place.csv has 2 columns, but 1 levels are named"):
+            policy_from(self.csv_policy(tmp_path, "A;*\n", level_names=["x"]), tmp_path)
+
+
+class TestOptOuts:
+    def test_from_policy_and_file(self, tmp_path):
+        (tmp_path / "out.txt").write_text("m2\n\n m1 \nm2\n", encoding="utf-8")
+        policy = policy_from(public_values(opt_outs={"file": "out.txt", "members": ["m3"]}), tmp_path)
+        assert policy.opt_outs.all_members == ("m1", "m2", "m3")
+        assert policy.files == ("out.txt",)
+
+    def test_no_identifier_is_shown(self, tmp_path):
+        (tmp_path / "out.txt").write_text(CANARY, encoding="utf-8")
+        policy = policy_from(public_values(opt_outs={"file": "out.txt", "members": [CANARY]}), tmp_path)
+        assert CANARY not in repr(policy) and CANARY not in str(policy)
+        assert CANARY not in str(policy.public_content())
+
+    @pytest.mark.parametrize(
+        "section",
+        [
+            {"members": {CANARY: 1}},
+            {CANARY: 1},
+            {"members": [[CANARY]]},
+            {"members": CANARY},
+            {"file": [CANARY]},
+            CANARY,
+        ],
+    )
+    def test_no_message_shows_one(self, tmp_path, section):
+        lines = refusal(tmp_path, opt_outs=section)
+        assert lines and CANARY not in "".join(lines)
+
+    def test_no_message_shows_one_that_is_a_repeated_key(self, tmp_path):
+        text = public_text().replace("opt_outs: {file: null, members: []}", f"opt_outs: {{{CANARY}: 1, {CANARY}: 2}}")
+        line = line_of(text, CANARY)
+        assert file_refusal(tmp_path, text)[1] == (
+            f"  line {line}, opt_outs: this key occurs twice (first in line {line}), and only one of them could count"
+        )
+
+    def test_a_number_is_not_an_identifier(self):
+        assert refusal(opt_outs={"members": [4711]}) == [
+            "opt_outs.members[0]: this value is not text; write it in quotes"
+        ]
+
+
+class TestByName:
+    def test_own_folders(self, tmp_path):
+        text = public_text().replace("policy: heritage_public", "policy: ours")
+        (tmp_path / "my-file.yaml").write_text(text, "utf-8")
+        assert policy_by_name("my_file", [tmp_path]).name == "ours"
+        assert policy_by_name("ours", [tmp_path]).name == "ours"
+        assert set(policies_in(tmp_path)) == {"desynpuf", "heritage", "heritage_public", "ours"}
+
+    def test_unknown_names(self):
+        with pytest.raises(PolicyError) as caught:
+            policy_by_name("heritag")
+        assert str(caught.value) == (
+            "there is no policy 'heritag'; did you mean heritage?; policies: desynpuf, heritage, heritage_public, or "
+            "the path of a YAML file"
+        )
+
+    def test_one_name_means_one_policy(self, tmp_path):
+        (tmp_path / "copy.yaml").write_text(public_text(), "utf-8")
+        assert "heritage_public" in policies_in(tmp_path)
+        (tmp_path / "copy.yaml").write_text(public_text().replace("power: 5", "power: 4"), "utf-8")
+        message = "two policies are called heritage_public: heritage-public.yaml and copy.yaml; rename one"
+        with pytest.raises(PolicyError, match=message):
+            policies_in(tmp_path)
+
+
+class TestWithSections:
+    def test_replaces_and_judges_again(self):
+        policy = load_policy(PUBLIC)
+        changed = with_sections(policy, sample={"fraction": 0.1})
+        assert changed.declared_alpha == 0.1 and policy.declared_alpha is None
+        assert changed.section_hash("risk") == policy.section_hash("risk")
+        with pytest.raises(PolicyError, match="sample: releasing all eligible members"):
+            with_sections(policy, sample={"fraction": 1.0})
+        with pytest.raises(PolicyError, match="unknown key; did you mean sample"):
+            with_sections(policy, samples={"fraction": 1.0})
+
+    def test_keeps_what_was_read_from_files(self, tmp_path):
+        (tmp_path / "out.txt").write_text("m1\n", encoding="utf-8")
+        policy = policy_from(public_values(opt_outs={"file": "out.txt"}), tmp_path)
+        assert with_sections(policy, sample={"members": 7}).opt_outs.all_members == ("m1",)

@@ -1,0 +1,34 @@
+"""Public code lists for the tests of the code tables; they do not ship with the project."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+_CODES = Path(__file__).resolve().parents[3] / "shared" / "data" / "codes"
+
+
+def _file(name: str) -> Path:
+    path = _CODES / name
+    if not path.exists():
+        pytest.skip(f"the public code list {name} is not at hand (../shared/data/codes)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def icd9_codes() -> list[str]:
+    """The 14,567 diagnosis codes of ICD-9-CM version 30 (CMS, 2012), dotless."""
+    lines = _file("CMS30_DESC_LONG_DX.080612.txt").read_text(encoding="latin-1").splitlines()
+    return [line[:6].strip() for line in lines]
+
+
+@pytest.fixture(scope="session")
+def cms_place_codes() -> list[str]:
+    with _file("place_of_service.csv").open(encoding="utf-8") as lines:
+        return [row["place_of_service_code"] for row in csv.DictReader(lines)]
+
+
+@pytest.fixture(scope="session")
+def cms_specialty_codes() -> list[str]:
+    with _file("provider_specialty.csv").open(encoding="utf-8") as lines:
+        return sorted({row["specialty_code"] for row in csv.DictReader(lines)})

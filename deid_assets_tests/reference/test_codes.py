@@ -1,0 +1,53 @@
+"""What is a code at all, and what is known."""
+
+import pytest
+
+from deid_assets.reference.codes import is_cpt_or_hcpcs, is_icd9
+from deid_assets.reference.known_codes import known_codes
+
+
+@pytest.mark.parametrize("code", ["042", "428.0", "25000", "V22", "V5789", "v58.0", "E950", "E8889", " 4019 "])
+def test_diagnosis_codes(code):
+    assert is_icd9(code)
+
+
+@pytest.mark.parametrize("code", ["", "42", "428000", "V2", "V57890", "E95", "E88890", "I509", "42X", "OTHER", "4²8"])
+def test_other_texts_are_no_diagnosis_codes(code):
+    assert not is_icd9(code)
+
+
+@pytest.mark.parametrize("code", ["99213", "00100", "0016T", "0001F", "J1100", "897", "0450"])
+def test_codes_of_the_cpt_column(code):
+    assert is_cpt_or_hcpcs(code)
+
+
+@pytest.mark.parametrize("code", ["", "9921", "1450", "992133", "0016X", "JJ100", "201E5", "99213-25"])
+def test_other_texts_are_no_procedure_codes(code):
+    assert not is_cpt_or_hcpcs(code)
+
+
+def test_every_icd9_code_is_well_formed_and_known(icd9_codes):
+    assert all(map(is_icd9, icd9_codes))
+    assert known_codes(icd9_codes, "diagnosis")["known"].all()
+
+
+def test_a_well_formed_diagnosis_outside_every_range_is_unknown():
+    frame = known_codes(["4280", "406", "OTHER", "42"], "diagnosis")
+    assert frame["known"].tolist() == [True, False, False, False]
+
+
+def test_places_and_specialties_are_known_when_listed():
+    assert known_codes(["11", "28", "1"], "place")["known"].tolist() == [True, False, False]
+    assert known_codes(["06", "Cardiology", "ZZ", ""], "specialty")["known"].tolist() == [True, True, False, False]
+    assert known_codes(["99213", "9921"], "procedure")["known"].tolist() == [True, False]
+
+
+def test_no_codes_give_an_empty_frame_of_the_right_types():
+    frame = known_codes([], "place")
+    assert len(frame) == 0
+    assert frame["known"].dtype == bool
+
+
+def test_an_unknown_kind_of_code_is_refused():
+    with pytest.raises(ValueError, match="diagnosis, procedure, place, specialty"):
+        known_codes([], "drug")

@@ -1,0 +1,96 @@
+"""Small releases for the tests of this folder."""
+
+from pathlib import Path
+
+import duckdb
+
+from deid_assets.release.evidence import Evidence, Measurement
+from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.manifest import AttritionStep, Editions, Manifest, Place, PolicyText, editions, keyed_counts
+from deid_assets.release.publication import Published, Releases
+
+SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
+DELIVERY_DIGEST = "d" * 64
+CLAIMS = """
+    SELECT 'member ' || (row % 7) AS MemberID, 'Y' || (1 + row % 3) AS Year, row AS PayDelay,
+           CASE WHEN row % 5 = 0 THEN NULL ELSE '1- 2 weeks' END AS LengthOfStay
+    FROM range(60) AS rows(row)
+"""
+
+
+def measurement(**changes) -> Measurement:
+    """A gating measurement that passes; `changes` replace its fields."""
+    fields = {
+        "name": "high_risk_share",
+        "unit": "share of draws",
+        "value": 0.0041,
+        "bound": 0.0047,
+        "threshold": 0.008,
+        "comparison": "at_most",
+        "statistic": "upper_bound",
+        "confidence": 0.99,
+        "method": "node_risk",
+        "section": "methods.md 4",
+        "sample_size": 1_000_000,
+        "seed_commitment": None,
+        "gating": True,
+    }
+    return Measurement(**fields | changes)
+
+
+def evidence(*measurements: Measurement, **changes) -> Evidence:
+    """Evidence of one assessment; `changes` replace its fields."""
+    fields = {
+        "asset": "neighbor_attack",
+        "partition": "2024",
+        "policy_hash": "p" * 64,
+        "rows_digest": "a" * 64,
+        "method_version": "1",
+        "measurements": measurements or (measurement(),),
+    }
+    return Evidence(**fields | changes)
+
+
+def manifest(place: Place, **changes) -> Manifest:
+    """A manifest for a place; `changes` replace its fields."""
+    fields = {
+        "place": place,
+        "policy": PolicyText(place.policy, "p" * 64, "opt_outs: [member 31]", "opt_outs: withheld"),
+        "recipient_class": "public",
+        "terms_of_use": "no attempt to identify",
+        "delivery_digest": DELIVERY_DIGEST,
+        "code_version": "1",
+        "packages": {"duckdb": "2"},
+        "lineage": {"release_claims": "v1"},
+        "evidence": (evidence(),),
+        "attrition": (
+            AttritionStep("members", "members", 20_000),
+            AttritionStep("eligible_members", "members", 19_997, "members", "sensitive conditions"),
+        ),
+        "secret_commitment": SECRET.commitment(),
+        "salt": SECRET.derive("salt", place.policy, str(place.number)),
+    }
+    return Manifest(**fields | changes)
+
+
+def describe(place: Place) -> Editions:
+    return editions(manifest(place), keyed_counts(SECRET, DELIVERY_DIGEST))
+
+
+def releases_in(home: Path) -> Releases:
+    return Releases(home / "releases", SigningKey.load_or_create(home / "keys"), home / "store" / "manifests")
+
+
+def publish(releases: Releases, inputs: str, policy: str = "heritage", with_tables: bool = True) -> Published:
+    """Publish a small release; `inputs` tells one set of inputs from another."""
+    with releases.stage(policy) as staging:
+        if with_tables:
+            connection = duckdb.connect()
+            staging.write_table(connection, "Claims", CLAIMS, ["MemberID"])
+            connection.close()
+        else:
+            staging.write_file("data/Members.txt", b"member 1")
+        staging.write_file("report.html", b"<p>report</p>")
+        return staging.publish(
+            describe, "2024", SECRET.keyed_digest("inputs", inputs), f"2024-01-01T00:00:{staging.number:02d}Z"
+        )

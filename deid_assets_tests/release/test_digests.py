@@ -1,0 +1,119 @@
+"""Digests tell contents apart, and nothing else."""
+
+from collections import Counter
+from hashlib import sha256
+
+import duckdb
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.digests import (
+    canonical_json,
+    columns_digest,
+    combined_digest,
+    file_digest,
+    parse_json,
+    rows_digest,
+)
+from deid_assets.store import Query, Table, write_table
+
+TEXT = st.one_of(st.none(), st.text("a:1 é,\"\n", max_size=3))
+ROWS = st.lists(st.tuples(TEXT, TEXT), max_size=5)
+
+
+@pytest.fixture(scope="module")
+def connection():
+    opened = duckdb.connect()
+    yield opened
+    opened.close()
+
+
+def digest_of(connection, rows):
+    connection.execute("CREATE OR REPLACE TEMP TABLE judged (a VARCHAR, b VARCHAR)")
+    if rows:
+        connection.executemany("INSERT INTO judged VALUES (?, ?)", rows)
+    return rows_digest(connection, "SELECT * FROM judged")
+
+
+@settings(deadline=None, max_examples=150)
+@given(ROWS, ROWS, st.randoms())
+def test_rows_digest_is_equal_exactly_for_equal_multisets_of_rows(connection, rows, others, random):
+    shuffled = random.sample(rows, len(rows))
+    assert digest_of(connection, rows) == digest_of(connection, shuffled)
+    assert (digest_of(connection, rows) == digest_of(connection, others)) == (Counter(rows) == Counter(others))
+
+
+def test_rows_digest_tells_null_from_empty_text_and_borders_between_columns(connection):
+    variants = [[(None, "")], [("", None)], [("", "")], [("ab", "c")], [("a", "bc")], [("1:", "a")], [("", "1:a")]]
+    assert len({digest_of(connection, rows) for rows in variants}) == len(variants)
+
+
+def test_rows_digest_depends_on_names_types_and_order_of_columns(connection):
+    variants = ["SELECT 1 AS a, 1 AS b", "SELECT 1 AS b, 1 AS a", "SELECT 1::BIGINT AS a, 1 AS b", "SELECT 1 AS a"]
+    assert len({rows_digest(connection, variant) for variant in variants}) == len(variants)
+
+
+def test_rows_digest_is_the_same_for_a_table_a_select_and_bound_values(connection, tmp_path):
+    table = Table(tmp_path / "store" / "x.duckdb", "main", "numbers")
+    write_table(table, "SELECT range AS n FROM range(1000) ORDER BY hash(range)")
+    with duckdb.connect(str(table.file)) as store:
+        assert rows_digest(store, table) == rows_digest(store, "SELECT range AS n FROM range(1000)")
+        assert rows_digest(store, table) == rows_digest(store, Query("SELECT range AS n FROM range(?)", (1000,)))
+
+
+def test_rows_digest_spans_many_fetches(connection):
+    rows = "SELECT range % 7 AS n FROM range(450_000)"
+    assert rows_digest(connection, rows) == rows_digest(connection, f"SELECT * FROM ({rows}) ORDER BY n DESC")
+    assert rows_digest(connection, rows) != rows_digest(connection, f"SELECT * FROM ({rows}) LIMIT 449_999")
+
+
+def test_rows_digest_is_what_its_notes_say(connection):
+    """Recomputed by hand: changing the form makes all stored evidence stale."""
+    columns = sha256(b'[["x","VARCHAR"],["y","INTEGER"]]\n')
+    texts = ["1:a:".encode(), "2:é1:7".encode()]
+    expected = sha256(columns.digest() + b"".join(sorted(sha256(text).digest() for text in texts))).hexdigest()
+    assert rows_digest(connection, "SELECT * FROM (VALUES ('é', 7), ('a', NULL)) AS given(x, y)") == expected
+
+
+@pytest.mark.parametrize("column", ["[1] AS a", "TIMESTAMPTZ '2024-01-01' AS a", "{'x': 1} AS a"])
+def test_columns_without_an_unambiguous_text_are_refused_by_name(connection, column):
+    with pytest.raises(ReleaseError, match=r"1 of 2 columns .*\(a\)"):
+        rows_digest(connection, f"SELECT {column}, 1 AS b")
+
+
+def test_columns_digest_follows_names_types_and_order():
+    variants = [{"a": "DATE", "b": "DATE"}, {"b": "DATE", "a": "DATE"}, {"a": "DATE", "b": "TIME"}]
+    assert len({columns_digest(variant) for variant in variants}) == 3
+    assert columns_digest([("a", "DATE"), ("b", "DATE")]) == columns_digest(variants[0])
+
+
+def test_combined_digest_ignores_order_and_keeps_names():
+    assert combined_digest({"x": "1", "y": "2"}) == combined_digest({"y": "2", "x": "1"})
+    assert combined_digest({"x": "1", "y": "2"}) != combined_digest({"x": "2", "y": "1"})
+
+
+def test_file_digest_is_sha256(tmp_path):
+    (tmp_path / "abc").write_bytes(b"abc")
+    assert file_digest(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.mark.parametrize("text", [b'{"a":1,"a":2}', b"[NaN]", b"[1e999]", b"[", b"\xff", b"[" * 100_000])
+def test_strict_json_refuses_what_readers_may_understand_differently(text):
+    with pytest.raises(ReleaseError):
+        parse_json(text)
+
+
+def test_canonical_json_refuses_what_json_has_no_word_for_and_does_not_repeat_it():
+    for value in (float("nan"), {"a": object()}, {"secret-value": b"secret-value"}):
+        with pytest.raises(ReleaseError) as caught:
+            canonical_json(value)
+        assert "secret-value" not in str(caught.value)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+                    | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8))
+def test_canonical_json_reads_back(value):
+    assert parse_json(canonical_json(value)) == value
+    assert canonical_json(parse_json(canonical_json(value))) == canonical_json(value)

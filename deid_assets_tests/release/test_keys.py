@@ -1,0 +1,160 @@
+"""Keys and secrets are made once, kept by their owner, and never shown."""
+
+import copy
+import hmac
+import os
+import pickle
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.keys import PublicKey, Secret, SigningKey, load_secret
+
+VALUE = "0f" * 32
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_signing_key_is_made_once_and_owner_only(tmp_path):
+    umask = os.umask(0)
+    try:
+        first = SigningKey.load_or_create(tmp_path / "keys")
+    finally:
+        os.umask(umask)
+    assert SigningKey.load_or_create(tmp_path / "keys").public == first.public
+    assert mode(tmp_path / "keys") == 0o700
+    assert mode(tmp_path / "keys" / "signing_key.pem") == 0o600
+
+
+def test_many_at_once_get_one_key_and_one_secret(tmp_path):
+    found = []
+
+    def load():
+        found.append((SigningKey.load_or_create(tmp_path).public.raw, load_secret(tmp_path, {}).commitment()))
+
+    threads = [threading.Thread(target=load) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and len(set(found)) == 1
+
+
+@pytest.mark.parametrize("name", ["signing_key.pem", "secret"])
+def test_a_file_that_others_may_read_is_refused(tmp_path, name):
+    SigningKey.load_or_create(tmp_path)
+    load_secret(tmp_path, {})
+    os.chmod(tmp_path / name, 0o640)
+    with pytest.raises(ReleaseError, match="0640"):
+        SigningKey.load_or_create(tmp_path)
+        load_secret(tmp_path, {})
+
+
+def test_a_damaged_signing_key_is_not_replaced(tmp_path):
+    SigningKey.load_or_create(tmp_path)
+    (tmp_path / "signing_key.pem").write_bytes(b"damaged")
+    with pytest.raises(ReleaseError, match="backup"):
+        SigningKey.load_or_create(tmp_path)
+    assert (tmp_path / "signing_key.pem").read_bytes() == b"damaged"
+
+
+def test_signature_verifies_with_the_exported_key_only(tmp_path):
+    key, other = SigningKey.load_or_create(tmp_path / "a"), SigningKey.load_or_create(tmp_path / "b")
+    (tmp_path / "key.pem").write_bytes(key.public.pem)
+    exported = PublicKey.read(tmp_path / "key.pem")
+    assert exported == key.public
+    assert exported.verifies(key.sign(b"message"), b"message")
+    assert not exported.verifies(key.sign(b"message"), b"massage")
+    assert not exported.verifies(other.sign(b"message"), b"message")
+    assert not exported.verifies(b"", b"message")
+
+
+def test_openssl_can_verify_without_this_package(tmp_path):
+    key = SigningKey.load_or_create(tmp_path)
+    for name, content in {"key.pem": key.public.pem, "m": b"message", "m.sig": key.sign(b"message")}.items():
+        (tmp_path / name).write_bytes(content)
+    try:
+        version = subprocess.run(["openssl", "version"], capture_output=True, check=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("openssl is not installed")
+    if not version.startswith("OpenSSL 3"):
+        pytest.skip("this openssl does not verify Ed25519 from the command line")
+    command = "openssl pkeyutl -verify -pubin -inkey key.pem -rawin -in m -sigfile m.sig"
+    assert subprocess.run(command.split(), cwd=tmp_path, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"no key", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
+def test_what_is_no_public_key_is_refused(content):
+    with pytest.raises(ReleaseError, match="Ed25519"):
+        PublicKey.from_pem(content)
+
+
+def test_secret_comes_from_variable_file_command_or_generated_file_in_this_order(tmp_path):
+    (tmp_path / "given").write_text(VALUE + "\n")
+    command = f"{sys.executable} -c 'print(\"{VALUE}\")'"
+    by_variable = load_secret(tmp_path, {"DEID_SECRET": VALUE, "DEID_SECRET_FILE": "/nowhere"})
+    by_file = load_secret(tmp_path, {"DEID_SECRET_FILE": str(tmp_path / "given"), "DEID_SECRET_COMMAND": "false"})
+    by_command = load_secret(tmp_path, {"DEID_SECRET_COMMAND": command})
+    assert by_variable == by_file == by_command
+    generated = load_secret(tmp_path, {})
+    assert generated != by_variable
+    assert generated == load_secret(tmp_path, {})
+    assert mode(tmp_path / "secret") == 0o600
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"DEID_SECRET": ""},
+        {"DEID_SECRET": "too short"},
+        {"DEID_SECRET_FILE": "/nowhere/at/all"},
+        {"DEID_SECRET_COMMAND": "false"},
+        {"DEID_SECRET_COMMAND": ""},
+        {"DEID_SECRET_COMMAND": "no-such-program-anywhere"},
+        {"DEID_SECRET_COMMAND": "'unclosed"},
+    ],
+)
+def test_a_source_that_fails_is_an_error_and_no_other_is_tried(tmp_path, environment):
+    with pytest.raises(ReleaseError, match="DEID_SECRET"):
+        load_secret(tmp_path, environment)
+    assert not (tmp_path / "secret").exists()
+
+
+def test_derived_keys_differ_by_purpose_and_context_and_repeat():
+    secret = Secret(VALUE.encode(), "environment")
+    contexts = [("a",), ("a", ""), ("", "a"), ("a", "b"), ("ab",), ("a,b",), ('a","b',), ("b", "a")]
+    derived = [secret.derive(*context) for context in contexts]
+    assert len(set(derived)) == len(contexts)
+    assert derived == [Secret(VALUE.encode(), "file").derive(*context) for context in contexts]
+    assert all(len(key) == 32 for key in derived)
+    assert derived[0] != Secret(VALUE.encode()[::-1], "file").derive("a")
+
+
+def test_derivation_is_hkdf_and_pinned_so_that_releases_can_be_repeated():
+    """Recomputed after RFC 5869: changing the form changes every random choice."""
+    derived = Secret(VALUE.encode(), "environment").derive("gate", "heritage", "1")
+    extracted = hmac.digest(b"deid_assets secret 1", VALUE.encode(), "sha256")
+    assert derived == hmac.digest(extracted, b'["gate","heritage","1"]\n' + b"\x01", "sha256")
+
+
+def test_nothing_shows_a_secret_or_private_key(tmp_path):
+    secret, key = Secret(VALUE.encode(), "environment"), SigningKey.load_or_create(tmp_path)
+    shown = [repr(secret), str(secret), f"{secret}", repr([secret]), secret.commitment(), repr(key), str({"key": key})]
+    pem = (tmp_path / "signing_key.pem").read_text().splitlines()[1]
+    assert not any(VALUE in text or VALUE[:16] in text or pem in text for text in shown)
+    with pytest.raises(ReleaseError) as caught:
+        Secret(b"short but secret", "environment")
+    assert "short but secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_secrets_and_signing_keys_do_not_travel(tmp_path, act):
+    for kept in (Secret(VALUE.encode(), "environment"), SigningKey.load_or_create(tmp_path)):
+        with pytest.raises(TypeError, match="not for passing"):
+            act(kept)

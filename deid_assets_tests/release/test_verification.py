@@ -1,0 +1,248 @@
+"""Verification answers every question by itself, and says no to whatever was done to a release."""
+
+import json
+import os
+
+import pytest
+
+from deid_assets.release.digests import canonical_json
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.registry import GENESIS
+from deid_assets.release.verification import verify
+from deid_assets_tests.release.making import publish
+
+VALID, TRUSTED, OTHER = "the signature is valid", "the signer is trusted", "there is no other file"
+CHAIN, REGISTERED, HEAD = (
+    "the registry's chain is unbroken",
+    "the registry holds this release",
+    "the registry reaches the known head",
+)
+
+
+@pytest.fixture
+def check(releases, published):
+    """Verify the release; return the names of the failed checks."""
+
+    def run():
+        report = verify(published.folder, releases.key.public, releases.registry.path)
+        assert report.ok is (not report.failures)
+        return {failure.name for failure in report.failures}
+
+    assert run() == set()
+    return run
+
+
+def overwrite(path, content):
+    os.chmod(path, 0o644)
+    path.write_bytes(content)
+
+
+def flip(path, position):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    overwrite(path, bytes(content))
+
+
+def resign(releases, folder, change):
+    """Change the manifest as somebody could who holds the key."""
+    value = json.loads((folder / "manifest.json").read_bytes())
+    change(value)
+    overwrite(folder / "manifest.json", canonical_json(value))
+    overwrite(folder / "manifest.sig", releases.key.sign(canonical_json(value)))
+
+
+@pytest.mark.parametrize("name", ["data/Claims.csv", "data/Claims.parquet", "report.html"])
+@pytest.mark.parametrize("position", [0, 7, -1])
+def test_a_changed_byte_in_a_listed_file(check, published, name, position):
+    flip(published.folder / name, position)
+    assert check() == {f"{name} is as listed"}
+
+
+@pytest.mark.parametrize("position", range(0, 2000, 97))
+def test_a_changed_byte_in_the_manifest(check, published, position):
+    flip(published.folder / "manifest.json", position)
+    assert {VALID, REGISTERED} <= check() or "the manifest can be read" in check()
+
+
+@pytest.mark.parametrize("position", [0, 31, 32, 63])
+def test_a_changed_byte_in_the_signature(check, published, position):
+    flip(published.folder / "manifest.sig", position)
+    assert check() == {VALID}
+
+
+@pytest.mark.parametrize("name", ["data/Claims.csv", "data/Claims.parquet", "report.html"])
+def test_a_missing_file(check, published, name):
+    (published.folder / name).unlink()
+    assert check() == {f"{name} is as listed"}
+
+
+def test_a_longer_and_an_empty_file(check, published):
+    overwrite(published.folder / "report.html", b"")
+    overwrite(published.folder / "data" / "Claims.csv", (published.folder / "data" / "Claims.csv").read_bytes() + b"x")
+    assert check() == {"report.html is as listed", "data/Claims.csv is as listed"}
+
+
+def test_a_missing_manifest_or_signature(check, published):
+    (published.folder / "manifest.sig").unlink()
+    assert check() == {VALID, TRUSTED}
+    (published.folder / "manifest.json").unlink()
+    assert {VALID, TRUSTED, "the manifest can be read", "the files are as listed", REGISTERED} <= check()
+
+
+def test_extra_files_folders_links_and_pipes(check, published):
+    def fails(path):
+        assert check() == {OTHER}
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        assert check() == set()
+
+    for name in ("extra.csv", "data/extra.csv", ".hidden", "data/manifest.json"):
+        (published.folder / name).write_bytes(b"")
+        fails(published.folder / name)
+    (published.folder / "empty").mkdir()
+    fails(published.folder / "empty")
+    (published.folder / "link").symlink_to("/")
+    fails(published.folder / "link")
+    os.mkfifo(published.folder / "pipe")
+    fails(published.folder / "pipe")
+
+
+def test_a_link_in_the_place_of_a_file_or_folder_is_not_followed(check, published, tmp_path):
+    os.rename(published.folder / "report.html", tmp_path / "report.html")
+    (published.folder / "report.html").symlink_to(tmp_path / "report.html")
+    assert check() == {OTHER, "report.html is as listed"}
+    os.rename(published.folder / "data", tmp_path / "data")
+    (published.folder / "data").symlink_to(tmp_path / "data")
+    assert "data/Claims.csv is as listed" in check()
+
+
+def test_a_pipe_in_the_place_of_the_manifest_does_not_hang(check, published):
+    for name in ("manifest.json", "manifest.sig"):
+        (published.folder / name).unlink()
+        os.mkfifo(published.folder / name)
+    assert {VALID, TRUSTED} <= check()
+
+
+def test_another_key_and_no_key(releases, published, tmp_path):
+    other = SigningKey.load_or_create(tmp_path / "other").public
+    report = verify(published.folder, other, releases.registry.path)
+    assert [(failure.name, releases.key.public.fingerprint in failure.reason) for failure in report.failures] == [
+        (TRUSTED, True)
+    ]
+    report = verify(published.folder, None, releases.registry.path)
+    assert not report.ok
+    [failure] = report.failures
+    assert failure.name == TRUSTED and "signature unanchored" in failure.reason
+    assert "NOT in order" in report.text() and "signature unanchored" in report.text()
+
+
+def test_a_forger_who_signs_with_his_own_key_is_not_trusted(check, releases, published, tmp_path):
+    forger = SigningKey.load_or_create(tmp_path / "forger")
+    value = json.loads((published.folder / "manifest.json").read_bytes())
+    value["signer"]["public_key"] = forger.public.raw.hex()
+    overwrite(published.folder / "manifest.json", canonical_json(value))
+    overwrite(published.folder / "manifest.sig", forger.sign(canonical_json(value)))
+    assert check() == {TRUSTED, REGISTERED}
+
+
+def test_without_a_registry_its_checks_are_skipped_and_said(releases, published):
+    report = verify(published.folder, releases.key.public)
+    assert report.ok
+    assert {check.name for check in report.checks if check.outcome == "skipped"} == {CHAIN, REGISTERED, HEAD}
+    assert "no registry was given" in report.text() and report.text().endswith("release heritage/0001 is in order")
+    assert not verify(published.folder, releases.key.public, None, published.entry.hash).ok
+
+
+def test_a_registry_that_is_absent_broken_reordered_or_cut(check, releases, published):
+    path = releases.registry.path
+    publish(releases, "second")
+    publish(releases, "third")
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    assert check() == set()
+    for content, failed in (
+        (first.replace(b"2024-01-01", b"2024-01-02") + second, {CHAIN, REGISTERED}),
+        (second + first + third, {CHAIN, REGISTERED}),
+        (first + third + second, {CHAIN}),
+        (first + third, {CHAIN}),
+        (first + second + third + third, {CHAIN}),
+        (b"", {REGISTERED}),
+        (first + second + third[:9], set()),  # a crash cut the last line: no concern of this release
+    ):
+        path.write_bytes(content)
+        assert check() == failed
+    path.unlink()
+    assert check() == {CHAIN, REGISTERED}
+
+
+def test_a_cut_registry_is_found_by_a_head_known_from_elsewhere(releases, published):
+    second = publish(releases, "second")
+    path = releases.registry.path
+    heads = (GENESIS, published.entry.hash, second.entry.hash)
+    assert all(verify(published.folder, releases.key.public, path, head).ok for head in heads)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    assert verify(published.folder, releases.key.public, path).ok
+    report = verify(published.folder, releases.key.public, path, second.entry.hash)
+    assert [failure.name for failure in report.failures] == [HEAD]
+
+
+def test_a_manifest_that_its_owner_signed_anew_is_not_the_registered_one(check, releases, published):
+    resign(releases, published.folder, lambda value: value.update(created="2025-01-01T00:00:00Z"))
+    assert check() == {REGISTERED}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../escape", "/etc/hostname", "data/../report.html", "./report.html", "data//Claims.csv", "a\0b", "manifest.sig"]
+    + ["", 7],
+)
+def test_listed_paths_that_lead_elsewhere_are_not_followed(check, releases, published, path):
+    resign(releases, published.folder, lambda value: value["files"][0].update(path=path))
+    assert "the files are as listed" in check()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: value.update(files=[]),
+        lambda value: value.update(files={"a": 1}),
+        lambda value: value["files"].append(value["files"][0]),
+        lambda value: value["files"][0].update(sha256="x"),
+        lambda value: value["files"][0].pop("bytes"),
+        lambda value: value.update(format="another"),
+        lambda value: value.update(edition="restricted"),
+        lambda value: value.pop("signer"),
+        lambda value: value.update(signer={"public_key": "zz"}),
+        lambda value: value.update(policy=7),
+        lambda value: value.update(number="1"),
+    ],
+)
+def test_a_malformed_manifest_is_answered_with_no(check, releases, published, change):
+    resign(releases, published.folder, change)
+    assert check()
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[]", b"{", b"\xff\xfe", b'{"number":1e999}', b"[" * 100_000])
+def test_what_is_no_manifest_is_answered_with_no(check, published, content):
+    overwrite(published.folder / "manifest.json", content)
+    assert "the manifest can be read" in check()
+
+
+def test_a_manifest_with_the_same_meaning_and_other_bytes_is_refused(check, releases, published):
+    path = published.folder / "manifest.json"
+    content = json.dumps(json.loads(path.read_bytes()), indent=1).encode()
+    overwrite(path, content)
+    overwrite(published.folder / "manifest.sig", releases.key.sign(content))
+    assert check() >= {"the manifest can be read", REGISTERED}
+
+
+def test_a_folder_that_does_not_exist_is_answered_with_no(releases, tmp_path):
+    assert not verify(tmp_path / "nowhere", releases.key.public).ok
+
+
+def test_a_copy_elsewhere_is_as_good(releases, published, tmp_path):
+    os.rename(published.folder, tmp_path / "received")
+    assert verify(tmp_path / "received", releases.key.public, releases.registry.path).ok
+
+
+def test_names_that_steer_a_terminal_are_not_repeated(published, releases):
+    (published.folder / "\x1b[2Jextra").write_bytes(b"")
+    assert "\x1b" not in verify(published.folder, releases.key.public).text()
