@@ -17,7 +17,7 @@ from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
-from deid_assets.resources import Policies, RestrictedStore, Workplace, column_schema
+from deid_assets.resources import JOB_PREFIX, Policies, RestrictedStore, Workplace, column_schema
 from deid_assets.schemas import CONTRACTS
 from deid_assets.schemas.candidate import release_contracts
 
@@ -26,10 +26,12 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 MODULES = (intake, preparation, adversary, generalization, candidate, assessment, release)
 
+STORE_TAG = "deid/store"
+
 
 def job_name(policy: str) -> str:
     """The name of a policy's main job."""
-    return f"release_{policy}"
+    return f"{JOB_PREFIX}{policy}"
 
 
 def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home | None = None) -> dg.Definitions:
@@ -57,6 +59,12 @@ def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home |
                 selection=dg.AssetSelection.key_prefixes(policy.name),
                 description=f"From a delivery to a gated release under the policy {policy.name}: {policy.title}.",
                 tags={"deid/policy": policy.name},
+                config=dg.PartitionedConfig(
+                    partitions_def=deliveries,
+                    run_config_for_partition_key_fn=lambda key: {},
+                    # The instance allows one run at a time for each value of this tag.
+                    tags_for_partition_key_fn=lambda key, name=policy.name: {STORE_TAG: f"{name}/{key}"},
+                ),
             )
         )
     root = str(home.root)

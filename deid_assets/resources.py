@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pandas as pd
 from pandera.ibis import DataFrameSchema
+from pydantic import PrivateAttr
 
 from deid_assets.home import Home
 from deid_assets.meter import meter
@@ -20,6 +21,10 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.registration import registered_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store import Query, Table, write_table
+from deid_assets.store_lock import StoreLock
+
+JOB_PREFIX = "release_"
+"""A policy's main job is called after it."""
 
 Content = str | Query | pd.DataFrame | Table
 
@@ -63,9 +68,28 @@ class Workplace(dg.ConfigurableResource):
 
 
 class RestrictedStore(dg.ConfigurableIOManager):
-    """Writes what an asset returns as its table, hands out `Table` handles, and describes every table it writes."""
+    """Writes what an asset returns as its table, hands out `Table` handles, and describes every table it writes.
+
+    It is set up before the first step of a run, and holds the locks of the stores that the run writes until its end.
+    """
 
     root: str
+    _locks: list[StoreLock] = PrivateAttr(default_factory=list)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        run = context.dagster_run
+        partition = run.tags.get("dagster/partition") if run else None
+        if run is None or partition is None:
+            return
+        policies = {policy_name(key) for key in run.asset_selection or ()}
+        for name in sorted(policies or {run.job_name.removeprefix(JOB_PREFIX)}):
+            lock = StoreLock.of(Home(Path(self.root)), name, partition)
+            lock.acquire()
+            self._locks.append(lock)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        while self._locks:
+            self._locks.pop().release()
 
     def table(self, key: dg.AssetKey, delivery: str) -> Table:
         """The handle on the table of one asset and delivery, whether it exists or not."""

@@ -110,8 +110,8 @@ def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:
 def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: bytes) -> Query:
     """SELECT the claims that stay: all of the members at most at the cap, the `cap` best supported of the others.
 
-    Only the claims of the long members are ranked; the rest pass an anti-join (3 to 10 times faster than a window
-    over all). Equal scores are ordered by a keyed hash of the claim's id: by chance, yet the same from run to run,
+    Only the claims of the long members are ranked; the rest pass an anti-join, which is faster than a window over
+    all claims. Equal scores are ordered by a keyed hash of the claim's id: by chance, yet the same from run to run,
     and never by the order in a file, which tells about time.
 
     Parameters

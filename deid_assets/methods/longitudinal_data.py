@@ -7,8 +7,9 @@ Level 1 (one value per member) and level 2 (one value per claim) are the words o
 category of its own and has its own code; a missing level-2 value is no knowledge and is left out (methods.md 4).
 """
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -125,6 +126,26 @@ class Histories:
         starts = self.offsets[members] - np.concatenate([[0], np.cumsum(counts)[:-1]])
         return np.arange(len(owners)) + np.repeat(starts, counts), owners
 
+    def in_order(self) -> "Histories":
+        """The same values, ascending within each member.
+
+        Examples
+        --------
+        >>> Histories.of([[2, 0, 1], [1, 0]]).in_order().codes.tolist()
+        [0, 1, 2, 0, 1]
+        """
+        falls = np.zeros(len(self.codes) + 1, dtype=bool)
+        falls[1:-1] = self.codes[1:] < self.codes[:-1]
+        falls[self.offsets] = False
+        if not falls.any():
+            return self
+        base = np.int64(self.codes.max()) + 1
+        keys = np.repeat(np.arange(len(self)) * base, self.counts)
+        keys += self.codes
+        keys.sort()
+        keys %= base
+        return Histories(self.offsets, keys.astype(self.codes.dtype))
+
     def take(self, members: np.ndarray) -> "Histories":
         """The histories of some members, in that order."""
         positions, _ = self.slots(members)
@@ -173,7 +194,8 @@ class LongitudinalData:
     targets
         (n,) int: the released members, as rows of the population, each once.
     known
-        H `Histories` of the n targets: the values in D, nothing cut. What the adversary may know.
+        H `Histories` of the n targets: the values in D, nothing cut. What the adversary may know. Put in order here, so
+        that the draws of a stream do not depend on the order in which a database returned the claims.
     power
         H arrays (n,) int: p_ih of methods.md 3; min(p_ih, N_ih) values are sampled.
 
@@ -194,8 +216,9 @@ class LongitudinalData:
     def __post_init__(self):
         for name in ("demographics", "targets"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
-        for name in ("demographic_domains", "held", "history_domains", "known"):
+        for name in ("demographic_domains", "held", "history_domains"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "known", tuple(histories.in_order() for histories in self.known))
         object.__setattr__(self, "power", tuple(np.ascontiguousarray(power) for power in self.power))
         _check_shapes(self)
         _check_codes(self)
@@ -221,22 +244,35 @@ class LongitudinalData:
         keep
             (n,) bool over the targets.
         """
+        if keep.shape != self.targets.shape:
+            raise ValueError(f"which targets to keep is said for {len(keep)}, there are {len(self.targets)}")
         chosen = np.flatnonzero(keep)
-        return replace(
-            self,
+        return self._with(
             targets=self.targets[chosen],
             known=tuple(histories.take(chosen) for histories in self.known),
             power=tuple(power[chosen] for power in self.power),
         )
 
+    def with_power(self, power: Sequence[np.ndarray]) -> "LongitudinalData":
+        """The same with another adversary power, H arrays (n,) int."""
+        changed = self._with(power=tuple(np.ascontiguousarray(values) for values in power))
+        _check_shapes(changed)
+        return changed
+
     def released_only(self) -> "LongitudinalData":
         """The released members as the population: what an adversary can match who holds the release alone."""
-        return replace(
-            self,
+        return self._with(
             demographics=self.demographics[self.targets],
             held=tuple(histories.take(self.targets) for histories in self.held),
             targets=np.arange(len(self.targets)),
         )
+
+    def _with(self, **changes) -> "LongitudinalData":
+        """A changed copy whose values were checked before: another pass over millions of claims would find nothing."""
+        changed = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(changed, name, value)
+        return changed
 
 
 def truncated_targets(data: LongitudinalData, history: int) -> np.ndarray:

@@ -14,7 +14,7 @@ says it, asks at the node itself; it is measured on the chosen node, and the lar
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -145,7 +145,7 @@ class NodeComputation:
 
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
         """The same with another adversary power, such as p recomputed on generalized data."""
-        return NodeComputation(replace(self.data, power=tuple(power)), self.dimensions, self.k, self.index)
+        return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index)
 
     def generalization(
         self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()

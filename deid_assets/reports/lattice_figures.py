@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
@@ -21,13 +21,17 @@ from deid_assets.reports.rendering import (
 
 _GAP = 0.6
 """Cells between two panels."""
-_MOST_TICKS = 60
-"""Numbered cells along an axis; beyond, numbers would overlap and only panels are numbered."""
+_STAR_FROM = 10.0
+"""Points that the chosen node's star is drawn for, at least: it must be found among thousands."""
+_CELL = 0.25
+"""Side of a cell in inches; less where there are very many."""
+_NUMBERED_FROM = 7.0
+"""Points that a cell must have for its level's number to fit; in smaller ones only panels are numbered."""
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """How a decision looks: outline within the unit square around 0, colour of face and edge, words of the legend."""
+    """How a decision looks: outline within the unit square around 0, words of the legend, colours, and a marker."""
 
     decision: str
     label: str
@@ -35,6 +39,7 @@ class _Mark:
     face: str
     edge: str
     marker: str
+    size: float
 
 
 _SQUARE = ((-0.34, -0.34), (0.34, -0.34), (0.34, 0.34), (-0.34, 0.34))
@@ -46,9 +51,9 @@ _STAR = tuple(
     for radius, angle in zip([0.62, 0.25] * 5, np.arange(10) * np.pi / 5, strict=True)
 )
 _MARKS = (
-    _Mark("candidate", "candidate", _SQUARE, BLUE, BLUE, "s"),
-    _Mark("not_candidate", "not a candidate", _BAR, VERMILION, VERMILION, "_"),
-    _Mark("undecided", "undecided", _TRIANGLE, YELLOW, BLACK, "^"),
+    _Mark("candidate", "candidate", _SQUARE, BLUE, BLUE, "s", 4.6),
+    _Mark("not_candidate", "not a candidate", _BAR, VERMILION, VERMILION, "_", 5),
+    _Mark("undecided", "undecided", _TRIANGLE, YELLOW, BLACK, "^", 7),
 )
 
 
@@ -87,25 +92,20 @@ def lattice_figure(nodes: pd.DataFrame, threshold: float, dimensions: Sequence[s
     y, rows = _positions(row_names, levels, sizes, len(nodes))
     x, columns = _positions(column_names, levels, sizes, len(nodes))
 
-    width, height = (float(np.clip(1.6 + 0.27 * (extent + 1), 4.6, 9.0)) for extent in (columns[-1], rows[-1]))
-    figure, axes = new_figure(width, height + 0.5)
+    figure, axes, cell = _cells_figure(columns, rows)
     decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
     measured = nodes["reached"].to_numpy() == "measured"
-    _stamp(axes, x[measured], y[measured], _FRAME, "none", GREY, 0.6)
+    _stamp(axes, x[measured], y[measured], _FRAME, "none", GREY, cell)
     for mark in _MARKS:
         of_mark = (decisions == mark.decision) & ~chosen
-        _stamp(axes, x[of_mark], y[of_mark], mark.outline, mark.face, mark.edge, 0.5)
-    _stamp(axes, x[chosen], y[chosen], _STAR, BLACK, "white", 0.8)
-
-    _number(axes, "y", row_names, sizes, rows)
-    _number(axes, "x", column_names, sizes, columns)
-    axes.set_xlim(columns[0] - 0.7, columns[-1] + 0.7)
-    axes.set_ylim(rows[-1] + 0.7, rows[0] - 0.7)
-    axes.set_aspect("equal")
-    axes.spines[:].set_visible(False)
+        _stamp(axes, x[of_mark], y[of_mark], mark.outline, mark.face, mark.edge, cell)
+    _stamp(axes, x[chosen], y[chosen], _STAR, BLACK, "white", max(cell, _STAR_FROM))
+    _number(axes, "y", row_names, sizes, rows, cell)
+    _number(axes, "x", column_names, sizes, columns, cell)
     _legend(figure, decisions, chosen.any(), measured.any())
     candidates = int(np.count_nonzero(decisions == "candidate"))
-    figure.suptitle(f"{candidates} of {len(nodes)} nodes have at most {percent(threshold)} at high risk", fontsize=10)
+    title = f"{candidates:,} of {len(nodes):,} nodes are candidates: at most {percent(threshold)} at high risk"
+    figure.text(0.5, 1 - 0.08 / figure.get_figheight(), title, ha="center", va="top", fontsize=10)
     return rendered(figure)
 
 
@@ -154,8 +154,9 @@ def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
     for mark in _MARKS:
         of_mark = (decisions == mark.decision) & ~chosen
         axes.plot(
-            loss[of_mark], shown[of_mark], mark.marker, markersize=5, markerfacecolor=mark.face, markeredgecolor=mark.edge,
-            markeredgewidth=1.4 if mark.marker == "_" else 0.5, linestyle="none", zorder=3,
+            loss[of_mark], shown[of_mark], mark.marker, markersize=mark.size, markerfacecolor=mark.face,
+            markeredgecolor=mark.edge if mark.marker != "s" else "white", linestyle="none",
+            markeredgewidth=1.4 if mark.marker == "_" else 0.4, zorder=4 if mark.marker == "^" else 3,
         )  # fmt: skip
     axes.plot(loss[chosen], shown[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
     axes.axhline(threshold, color=ORANGE, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
@@ -184,21 +185,36 @@ def _positions(
     return at, cells
 
 
+def _cells_figure(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> tuple[Figure, Axes, float]:
+    """A figure whose axes hold square cells at these places, rows downwards, and the side of a cell in points."""
+    across, down = columns[-1] + 1, rows[-1] + 1
+    cell = min(_CELL, 8.5 / max(across, down))
+    left, right, bottom, top = 0.6, 0.6, 0.75, 0.7
+    width, height = max(across * cell + left + right, 5.4), down * cell + bottom + top
+    figure = Figure(figsize=(width, height), facecolor="white")
+    axes = figure.add_axes(
+        ((width - across * cell) / 2 / width, bottom / height, across * cell / width, down * cell / height), frameon=False
+    )
+    axes.set_xlim(-0.5, columns[-1] + 0.5)
+    axes.set_ylim(rows[-1] + 0.5, -0.5)
+    return figure, axes, 72 * cell
+
+
 def _stamp(
-    axes: Axes, x: NDArray, y: NDArray, outline: Sequence[tuple[float, float]], face: str, edge: str, width: float
+    axes: Axes, x: NDArray, y: NDArray, outline: Sequence[tuple[float, float]], face: str, edge: str, cell: float
 ) -> None:
-    """Draw one outline at many places as one path: a few bytes for each instead of an element for each."""
-    if not len(x):
-        return
-    # The axis of rows points down, outlines point up.
-    places = np.column_stack([x, y])[:, None, :] + np.array(outline) * (1, -1)
-    closed = np.concatenate([places, places[:, :1]], axis=1)
-    codes = np.array([Outline.MOVETO] + [Outline.LINETO] * (len(outline) - 1) + [Outline.CLOSEPOLY], dtype=np.uint8)
-    path = Outline(closed.reshape(-1, 2), np.tile(codes, len(places)))
-    axes.add_patch(PathPatch(path, facecolor=face, edgecolor=edge, linewidth=width))
+    """Draw one outline, in units of cells, at many places; as a marker, which an SVG defines once."""
+    if len(x):
+        largest = max(abs(number) for point in outline for number in point)
+        axes.plot(
+            x, y, linestyle="none", marker=Outline([*outline, outline[0]], closed=True), markersize=2 * largest * cell,
+            markerfacecolor=face, markeredgecolor=edge, markeredgewidth=0.6, clip_on=False,
+        )  # fmt: skip
 
 
-def _number(axes: Axes, axis: str, names: Sequence[str], sizes: dict[str, int], cells: NDArray[np.float64]) -> None:
+def _number(
+    axes: Axes, axis: str, names: Sequence[str], sizes: dict[str, int], cells: NDArray[np.float64], cell: float
+) -> None:
     """Number the levels along an axis: cells by the innermost dimension, panels by the next, the rest in the label."""
     of_axis = axes.xaxis if axis == "x" else axes.yaxis
     of_axis.set_tick_params(length=0, pad=1)
@@ -206,7 +222,7 @@ def _number(axes: Axes, axis: str, names: Sequence[str], sizes: dict[str, int], 
         of_axis.set_ticks([])
         return
     inner = sizes[names[-1]]
-    numbered = len(cells) <= _MOST_TICKS
+    numbered = cell >= _NUMBERED_FROM
     of_axis.set_ticks(cells if numbered else [], [str(i % inner) for i in range(len(cells))] if numbered else [], fontsize=7)
     label = words(names[-1])
     if len(names) > 1:
@@ -233,7 +249,7 @@ def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, large
         axes.axhline(smallest / 2, color=PALE, linewidth=0.8, zorder=0)
 
 
-def _legend(figure, decisions: NDArray, chosen: bool, framed: bool, frontier: bool = False) -> None:
+def _legend(figure: Figure, decisions: NDArray, chosen: bool, framed: bool, frontier: bool = False) -> None:
     """One row of what the marks mean, of those that occur."""
     handles = [
         Line2D(
@@ -253,4 +269,4 @@ def _legend(figure, decisions: NDArray, chosen: bool, framed: bool, frontier: bo
         )
     if frontier:
         handles.append(Line2D([], [], color=GREY, linewidth=1, label="least share"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8, handletextpad=0.3)
+    figure.legend(handles=handles, loc="outside lower center" if frontier else "lower center", ncols=len(handles), frameon=False, fontsize=8, handletextpad=0.3)

@@ -9,6 +9,7 @@ Members are drawn in blocks of `BLOCK`, each from its own counter-based random s
 delivery, and the same seed, number of members and package versions give the same bytes.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -114,38 +115,43 @@ def write_delivery(
     if not 0 <= seed <= _LARGEST_SEED:
         raise DeliveryError("the seed of a synthetic delivery is a whole number from 0 to 2**64 - 1")
     folder.mkdir(parents=True, exist_ok=True)
-    delivery = SyntheticDelivery(folder, members, 0, seed)
-    parts = [file.with_suffix(".part") for file in (delivery.members_file, delivery.claims_file)]
     claims = 0
-    with _writer(parts[0], _MEMBER_SCHEMA) as member_writer, _writer(parts[1], _CLAIM_SCHEMA) as claim_writer:
+    with (
+        _written_at_the_end(folder / MEMBERS_FILE, _MEMBER_SCHEMA) as member_writer,
+        _written_at_the_end(folder / CLAIMS_FILE, _CLAIM_SCHEMA) as claim_writer,
+    ):
         for done, member_rows, claim_rows in _blocks(members, seed):
             member_writer.write_table(member_rows)
             claim_writer.write_table(claim_rows)
             claims += claim_rows.num_rows
             if progress:
                 progress(done, members)
-    os.replace(parts[0], delivery.members_file)
-    os.replace(parts[1], delivery.claims_file)
     return SyntheticDelivery(folder, members, claims, seed)
 
 
-def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Open a Parquet file; claim numbers are stored as differences, everything else through dictionaries."""
-    counted = [name for name in schema.names if name == "claim_id"]
-    return pq.ParquetWriter(
-        file,
-        schema,
-        use_dictionary=[name for name in schema.names if name not in ("claim_id", "member_id")] + _dictionary_ids(schema),
-        column_encoding={name: "DELTA_BINARY_PACKED" for name in counted} or None,
-        compression="zstd",
-        compression_level=1,
-        store_schema=False,
-    )
+@contextlib.contextmanager
+def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Open a Parquet file that takes its name when it is complete; what an error leaves unfinished is deleted.
 
-
-def _dictionary_ids(schema: pa.Schema) -> list[str]:
-    """Member numbers repeat among claims and are single among members."""
-    return ["member_id"] if "claim_id" in schema.names else []
+    Numbers that count up are stored as differences, unique texts as they are, everything else through dictionaries.
+    """
+    unfinished = file.with_name(f"{file.name}.part")
+    unique = schema.names[0]
+    counts_up = pa.types.is_integer(schema.field(unique).type)
+    try:
+        with pq.ParquetWriter(
+            unfinished,
+            schema,
+            use_dictionary=[name for name in schema.names if name != unique],
+            column_encoding={unique: "DELTA_BINARY_PACKED" if counts_up else "PLAIN"},
+            compression="zstd",
+            compression_level=1,
+            store_schema=False,
+        ) as writer:
+            yield writer
+        os.replace(unfinished, file)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _blocks(members: int, seed: int) -> Iterator[tuple[int, pa.Table, pa.Table]]:

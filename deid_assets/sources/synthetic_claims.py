@@ -23,7 +23,7 @@ from deid_assets.sources.synthetic_tables import (
     Tables,
 )
 
-# Ours, tuned to the published marginals (see the tests).
+# Ours, set so that the published distributions come out (see the tests).
 _LINES_PER_VISIT: Final = 2.4
 _FOLLOW_UP_SHARE: Final = 0.30
 _FOLLOW_UP_DAYS: Final = 21
@@ -39,8 +39,8 @@ _OTHER_PROVIDER_SHARE: Final = 0.12
 _EMERGENCY_DAY_SHARE: Final = 0.24  # visits to an emergency department that count as a day in hospital
 _STAY_LENGTH_KNOWN_SHARE: Final = 0.82  # lines of such a day or of a stay that say how long it was
 
-# Share of claims without the value. Date of service, provider and vendor as published (methods.md 12 and issue text:
-# DSFC 2 %, provider .6 %, vendor .9 %); the others alike in size (ours). Length of stay is known in hospital only.
+# Share of claims without the value: as published for the date of service (2 % lack DSFC, which follows from it), the
+# provider and the vendor; ours, and alike in size, for the others. Length of stay is known in hospital only, for 3 %.
 MISSING_SHARES: Final = {
     "service_date": 0.02,
     "provider_id": 0.006,

@@ -1,4 +1,4 @@
-"""Small longitudinal data for the tests of the kernel: the toy of methods.md, cases that hypothesis shrinks, and richer ones."""
+"""Small longitudinal data to test the kernel on: the toy of methods.md, cases that shrink, and crowded ones."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def cases(draw):
 
 
 def rich_case(seed: int):
-    """A crowded case: coarse hierarchies, much truncation, few values, so that classes and losses of all kinds occur."""
+    """A crowded case: coarse hierarchies, much truncation and few values, so that all kinds of classes occur."""
     generator = np.random.default_rng(seed)
 
     def hierarchy() -> Domain:
@@ -99,7 +99,8 @@ def rich_case(seed: int):
     people = []
     for _ in range(generator.integers(3, 16)):
         known = tuple(
-            tuple(generator.integers(0, domain.sizes[0], generator.integers(0, 7)).tolist()) for domain in history_domains
+            tuple(generator.integers(0, domain.sizes[0], generator.integers(0, 7)).tolist())
+            for domain in history_domains
         )
         truncated = generator.random() < 0.6
         held = tuple(

@@ -147,19 +147,19 @@ class Told:
 
 
 def test_a_lower_neighbour_wrongly_tagged_is_found_out_by_the_certificate():
-    # (0, 1) lies below (1, 1), which fails, and passes all the same: by a wrong decision, or shares that are no shares.
-    shares = dict.fromkeys(all_nodes([2, 2]), 0.5) | {(0, 1): 0.0, (0, 2): 0.0, (1, 2): 0.0, (2, 2): 0.0}
+    # (1, 0) lies below (1, 1), which fails, and passes all the same: by a wrong decision, or shares that are no shares.
+    shares = dict.fromkeys(all_nodes([2, 2]), 0.5) | {(1, 0): 0.0, (2, 0): 0.0, (2, 1): 0.0, (2, 2): 0.0}
     found = search_lattice(Told(shares), sum, KEY, 0.1)
-    assert found.chosen.node == (0, 1)
+    assert found.chosen.node == (1, 0)
     assert [(result.node, result.decision) for result in found.lower_neighbours] == [((0, 0), "not_candidate")]
 
 
 def test_a_decision_settles_the_nodes_it_implies():
     told = []
-    shares = {(0,): 0.5, (1,): 0.5, (2,): 0.5, (3,): 0.0, (4,): 0.0}
+    shares = {(0,): 0.5, (1,): 0.5, (2,): 0.5, (3,): 0.0, (4,): 0.0, (5,): 0.0}
     search_lattice(Told(shares), sum, KEY, 0.1, progress=lambda *what: told.append(what))
-    # Level 2 fails and with it 0 and 1; level 3 passes and with it 4.
-    assert [done for done, _, _ in told[:2]] == [3, 5]
+    # Level 2 fails and with it 0 and 1; level 3 passes and with it 4 and 5.
+    assert [done for done, _, _ in told[:2]] == [3, 6]
 
 
 def test_progress_is_told(computation):

@@ -1,6 +1,7 @@
 """Draws: reproducible, without replacement, every subset equally likely."""
 
 from collections import Counter
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -33,6 +34,15 @@ def test_a_block_is_made_from_its_key_and_number_alone():
     assert all(np.array_equal(a, b) for a, b in zip(first.codes, again.codes))
     for other in (draw_knowledge(toy(), KEY, 4), draw_knowledge(toy(), OTHER_KEY, 3)):
         assert not np.array_equal(first.targets, other.targets)
+
+
+def test_draws_do_not_depend_on_the_order_of_a_members_claims():
+    shuffled = [
+        replace(person, known=tuple(values[::-1] for values in person.known)) for person in toy_people()
+    ]
+    one = draw_knowledge(toy(), KEY, 0)
+    other = draw_knowledge(data_of(shuffled, (flat(2),), (flat(3), flat(3))), KEY, 0)
+    assert all(np.array_equal(a, b) for a, b in zip(one.codes, other.codes))
 
 
 def test_the_stream_is_pinned():

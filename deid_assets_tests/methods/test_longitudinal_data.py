@@ -93,3 +93,28 @@ def test_most_known_is_what_a_draw_can_hold():
     assert toy().most_known == 2
     assert replace(toy(), power=(np.full(4, 9),) * 2).most_known == 3
     assert replace(toy(), power=(np.zeros(4, int),) * 2).most_known == 1
+
+
+def test_a_changed_power_is_checked():
+    assert toy().with_power([np.full(4, 3)] * 2).power[1].tolist() == [3, 3, 3, 3]
+    with pytest.raises(ValueError, match="of the 4 targets"):
+        toy().with_power([np.ones(3, int)] * 2)
+    with pytest.raises(ValueError, match="one entry for each"):
+        toy().with_power([np.ones(4, int)])
+
+
+def test_some_targets_of_the_same_population():
+    kept = toy().keeping(np.array([False, True, False, True]))
+    assert kept.members == 4
+    assert kept.targets.tolist() == [1, 3]
+    assert kept.known[0].codes.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="said for 3, there are 4"):
+        toy().keeping(np.ones(3, dtype=bool))
+
+
+def test_the_released_members_alone():
+    alone = toy().keeping(np.array([False, True, False, True])).released_only()
+    assert alone.members == 2
+    assert alone.targets.tolist() == [0, 1]
+    assert alone.demographics.tolist() == [[0], [1]]
+    assert alone.held[0].codes.tolist() == [0, 1, 0]

@@ -1,0 +1,135 @@
+"""The `deid` command: run a policy on a delivery, open the UI, check a policy, verify a release, export the key."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from deid_assets import __version__
+from deid_assets.errors import DeidError
+from deid_assets.home import Home
+
+PUBLISHED, ERROR, REFUSED = 0, 1, 2
+
+
+class Command(click.Group):
+    """A group whose commands print what went wrong in one paragraph, without a traceback, and exit with 1."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except DeidError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(ERROR)
+
+
+@click.group(cls=Command)
+@click.version_option(__version__, prog_name="deid_assets")
+def main() -> None:
+    """De-identify longitudinal health claims, and prove that a release is safe."""
+
+
+@main.command()
+@click.option("--policy", "policy_name", default="heritage-public", show_default=True, help="A policy's name, or a YAML file.")
+@click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated.")
+@click.option("--key", "delivery_key", help="Key of the delivery; by default made from its name.")
+@click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery.")
+@click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of a synthetic delivery.")
+def run(
+    policy_name: str,
+    paths: tuple[Path, ...],
+    delivery_key: str | None,
+    members: int,
+    release_members: int | None,
+    seed: int,
+) -> None:
+    """Take a delivery to a gated release. Exit code 0: published; 2: refused by the gate; 1: error.
+
+    Without --delivery a synthetic delivery is made.
+    """
+    from deid_assets.running import run_policy
+
+    home = Home.here().create()
+    sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed))
+
+
+@main.command()
+@click.option("--port", type=int, default=3000, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+def ui(port: int, host: str) -> None:
+    """Open the Dagster UI on everything that was run here."""
+    from deid_assets.instance import prepare_dagster_home, workspace_file
+
+    home = Home.here().create()
+    prepare_dagster_home(home)
+    os.environ["DAGSTER_HOME"] = str(home.dagster)
+    os.environ["DEID_HOME"] = str(home.root)
+    click.echo(f"The Dagster UI on http://{host}:{port} (stop it with Ctrl-C)")
+    dagster = Path(sys.executable).with_name("dagster")
+    os.execv(dagster, [str(dagster), "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)])
+
+
+@main.group()
+def policy() -> None:
+    """Policies: check one, list those that ship."""
+
+
+@policy.command("check")
+@click.argument("file", type=str)
+def policy_check(file: str) -> None:
+    """Explain a policy in plain words, or say what is wrong in it and where."""
+    from deid_assets.policy import explain
+    from deid_assets.running import find_policy
+
+    found, _ = find_policy(Home.here(), file)
+    click.echo(explain(found))
+
+
+@policy.command("list")
+def policy_list() -> None:
+    """List the policies that ship, and those that were run here."""
+    from deid_assets.policy.loading import policies_in
+
+    for found in policies_in(Home.here().policies).values():
+        click.echo(f"{found.name:24} {found.title}")
+
+
+@main.command()
+@click.argument("release", type=click.Path(path_type=Path))
+@click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
+@click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one beside the release.")
+@click.option("--head", help="The registry's head that you expect; a registry whose end was cut is then found out.")
+def verify(release: Path, key_file: Path | None, registry: Path | None, head: str | None) -> None:
+    """Check a release offline: digests, signature, registry chain. Exit code 0 only if all hold under a trusted key."""
+    from deid_assets.release.keys import PublicKey
+    from deid_assets.release.verification import verify as verify_release
+
+    beside = release.absolute().parent.parent / "registry.jsonl"
+    chosen = registry or (beside if beside.exists() else None)
+    report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head)
+    click.echo(report.text())
+    sys.exit(0 if report.ok else ERROR)
+
+
+@main.group()
+def key() -> None:
+    """The signing key."""
+
+
+@key.command("export")
+@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the key is printed.")
+def key_export(output: Path | None) -> None:
+    """Print the public key with which recipients check signatures."""
+    from deid_assets.release.keys import SigningKey
+
+    pem = SigningKey.load_or_create(Home.here().create().keys).public.pem()
+    if output is None:
+        click.echo(pem.decode().strip())
+    else:
+        output.write_bytes(pem)
+
+
+if __name__ == "__main__":
+    main()

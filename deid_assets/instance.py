@@ -1,0 +1,27 @@
+"""The Dagster instance under `.deid/home`: its settings, and where the workspace file is."""
+
+import shutil
+from pathlib import Path
+
+from deid_assets.errors import DeidError
+from deid_assets.home import Home
+
+_PACKAGE = Path(__file__).parent
+
+
+def prepare_dagster_home(home: Home) -> None:
+    """Put the instance's settings into its folder. Without DAGSTER_HOME the history would be lost on exit."""
+    home.dagster.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(_shipped("dagster.yaml"), home.dagster / "dagster.yaml")
+
+
+def workspace_file() -> Path:
+    """The workspace file: that of the checkout, or the copy in the installed package."""
+    return _shipped("workspace.yaml")
+
+
+def _shipped(name: str) -> Path:
+    for folder in (_PACKAGE.parent, _PACKAGE):
+        if (folder / name).exists():
+            return folder / name
+    raise DeidError(f"{name} is missing from this installation; install deid_assets again")

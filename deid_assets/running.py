@@ -1,0 +1,217 @@
+"""`deid run`: register a delivery, run the policy's job as a first-class run of the instance, and say what came of it."""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.execution.api import execute_run_iterator
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from rich.console import Console
+
+from deid_assets.definitions import STORE_TAG, job_name
+from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.home import Home
+from deid_assets.instance import prepare_dagster_home
+from deid_assets.partitions import deliveries
+from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
+from deid_assets.policy.models import Policy
+from deid_assets.registration import register_delivery
+from deid_assets.running_summary import RunSummary, outcome_of, print_summary
+from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.synthetic import write_delivery
+from deid_assets.store import owner_only
+from deid_assets.store_lock import StoreLock
+
+MODULE = "deid_assets.definitions"
+LOCATION = "deid_assets"
+REPOSITORY = "__repository__"
+
+
+def run_policy(
+    home: Home,
+    policy_name: str,
+    paths: tuple[Path, ...] = (),
+    delivery_key: str | None = None,
+    members: int = 200_000,
+    release_members: int | None = None,
+    seed: int = 1,
+    console: Console | None = None,
+) -> int:
+    """Run a policy on a delivery; return the exit code: 0 published, 2 refused by the gate, 1 error."""
+    console = console or Console(highlight=False)
+    started = time.monotonic()
+    policy, file = find_policy(home, policy_name)
+    _adopt_policy(home, policy, file)
+    delivery = _delivery(home, policy, paths, delivery_key, members, release_members, seed, console)
+    register_delivery(home, delivery)
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        clean_orphans(home, instance)
+        summary = _execute(home, instance, policy, delivery, console)
+    print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
+    return summary.exit_code
+
+
+def find_policy(home: Home, name: str) -> tuple[Policy, Path | None]:
+    """A policy by its name, or by the path of its YAML file; with the file if it is from elsewhere.
+
+    Raises
+    ------
+    PolicyError
+        If there is none, or something is wrong with it.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return load_policy(path), path
+    return policy_by_name(name, [home.policies]), None
+
+
+def _adopt_policy(home: Home, policy: Policy, file: Path | None) -> None:
+    """Copy a policy from elsewhere, with the files that it names, to where the code location finds it."""
+    if file is None:
+        return
+    shipped = {load_policy(path).name: load_policy(path) for path in shipped_policies()}
+    if policy.name in shipped:
+        if shipped[policy.name].hash == policy.hash:
+            return
+        raise PolicyError(f"policy file {file}: a policy that ships is called {policy.name} too; give yours another name")
+    owner_only(home.policies)
+    shutil.copyfile(file, home.policies / f"{policy.name}.yaml")
+    for name in policy.files:
+        target = home.policies / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.parent / name, target)
+    if policies_in(home.policies)[policy.name].hash != policy.hash:
+        raise PolicyError(f"policy file {file}: another file in {home.policies} holds a policy of the same name")
+
+
+def _delivery(
+    home: Home,
+    policy: Policy,
+    paths: tuple[Path, ...],
+    key: str | None,
+    members: int,
+    release_members: int | None,
+    seed: int,
+    console: Console,
+) -> Delivery:
+    """The delivery to run on: the paths given, or a synthetic one that is made here."""
+    release = {"release": release_members} if release_members else {}
+    if paths:
+        resolved = tuple(path.absolute() for path in paths)
+        for path in resolved:
+            if not path.exists():
+                raise DeliveryError(f"delivery: missing file or folder {path}")
+        return Delivery(key or "+".join(path.stem for path in resolved), policy.source.kind, resolved, release)
+    if policy.source.kind != "synthetic":
+        raise DeliveryError(
+            f"policy {policy.name} reads deliveries of kind {policy.source.kind}; say with --delivery PATH where one lies"
+        )
+    name = f"synthetic-{members}-{seed}"
+    folder = home.deliveries / name
+    if not folder.exists():
+        making = owner_only(home.deliveries / f".making-{name}")
+        with _status(console, f"Making a synthetic delivery of {members:,} members") as update:
+            write_delivery(making, members, seed, lambda done, of: update(f"{done:,} of {of:,} members"))
+        making.rename(folder)
+    default = f"{name}-{release_members}" if release_members else name
+    return Delivery(key or default, "synthetic", (folder,), {"members": members, "seed": seed, **release})
+
+
+@contextmanager
+def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
+    """The instance of this home."""
+    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+        yield instance
+
+
+def clean_orphans(home: Home, instance: dg.DagsterInstance) -> list[str]:
+    """Mark runs as failed whose process is gone: a run killed by SIGKILL stays STARTED otherwise.
+
+    A run is an orphan if it is under way by the record and the lock of its store is free.
+    """
+    under_way = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
+    cleaned = []
+    for run in instance.get_runs(filters=dg.RunsFilter(statuses=under_way)):
+        policy, _, delivery = run.tags.get(STORE_TAG, "").partition("/")
+        lock = StoreLock.of(home, policy, delivery)
+        if policy and delivery and lock.try_acquire():
+            lock.release()
+            instance.report_run_failed(run, "its process ended without a word, and nobody holds the lock of its store")
+            cleaned.append(run.run_id)
+    return cleaned
+
+
+def _execute(
+    home: Home, instance: dg.DagsterInstance, policy: Policy, delivery: Delivery, console: Console
+) -> RunSummary:
+    """Run the job that the UI runs, with both origins, so that the UI shows it and can execute it again."""
+    if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
+        instance.add_dynamic_partitions(deliveries.name, [delivery.key])
+    repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
+    job = repository.get_reconstructable_job(job_name(policy.name))
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(
+        LoadableTargetOrigin(
+            executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())
+        ),
+        LOCATION,
+    )
+    run = instance.create_run_for_job(
+        job_def=job.get_definition(),
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        tags={
+            "dagster/partition": delivery.key,
+            STORE_TAG: f"{policy.name}/{delivery.key}",
+            "deid/policy": policy.name,
+            "deid/policy_hash": policy.public_hash[:16],
+        },
+        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),
+        job_code_origin=job.get_python_origin(),
+    )
+    events = []
+    with _status(console, f"Policy {policy.name}, delivery {delivery.key}") as update:
+        instance.add_event_listener(run.run_id, lambda record: _tell(update, record))
+        for event in execute_run_iterator(job, run, instance):
+            events.append(event)
+            if event.event_type == dg.DagsterEventType.STEP_START:
+                update(str(event.step_key).replace("__", "/"))
+            elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+                _print_materialization(console, event)
+    return outcome_of(events)
+
+
+def _tell(update, record: dg.EventLogEntry) -> None:
+    if not record.is_dagster_event and record.user_message:
+        update(record.user_message)
+
+
+def _print_materialization(console: Console, event: dg.DagsterEvent) -> None:
+    made = event.step_materialization_data.materialization
+    rows = made.metadata.get("dagster/row_count")
+    seconds = made.metadata.get("seconds")
+    console.print(
+        f"  {made.asset_key.path[-1]:28}"
+        f"{f'{rows.value:>14,} rows' if rows else '':19}"
+        f"{f'{seconds.value:>8.1f} s' if seconds else ''}"
+    )
+
+
+@contextmanager
+def _status(console: Console, text: str) -> Iterator:
+    """A line that says what is going on: it moves on a terminal; elsewhere the heading is printed once."""
+    console.print(text)
+    if not console.is_terminal:
+        yield lambda more: None
+        return
+    with console.status(text) as status:
+        yield lambda more: status.update(f"{text}: {more}")

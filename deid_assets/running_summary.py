@@ -1,0 +1,165 @@
+"""What `deid run` says at the end: rows of every stage, every gate with its numbers, where the release lies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from deid_assets.home import Home
+from deid_assets.policy.models import Policy
+from deid_assets.release.evidence import from_frame
+from deid_assets.sources.delivery import Delivery
+from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.store import Table
+
+PUBLISHED, ERROR, REFUSED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What came of a run.
+
+    Attributes
+    ----------
+    exit_code
+        0 published, 2 refused by the gate or by a risk check, 1 error.
+    rows
+        Rows by asset, in the order in which they were made.
+    failed_checks
+        Names of blocking checks that did not pass, with their numbers.
+    reasons
+        Why the run was refused or failed, for people.
+    release
+        Where the release lies; None if nothing was published.
+    peak_memory_gb
+        The largest of the assets.
+    """
+
+    exit_code: int
+    rows: dict[str, int] = field(default_factory=dict)
+    failed_checks: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    release: Path | None = None
+    peak_memory_gb: float = 0.0
+
+
+def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
+    """Read what came of a run from its events."""
+    rows: dict[str, int] = {}
+    failed_checks, reasons = [], []
+    release, memory, refused, errors = None, 0.0, False, False
+    for event in events:
+        if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+            made = event.step_materialization_data.materialization
+            name, metadata = made.asset_key.path[-1], made.metadata
+            if "dagster/row_count" in metadata:
+                rows[name] = int(metadata["dagster/row_count"].value)
+            memory = max(memory, float(metadata["peak_memory_gb"].value) if "peak_memory_gb" in metadata else 0.0)
+            if name == "release":
+                release = Path(str(metadata["release"].value))
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            check = event.asset_check_evaluation_data
+            if not check.passed and check.blocking:
+                numbers = {key: check.metadata[key].value for key in ("measured", "threshold") if key in check.metadata}
+                failed_checks.append(
+                    f"{check.check_name}: measured {numbers.get('measured')}, threshold {numbers.get('threshold')}"
+                )
+                # A contract that is broken is an error of data or code; a risk that is too high is a refusal.
+                is_contract = check.check_name.endswith("_keeps_contract")
+                errors |= is_contract
+                refused |= not is_contract
+        elif event.event_type == dg.DagsterEventType.STEP_FAILURE:
+            failure = event.step_failure_data
+            metadata = failure.user_failure_data.metadata if failure.user_failure_data else {}
+            if "refused" in metadata:
+                refused = True
+                reasons.append(str(failure.user_failure_data.description))
+            else:
+                errors = True
+                cause = failure.error.cause if failure.error and failure.error.cause else failure.error
+                reasons.append(_message(event.step_key, cause))
+        elif event.event_type == dg.DagsterEventType.PIPELINE_FAILURE and not (reasons or failed_checks):
+            data = event.job_failure_data
+            reasons.append(_message("run", data.error if data else None))
+            errors = True
+    published = release is not None
+    code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
+    return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
+
+
+def _message(step: str | None, error) -> str:
+    """The message of our own errors; of any other only its kind, because its text may quote a value."""
+    if error is None:
+        return f"{step}: it failed; the run's log in the UI says where"
+    if error.cls_name in ("DeliveryError", "PolicyError", "StoreError", "ReleaseError"):
+        return error.message.split(": ", 1)[-1].strip()
+    return f"{step}: {error.cls_name}; the run's log in the UI says where (`deid ui`)"
+
+
+def print_summary(
+    console: Console, home: Home, policy: Policy, delivery: Delivery, summary: RunSummary, seconds: float
+) -> None:
+    """Print the summary."""
+    console.print()
+    _print_rows(console, summary)
+    _print_gates(console, home, policy, delivery, summary)
+    for text in summary.failed_checks:
+        console.print(f"[bold]check failed[/bold]  {text}")
+    for text in summary.reasons:
+        console.print(f"[bold]{'refused' if summary.exit_code == REFUSED else 'error'}[/bold]  {text}")
+    if summary.exit_code == REFUSED:
+        _print_diagnosis(console, home, policy, delivery, summary)
+    if summary.release is not None:
+        console.print(f"[bold]Published[/bold]  {summary.release}")
+    else:
+        console.print("[bold]Nothing was published.[/bold]")
+    console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
+
+
+def _print_rows(console: Console, summary: RunSummary) -> None:
+    table = RichTable(title="Rows of every stage", title_justify="left")
+    table.add_column("stage")
+    table.add_column("table")
+    table.add_column("rows", justify="right")
+    for stage, names in STAGES.items():
+        for name in names:
+            if name in summary.rows and name != "release":
+                table.add_row(stage, name, f"{summary.rows[name]:,}")
+    console.print(table)
+
+
+def _print_gates(console: Console, home: Home, policy: Policy, delivery: Delivery, summary: RunSummary) -> None:
+    assessed = [name for name in STAGES["assessment"] if name in summary.rows]
+    if not assessed:
+        return
+    table = RichTable(title="Gates", title_justify="left")
+    for heading in ("assessment", "measurement", "measured", "bound", "threshold", ""):
+        table.add_column(heading, justify="right" if heading in ("measured", "bound", "threshold") else "left")
+    for name in assessed:
+        stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[name], name)
+        for item in from_frame(stored.frame()):
+            for found in item.measurements:
+                verdict = ("passed" if found.passed else "FAILED") if found.gating else "reported"
+                table.add_row(
+                    name, found.name, _number(found.value), _number(found.bound), _number(found.threshold), verdict
+                )
+    console.print(table)
+
+
+def _print_diagnosis(console: Console, home: Home, policy: Policy, delivery: Delivery, summary: RunSummary) -> None:
+    if not summary.rows.get("lattice_diagnosis"):
+        return
+    stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", "generalization", "lattice_diagnosis")
+    table = RichTable(title="Where the risk comes from, at the coarsest node", title_justify="left")
+    for heading in ("", "", "share at high risk", "would pass"):
+        table.add_column(heading)
+    for row in stored.frame().itertuples():
+        table.add_row(row.kind, row.what, _number(row.share), "yes" if row.would_pass else "")
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.5g}"
