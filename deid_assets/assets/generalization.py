@@ -53,7 +53,8 @@ def value_domains(
         hierarchy.check(values, qi.column)
         labels = [hierarchy.labels(values, level) for level in range(hierarchy.levels)]
         coded = days.code if days and qi.column.startswith("days_in_hospital") else None
-        frames.append(value_domain(qi.column, values, labels, hierarchy.codes(values), of_member, coded))
+        missing = [hierarchy.missing_label(level) for level in range(hierarchy.levels)]
+        frames.append(value_domain(qi.column, values, labels, hierarchy.codes(values), of_member, coded, missing))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -184,13 +185,14 @@ def generalization_choice(
         choice = choose_generalization(
             computation,
             [parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]],
-            [(parse_node(row.node), row.lower) for row in nodes[nodes["decision"] != "candidate"].itertuples()],
+            [parse_node(text) for text in nodes.loc[nodes["decision"] != "candidate", "node"]],
             adversary_of(policy, member_profiles),
             lambda name: stream_key(context, workplace, name),
             risk.max_high_risk_share,
             risk.gate.draws,
             risk.gate.confidence,
             risk.suppression.at_most,
+            risk.search.aim,
             executor,
         )
     if choice is None:

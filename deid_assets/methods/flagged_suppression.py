@@ -18,8 +18,13 @@ from deid_assets.methods.node_computation import NodeComputation
 StreamKeys = Callable[[str], bytes]
 Node = tuple[int, ...]
 
-DRAWS_A_MEMBER = 50
-"""Draws of the suppression stream for each released member and round."""
+DRAWS_A_MEMBER = 25
+"""Draws of the suppression stream for each sampled member and round."""
+
+QUICK_DRAWS = 100_000
+"""Effort of the measurements that only decide whether a full one is worth while."""
+
+ROUNDS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +50,14 @@ class Choice:
 def choose_generalization(
     computation: NodeComputation,
     candidates: Sequence[Node],
-    others: Sequence[tuple[Node, float]],
+    others: Sequence[Node],
     adversary: Adversary,
     keys: StreamKeys,
     max_share: float,
     draws: int,
     confidence: float,
     suppress_at_most: float,
+    aim: float,
     executor: Executor | None = None,
 ) -> Choice | None:
     """Choose the node that loses least among those that hold on fresh draws.
@@ -61,7 +67,7 @@ def choose_generalization(
     candidates
         Candidates of the search, best first.
     others
-        The other nodes with the lower bound of their share, best first; tried only with suppression.
+        The other nodes, best first; tried only with suppression.
     keys
         Gives the 16-byte key of a named stream.
     max_share
@@ -69,7 +75,9 @@ def choose_generalization(
     draws, confidence
         Effort and confidence of the measurement, as the gate's.
     suppress_at_most
-        Share of released members that may be suppressed; 0 for none.
+        Share of sampled members that may be suppressed; 0 for none.
+    aim
+        Part of MaxSup that suppression aims at, so that the gate's bound does not refuse what it reaches.
 
     Returns
     -------
@@ -85,13 +93,14 @@ def choose_generalization(
         passed_over.append(node)
     if suppress_at_most <= 0:
         return None
-    reachable = [*candidates, *(node for node, lower in others if lower <= max_share + suppress_at_most)]
-    for node in reachable:
-        choice = suppress_flagged(
-            computation, node, adversary, keys, max_share, draws, confidence, suppress_at_most, executor
+    for node in [*candidates, *others]:
+        if _least_to_suppress(computation, node, keys, aim * max_share, executor) > suppress_at_most:
+            continue
+        found = suppress_flagged(
+            computation, node, adversary, keys, max_share, draws, confidence, suppress_at_most, aim, executor
         )
-        if choice is not None:
-            return Choice(choice.node, choice.readings, choice.suppressed, tuple(passed_over))
+        if found is not None:
+            return Choice(node, found[0], found[1], tuple(passed_over))
         passed_over.append(node)
     return None
 
@@ -105,33 +114,72 @@ def suppress_flagged(
     draws: int,
     confidence: float,
     at_most: float,
+    aim: float,
     executor: Executor | None = None,
-    rounds: int = 8,
-) -> Choice | None:
-    """Suppress flagged members in rounds until the rest holds on fresh draws; None when `at_most` does not suffice.
+) -> tuple[BothReadings, np.ndarray] | None:
+    """Suppress flagged members until the rest holds on fresh draws; None when `at_most` does not suffice.
 
-    Suppressed members leave the release and not the population: they still count in every class.
+    Suppressed members leave the release and not the population: they still count in every class. On the draws that
+    chose them the rest always looks better than it is, so the share aimed at on those draws falls from round to round
+    by what fresh draws show.
+
+    Returns
+    -------
+    (BothReadings, np.ndarray) or None
+        The full measurement of the rest, and (n,) bool of the members suppressed.
     """
     members = len(computation.data.targets)
-    budget = int(at_most * members)
-    suppressed = np.zeros(members, dtype=bool)
-    for round_number in range(rounds):
-        kept = computation.keeping(~suppressed)
-        readings = both_readings(
-            kept, node, adversary.of(~suppressed), keys(f"confirmation {node} {round_number}"), draws, executor
+    goal = target = aim * max_share
+    drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
+    for number in range(ROUNDS):
+        flags = computation.flagged_targets(
+            node, keys(f"suppression {node} {number}"), DRAWS_A_MEMBER * members, executor=executor
         )
-        if suppressed.any() and readings.upper_bound(confidence) <= max_share:
-            return Choice(node, readings, suppressed, ())
-        flags = kept.flagged_targets(
-            node, keys(f"suppression {node} {round_number}"), DRAWS_A_MEMBER * members, executor=executor
-        )
-        rate = np.zeros(members)
-        rate[~suppressed] = flags.flagged / np.maximum(flags.drawn, 1)
-        room = budget - int(suppressed.sum())
-        worst = np.argsort(-rate, kind="stable")[: max(room, 0)]
-        # Half of what is allowed at a time: members who are rarely flagged may not need to go.
-        chosen = [member for member in worst[: max(1, room // 2)] if rate[member] > 0]
-        if room <= 0 or not chosen:
+        drawn, flagged = drawn + flags.drawn, flagged + flags.flagged
+        chosen = members_to_suppress(drawn, flagged, goal)
+        if len(chosen) > at_most * members:
             return None
+        suppressed = np.zeros(members, dtype=bool)
         suppressed[chosen] = True
+        rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
+        quick = both_readings(rest, node, rest_adversary, keys(f"trial {node} {number}"), QUICK_DRAWS, executor)
+        share = max(quick.fixed.share, quick.literal.share)
+        if share <= target:
+            full = both_readings(rest, node, rest_adversary, keys(f"confirmation {node} {number}"), draws, executor)
+            if full.upper_bound(confidence) <= max_share:
+                return full, suppressed
+            share = max(full.fixed.share, full.literal.share)
+        goal *= min(0.9, target / share)
     return None
+
+
+def members_to_suppress(drawn: np.ndarray, flagged: np.ndarray, goal: float) -> np.ndarray:
+    """The fewest members, most often flagged first, without whom the share of these draws is at most `goal`.
+
+    Parameters
+    ----------
+    drawn, flagged
+        (n,) draws of each member, and those of them that were flagged.
+
+    Returns
+    -------
+    np.ndarray
+        Positions of the members, ascending in how rarely they were flagged; empty if nobody has to go.
+
+    Examples
+    --------
+    >>> members_to_suppress(np.array([10, 10, 10]), np.array([1, 9, 0]), goal=0.1).tolist()
+    [1]
+    """
+    order = np.argsort(-(flagged / np.maximum(drawn, 1)), kind="stable")
+    left_drawn = drawn.sum() - np.concatenate([[0], np.cumsum(drawn[order])])
+    left_flagged = flagged.sum() - np.concatenate([[0], np.cumsum(flagged[order])])
+    return order[: int(np.flatnonzero(left_flagged <= goal * left_drawn)[0])]
+
+
+def _least_to_suppress(
+    computation: NodeComputation, node: Node, keys: StreamKeys, goal: float, executor: Executor | None
+) -> float:
+    """A share of members that suppression needs at least, by few draws; it sorts out nodes that are hopeless."""
+    flags = computation.flagged_targets(node, keys(f"prospect {node}"), QUICK_DRAWS, executor=executor)
+    return len(members_to_suppress(flags.drawn, flags.flagged, goal)) / len(flags.drawn)

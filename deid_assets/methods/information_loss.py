@@ -47,9 +47,9 @@ def entropy_loss(counts: np.ndarray, domain: Domain) -> np.ndarray:
 class LatticeLoss:
     """The loss of any node of a longitudinal lattice.
 
-    Level-1 attributes are counted over the released members, level-2 attributes over the released members' values in D'.
-    Raw bits are faithful to S0 but let claims dominate, because there are many claims to a member; normalised divides
-    each attribute by its loss at its top level and averages over the attributes that the lattice can generalize.
+    Level-1 attributes are counted over the released members, level-2 attributes over their values in D'. Raw bits are
+    faithful to S0 but let claims dominate, because there are many claims to a member; normalised divides each attribute
+    by its loss at its top level and averages over the attributes that the lattice can generalize.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 import numpy as np
 import pandas as pd
 
+from deid_assets.methods.flagged_suppression import members_to_suppress
 from deid_assets.methods.longitudinal_data import top_node
 from deid_assets.methods.node_computation import NodeComputation
 
@@ -68,17 +69,9 @@ def diagnose(
     for times in _LARGER:
         share = float((~classes.exempt & (classes.sizes < computation.k / times)).mean())
         rows.append(("population", f"{times} times as large", share, share <= max_share))
-    needed = _share_to_suppress(classes.targets, at_risk, len(computation.data.targets), max_share)
+    members = len(computation.data.targets)
+    drawn = np.bincount(classes.targets, minlength=members)
+    flagged = np.bincount(classes.targets[at_risk], minlength=members)
+    needed = len(members_to_suppress(drawn, flagged, max_share)) / members
     rows.append(("suppressing", "flagged members", needed, needed < 1))
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _share_to_suppress(targets: np.ndarray, at_risk: np.ndarray, members: int, max_share: float) -> float:
-    """About which share of the members must go, most often flagged first, before the rest is below `max_share`."""
-    drawn = np.bincount(targets, minlength=members)
-    flagged = np.bincount(targets[at_risk], minlength=members)
-    order = np.argsort(-(flagged / np.maximum(drawn, 1)), kind="stable")
-    left_drawn = drawn.sum() - np.cumsum(drawn[order])
-    left_flagged = flagged.sum() - np.cumsum(flagged[order])
-    enough = np.flatnonzero(left_flagged <= max_share * left_drawn)
-    return float((enough[0] + 1) / members) if len(enough) else 1.0

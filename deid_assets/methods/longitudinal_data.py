@@ -321,7 +321,8 @@ def _check_shapes(data: LongitudinalData) -> None:
     targets = len(data.targets)
     for h in range(histories):
         if len(data.held[h]) != data.members:
-            raise ValueError(f"held histories {h} are of {len(data.held[h])} members, the population has {data.members}")
+            held = len(data.held[h])
+            raise ValueError(f"held histories {h} are of {held} members, the population has {data.members}")
         if len(data.known[h]) != targets or data.power[h].shape != (targets,):
             raise ValueError(f"known histories and power {h} must be of the {targets} targets")
         if np.any(data.power[h] < 0):

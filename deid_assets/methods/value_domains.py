@@ -35,6 +35,7 @@ def value_domain(
     codes: Sequence[np.ndarray],
     with_missing: bool,
     top_code: int | None = None,
+    missing_labels: Sequence[str | None] = (),
 ) -> pd.DataFrame:
     """Rows of `value_domains` for one quasi-identifier.
 
@@ -51,6 +52,8 @@ def value_domain(
     top_code
         A number that stands for itself and everything above it. The class that holds it is open upwards, and its
         label says so: '8-14' becomes '8+'.
+    missing_labels
+        Per level the label of the class that missing values join, None where they are their own; empty: nowhere.
 
     Returns
     -------
@@ -75,7 +78,10 @@ def value_domain(
             )
         )
         if with_missing:
-            missing = (quasi_identifier, len(values), MISSING, level, int(max(number, default=-1)) + 1, None)
+            joined = missing_labels[level] if missing_labels else None
+            own_class = int(max(number, default=-1)) + 1
+            code = int(number[text.index(joined)]) if joined in text else own_class
+            missing = (quasi_identifier, len(values), MISSING, level, code, joined)
             frames.append(pd.DataFrame([dict(zip(COLUMNS, missing, strict=True))]))
     rows = pd.concat(frames, ignore_index=True)
     # Text columns are of pandas' str type, so that DuckDB reads text even where every value is missing.

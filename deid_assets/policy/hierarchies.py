@@ -43,6 +43,8 @@ class Hierarchy:
         One per level; level 0 is the finest.
     rule
         Carries out one kind of hierarchy.
+    missing_joins
+        Per level the value whose class missing values join, or None where they are a class of their own; empty: nowhere.
 
     Raises
     ------
@@ -63,11 +65,30 @@ class Hierarchy:
     name: str
     level_names: tuple[str, ...]
     rule: Rule
+    missing_joins: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
-        problems = self.rule.problems(self.level_names)
+        problems = self.rule.problems(self.level_names) or self._missing_problems()
         if problems:
             raise PolicyError(f"hierarchy '{self.name}': " + "; ".join(problems))
+
+    def _missing_problems(self) -> list[str]:
+        """Where missing values join a class, they must stay with it on the way up."""
+        found = []
+        for level, (finer, coarser) in enumerate(itertools.pairwise(self.missing_joins), start=1):
+            if finer is None:
+                continue
+            if coarser is None or len(set(self.labels([finer, coarser], level))) > 1:
+                found.append(
+                    f"level '{self.level_names[level]}' does not nest: missing values leave the class that they join at "
+                    f"level '{self.level_names[level - 1]}'"
+                )
+        return found
+
+    def missing_label(self, level: int) -> str | None:
+        """Return the label of the class that missing values are in at a level; None where they are their own class."""
+        joined = self.missing_joins[level] if self.missing_joins else None
+        return None if joined is None else self.labels([joined], level)[0]
 
     @property
     def levels(self) -> int:

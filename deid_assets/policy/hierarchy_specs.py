@@ -53,6 +53,11 @@ class IntervalLevel(Section):
         None, description="the other classes are labelled in this unit (a month has 28 days)"
     )
 
+    missing_joins: Whole | None = Field(
+        None,
+        description="missing values of members are in the class of this value; null: they are a class of their own",
+    )
+
     @model_validator(mode="after")
     def _width_or_starts(self) -> "IntervalLevel":
         if (self.width is None) == (self.starts is None):
@@ -90,7 +95,8 @@ class IntervalsSpec(HierarchySpec):
             cuts=tuple(level.cuts(self.from_, self.to) for level in self.levels),
             wordings=tuple(Wording(level.labels, level.unit) for level in self.levels),
         )
-        return Hierarchy(name, tuple(level.name for level in self.levels), rule)
+        joined = tuple(level.missing_joins for level in self.levels)
+        return Hierarchy(name, tuple(level.name for level in self.levels), rule, joined)
 
 
 class CodesSpec(HierarchySpec):

@@ -212,6 +212,8 @@ def _survival(counts: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float6
             kept.append(place)
             next_above = at_least[place]
     kept.reverse()
+    while kept and 0 < at_least[0] - at_least[kept[0]] < SMALLEST:  # what the first step leaves out of 100 % is a step
+        kept.pop(0)
     return claims[kept], np.array([_coarse(share) for share in at_least[kept] / (at_least[0] or 1)])
 
 

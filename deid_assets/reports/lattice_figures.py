@@ -149,7 +149,7 @@ def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))
     axes.step(
-        loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=2, label="least share"
+        loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=3.5, label="least share"
     )
     for mark in _MARKS:
         of_mark = (decisions == mark.decision) & ~chosen

@@ -216,7 +216,7 @@ class SyntheticSource(_Model):
 
 
 class DesynpufSource(_Model):
-    """CMS DE-SynPUF files as downloaded. Its codes are shuffled: `blank` turns unknown ones into NULL, counted."""
+    """CMS DE-SynPUF files as downloaded. Its codes are synthetic: `blank` turns unknown ones into NULL, counted."""
 
     kind: Literal["desynpuf"] = "desynpuf"
     unknown_codes: UnknownCodes = "blank"
@@ -234,7 +234,8 @@ class TablesSource(_Model):
     delimiter
         The character between the fields of CSV files.
     first_year
-        The calendar year that is year 1. Needed when `year` is not mapped; with it, a mapped `year` is a calendar year.
+        The calendar year that is year 1. Needed when `year` or `age` is not mapped; with it, a mapped `year` is a calendar
+        year.
     sex_values
         How this source writes sex, where it is not F, M, female or male: their value -> F or M.
     unknown_codes
@@ -262,6 +263,8 @@ class TablesSource(_Model):
     def _year_one_is_known(self) -> "TablesSource":
         if self.claims is not None and "year" not in self.claims.columns and self.first_year is None:
             raise ValueError("first_year is needed: without a mapped year it says which calendar year is year 1")
+        if "age" not in self.members.columns and self.first_year is None:
+            raise ValueError("first_year is needed: it says at what time a birth_date is turned into an age")
         return self
 
 

@@ -27,10 +27,11 @@ from deid_assets.store import quoted
 
 FIRST_YEAR = 2008
 _FILE = re.compile(
-    r"DE1_0_(?:(?P<year>2008|2009|2010)_Beneficiary_Summary_File|2008_to_2010_(?P<claims>Inpatient|Outpatient|Carrier)_Claims)"
-    r"_Sample_\w+.*\.(?P<suffix>csv|zip)\Z",
+    r"DE1_0_(?:(?P<year>2008|2009|2010)_Beneficiary_Summary_File"
+    r"|2008_to_2010_(?P<claims>Inpatient|Outpatient|Carrier)_Claims)_Sample_\w+\.(?:csv|zip)\Z",
     re.IGNORECASE,
 )
+_NEEDED = "missing file DE1_0_2008_{}_Sample_<number>.csv (or .zip)"
 _DATE = "%Y%m%d"
 _OUTPATIENT_LINES = 45
 _CARRIER_LINES = 13
@@ -39,7 +40,11 @@ _DIAGNOSES = {f"diagnosis_{number}": f"ICD9_DGNS_CD_{number}" for number in rang
 _NAMES = {"claim_id": "CLM_ID", "member_id": "DESYNPUF_ID", "service_date": "CLM_FROM_DT", **_DIAGNOSES}
 _FACILITY = {"provider_id": "AT_PHYSN_NPI", "vendor_id": "PRVDR_NUM"}
 _BENEFICIARY: Columns = {"member_id": "DESYNPUF_ID", "birth_date": "BENE_BIRTH_DT", "sex_code": "BENE_SEX_IDENT_CD"}
-_STAY = {"admission_date": "CLM_ADMSN_DT", "discharge_date": "NCH_BENE_DSCHRG_DT", "length_of_stay": "CLM_UTLZTN_DAY_CNT"}
+_STAY = {
+    "admission_date": "CLM_ADMSN_DT",
+    "discharge_date": "NCH_BENE_DSCHRG_DT",
+    "length_of_stay": "CLM_UTLZTN_DAY_CNT",
+}
 _INPATIENT: Columns = {**_NAMES, **_FACILITY, **_STAY, "segment": "SEGMENT"}
 _OUTPATIENT: Columns = {
     **_NAMES,
@@ -102,11 +107,11 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
     if not folder.is_dir():
         raise DeliveryError(f"{folder.name}: missing folder, which is to hold DE-SynPUF files")
     found = dict(_recognized(folder))
-    if not any(kind == "2008" for kind, _ in found.values()):
-        raise DeliveryError(f"{folder.name}: missing file DE1_0_2008_Beneficiary_Summary_File_Sample_<number>.csv or .zip")
     kinds = {kind for kind, _ in found.values()}
+    if "2008" not in kinds:
+        raise DeliveryError(f"{folder.name}: {_NEEDED.format('Beneficiary_Summary_File')}")
     if not kinds & set(staged.claims):
-        raise DeliveryError(f"{folder.name}: missing file DE1_0_2008_to_2010_Inpatient_Claims_Sample_<number>.csv or .zip")
+        raise DeliveryError(f"{folder.name}: {_NEEDED.format('to_2010_Inpatient_Claims')}")
     for missing in ("2009", "2010", "inpatient", "outpatient", "carrier"):
         if missing not in kinds:
             staging.warnings.append(f"{folder.name}: {_MISSING[missing]}")

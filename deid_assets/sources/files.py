@@ -14,7 +14,7 @@ import io
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from deid_assets.store import quoted
 LINE_BITS = 6  # a row of a file may hold up to 63 claims (45 lines of an outpatient claim)
 ROW_BITS = 35  # and a file up to 34 billion rows
 _CHUNK = 1 << 24  # bytes counted at a time
+_MISSING_SHOWN = 5
 
 # What DuckDB calls a line that it cannot read -> the rule that the line breaks.
 _LINE_RULES = {
@@ -135,7 +136,10 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
     staging.progress(f"reading {name}")
     path = _unpacked(staging, path, name)
     header = _header(path, name, delimiter)
-    selected = ", ".join(f"{_positions(header, theirs, ours, name)} AS {quoted(ours)}" for ours, theirs in columns.items())
+    _require_columns(header, columns, name)
+    selected = ", ".join(
+        f"{_positions(header, theirs, ours, name)} AS {quoted(ours)}" for ours, theirs in columns.items()
+    )
     number = staging.number(name, header_lines=1)
     types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(len(header)))
     scan = (
@@ -144,7 +148,8 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
     )
     raw = quoted(f"{table}_text")
     try:
-        staging.connection.execute(f"CREATE TEMP TABLE {raw} AS SELECT {selected} FROM {scan}", [[str(path)], delimiter])
+        arguments = [[str(path)], delimiter]
+        staging.connection.execute(f"CREATE TEMP TABLE {raw} AS SELECT {selected} FROM {scan}", arguments)
         # The rows of a table written in one go are numbered in the order of the file.
         staging.connection.execute(
             f"CREATE TEMP VIEW {quoted(table)} AS SELECT {row_key(str(number), 'rowid + 1')} AS row_key, * FROM {raw}"
@@ -177,10 +182,10 @@ def stage_parquet(staging: Staging, paths: Sequence[Path], view: str, columns: M
         staging.number(name)
         try:
             rows = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [str(path)]).fetchall()
-            described = connection.execute("SELECT name FROM parquet_schema(?)", [str(path)]).fetchall()
+            described = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path)]).description
         except duckdb.Error:
             raise DeliveryError(f"{name}: unreadable file: not a Parquet file, or damaged") from None
-        _require_columns({name for (name,) in described}, columns, name)
+        _require_columns([column[0] for column in described], columns, name)
         if not rows[0][0]:
             raise DeliveryError(f"{name}: no rows")
     variable = quoted(f"{view}_files")
@@ -193,7 +198,7 @@ def stage_parquet(staging: Staging, paths: Sequence[Path], view: str, columns: M
             f" FROM read_parquet(getvariable('{view}_files'))"
         )
     except duckdb.Error:
-        raise DeliveryError(f"{staging.shown(paths[0])} and {len(paths) - 1} more files: their columns differ") from None
+        raise DeliveryError(f"{staging.shown(paths[0])} and {len(paths) - 1} other files: columns differ") from None
 
 
 def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: Mapping[str, str]) -> None:
@@ -219,7 +224,7 @@ def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: 
         described = connection.execute(f"DESCRIBE {source}").fetchall()
     except duckdb.Error:
         raise DeliveryError(f"{name}: missing table") from None
-    _require_columns({column[0] for column in described}, columns, name)
+    _require_columns([row[0] for row in described], columns, name)
     number = staging.number(name)
     selected = ", ".join(f"{quoted_foreign(column)} AS {quoted(ours)}" for ours, column in columns.items())
     try:
@@ -262,11 +267,16 @@ def _require_file(path: Path, name: str) -> None:
         raise DeliveryError(f"{name}: empty file")
 
 
-def _require_columns(present: set[str], columns: Mapping[str, str], name: str) -> None:
+def _require_columns(present: Iterable[str], columns: Columns, name: str) -> None:
     # Only the missing names are shown, never the present ones: the header of a file without one is a person's row.
+    known, missing = set(present), []
     for ours, theirs in columns.items():
-        if theirs not in present:
-            raise DeliveryError(f"{name}: missing column {theirs}, which is to be read as {ours}")
+        for one in [theirs] if isinstance(theirs, str) else theirs:
+            if one not in known:
+                missing.append(one if one == ours else f"{one} (to be read as {ours})")
+    if missing:
+        more = f" and {len(missing) - _MISSING_SHOWN} more" if len(missing) > _MISSING_SHOWN else ""
+        raise DeliveryError(f"{name}: missing column {', '.join(missing[:_MISSING_SHOWN])}{more}")
 
 
 def _unpacked(staging: Staging, path: Path, name: str) -> Path:
@@ -307,9 +317,8 @@ def _positions(header: list[str], theirs: str | Sequence[str], ours: str, name: 
     """SQL of one of their columns, or of a list of several, by position."""
     if not isinstance(theirs, str):
         return "[" + ", ".join(_positions(header, one, ours, name) for one in theirs) + "]"
-    _require_columns(set(header), {ours: theirs}, name)
     if header.count(theirs) > 1:
-        raise DeliveryError(f"{name}: column {theirs}, which is to be read as {ours}, is there twice")
+        raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) is there twice")
     return f"c{header.index(theirs)}"
 
 

@@ -64,7 +64,8 @@ def read_delivery(
 ) -> IntakeReport:
     """Read a delivery into `intake.members`, `intake.claims` and `intake.quarantined_rows` of the store file.
 
-    The three tables are replaced in one transaction. A delivery without claims leaves an empty `intake.claims`.
+    The three tables are replaced in one transaction; the order of their rows means nothing. A delivery without claims
+    leaves an empty `intake.claims`.
 
     Parameters
     ----------
@@ -226,9 +227,9 @@ def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quaran
 
 
 def _members_select(quarantine: Quarantine) -> str:
-    """Members kept; an age that is not delivered is the completed years at the first claim of year 1, else at its start.
+    """Members kept; an age that is not delivered is the completed years at the first claim of year 1.
 
-    Someone born later, but within the years of the delivery, is 0 years old.
+    Without such a claim, at the start of year 1; someone born later, but within the delivery's years, is 0 years old.
     """
     # least and greatest pass over NULL, so that an unknown date has to be asked for.
     age = """

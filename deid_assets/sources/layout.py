@@ -17,7 +17,8 @@ from deid_assets.store import quoted
 
 _DATES = {"birth_date", "service_date", *CLAIM_INGREDIENTS}
 _INTEGERS = {
-    "age", "days_in_hospital_y2", "days_in_hospital_y3", "year", "length_of_stay", "pay_delay", "days_since_first_claim",
+    "age", "days_in_hospital_y2", "days_in_hospital_y3",
+    "year", "length_of_stay", "pay_delay", "days_since_first_claim",
 }  # fmt: skip
 _CODES = {*DIAGNOSIS_COLUMNS, "cpt"}
 _INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}

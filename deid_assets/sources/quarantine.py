@@ -67,7 +67,7 @@ class Quarantine:
     def rows_read(self) -> dict[str, int]:
         """Rows and rejected lines per table."""
         rejected = dict(
-            self._connection.execute("SELECT source_table, count(*) FROM rejected_lines GROUP BY source_table").fetchall()
+            self._connection.execute("SELECT source_table, count(*) FROM rejected_lines GROUP BY ALL").fetchall()
         )
         return {table: self._count(self._relations[table]) + rejected.get(table, 0) for table in TABLES}
 
@@ -102,7 +102,6 @@ class Quarantine:
         """Replace `quarantined_rows`: table, file, row, rule, column, and the row itself for whoever mends it."""
         self._connection.execute(
             f"CREATE OR REPLACE TABLE {quoted(schema)}.quarantined_rows AS {self._listed()}"
-            " ORDER BY source_table DESC, source_file, source_row, rule"
         )
         self._connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.refused_rows")
 
@@ -145,6 +144,7 @@ class Quarantine:
                 SELECT source_table, file_number, line, rule, '', raw_row FROM rejected_lines
             )
             JOIN delivered_files USING (file_number)
+            ORDER BY source_table DESC, file_number, source_row, rule, raw_row
         """
 
     def _count(self, relation: str) -> int:

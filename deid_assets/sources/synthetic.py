@@ -198,7 +198,9 @@ def _member_rows(members: Members, days_in_hospital: np.ndarray, births: np.ndar
 
 def _claim_rows(claims: Claims, first_claim: int, names: pa.Array, lookups: Tables) -> pa.Table:
     """Return the claims of a block as rows of `claims.parquet`."""
-    conditions = pa.array(lookups.conditions)
+    # A code can be a condition twice, general and newborn. A dictionary that holds a text twice would be written in
+    # full, not as a dictionary, and with bytes that differ from run to run.
+    codes, place = np.unique(lookups.conditions, return_inverse=True)
     columns = [
         pa.array(np.arange(first_claim, first_claim + len(claims.member))),
         _coded(claims.member, names),
@@ -207,12 +209,12 @@ def _claim_rows(claims: Claims, first_claim: int, names: pa.Array, lookups: Tabl
         _numbered(claims.pcp, "P"),
         _whole(claims.year + 1),
         _dates(claims.day),
-        _coded(claims.specialty, pa.array(lookups.specialties)),
+        _coded(claims.specialty, pa.array(lookups.specialties[:-1])),
         _coded(claims.place, pa.array(lookups.places)),
         _coded(claims.procedure, pa.array(lookups.procedures)),
         _whole(claims.length_of_stay),
         _whole(claims.pay_delay),
-        *(_coded(codes, conditions) for codes in claims.diagnoses),
+        *(_coded(_numbers_into(place, numbers), pa.array(codes)) for numbers in claims.diagnoses),
     ]
     return pa.Table.from_arrays(columns, schema=_CLAIM_SCHEMA)
 
@@ -220,6 +222,11 @@ def _claim_rows(claims: Claims, first_claim: int, names: pa.Array, lookups: Tabl
 def _whole(values: np.ndarray) -> pa.Array:
     """Return whole numbers as a column; negative ones are missing."""
     return pa.array(values.astype(np.int32), mask=values < 0)
+
+
+def _numbers_into(place: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return the place of each number; negative ones stay."""
+    return np.where(numbers < 0, -1, place[numbers])
 
 
 def _dates(days: np.ndarray) -> pa.Array:
@@ -239,4 +246,4 @@ def _numbered(numbers: np.ndarray, prefix: str) -> pa.DictionaryArray:
     occurs[numbers[numbers >= 0]] = True
     place = np.cumsum(occurs) - 1
     texts = pa.array([f"{prefix}{number + 1:07d}" for number in np.flatnonzero(occurs)], pa.string())
-    return _coded(np.where(numbers < 0, -1, place[numbers]), texts)
+    return _coded(_numbers_into(place, numbers), texts)

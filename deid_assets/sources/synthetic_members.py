@@ -42,8 +42,8 @@ class Members:
         bool, (members, 3): by year.
     birth_year, birth_day
         int64: for members born within the three years the year 0..2 and the day of that year; else -1 and 0.
-    rank
-        float64, the rank by burden of disease; `claims` (int64, at least 1) follows from it.
+    claims
+        int64, at least 1: the number of claims.
     stratum, burden
         int64, see `synthetic_tables.strata` and `synthetic_tables.burden_classes`.
     conditions
@@ -60,7 +60,6 @@ class Members:
     enrolled: np.ndarray
     birth_year: np.ndarray
     birth_day: np.ndarray
-    rank: np.ndarray
     claims: np.ndarray
     stratum: np.ndarray
     burden: np.ndarray
@@ -102,7 +101,6 @@ def draw_members(random: np.random.Generator, count: int, tables: Tables) -> Mem
         # A member born within the three years is born in the first year of enrolment.
         birth_year=np.where(born_within, enrolled.argmax(axis=1), -1),
         birth_day=np.where(born_within, birth_day, 0),
-        rank=rank,
         claims=shape.claims_per_member(rank),
         stratum=stratum,
         burden=burden_classes(rank),
@@ -132,8 +130,9 @@ def birth_dates(random: np.random.Generator, members: Members, first_service: np
     birthday_months = months - 12 * members.age
     days = (reference - months.astype("datetime64[D]")).astype(np.int64)
     # 29 February becomes 28 February in common years.
-    month_lengths = ((birthday_months + 1).astype("datetime64[D]") - birthday_months.astype("datetime64[D]")).astype(int)
-    birthdays = birthday_months.astype("datetime64[D]") + np.minimum(days, month_lengths - 1)
+    month_starts = birthday_months.astype("datetime64[D]")
+    month_lengths = ((birthday_months + 1).astype("datetime64[D]") - month_starts).astype(np.int64)
+    birthdays = month_starts + np.minimum(days, month_lengths - 1)
     births = birthdays - random.integers(0, DAYS_OF_YEAR, len(reference))
     return np.where(members.birth_year < 0, births, YEAR_STARTS[members.birth_year] + members.birth_day)
 

@@ -23,10 +23,11 @@ claims beyond the 99th percentile      2.6-2.8 %   2.7 %
 largest of 145,650                     "> 1,300"   1,305
 =====================================  ==========  ==========
 
-S1 also says that "the vast majority of patients had less than 10 claims", which contradicts S0's median of 11; here 44 %
-have. The median before removal is not published; here it is 13, and 11 after sensitive members, newborn claims and
+S1 also says that "the vast majority of patients had less than 10 claims", which contradicts S0's median of 11; here
+44 % have. The median before removal is not published; here it is 13, and 11 after sensitive members, newborn claims and
 claims that are no procedure are removed. After the cut at the 95th percentile S0's mean is 23.6 and ours 29: S1's own
-numbers leave 33.2 claims per member after that cut, whoever is removed, so S0 must have removed more than it says.
+numbers leave 33.2 claims per member after that cut, so S0 cut or removed more than that (methods.md 8 infers a cut per
+member-year).
 """
 
 import functools
@@ -59,8 +60,8 @@ AGE_DECADES: Final = np.array(
 # S3 Table 1, share of women among remaining and excluded members.
 FEMALE_SHARE: Final = np.array([0.5359, 0.5129])
 
-# Which of the three years a member was enrolled in (ours). 69 % are in year 1, 68 % in year 2 and 62 % in year 3; in the
-# published files 76,038 and 71,435 of 113,000 members (67 and 63 %) have days in hospital of years 2 and 3.
+# Which of the three years a member was enrolled in (ours): 69, 68 and 63 % are in years 1, 2 and 3. In the published
+# files about 67 and 63 % of the members have days in hospital of years 2 and 3.
 ENROLMENTS: Final = np.array(
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]], dtype=bool
 )
@@ -79,8 +80,8 @@ _BURDEN_OF_SENSITIVE: Final = 0.50
 LENGTH_OF_STAY_SHARES: Final = np.array([58.2, 9.84, 6.47, 4.07, 2.58, 1.42, 6.27, 5.54, 4.54, 0.43, 0.37, 0.27])
 # Of these, the part from emergency visits, which count as one day (ours); the rest are stays.
 EMERGENCY_DAYS: Final = 45.0
-# Old members stay longer (ours): their part of the stays of each interval of
-# `LENGTH_OF_STAY_SHARES`; about 65 % of all stays, which is about what they have.
+# Old members stay longer (ours): their part of the stays of each interval of `LENGTH_OF_STAY_SHARES`. It adds up to
+# 65 % of all stays, which is what they have: together with the others' the table comes out.
 LONG_STAY_AGE: Final = 53
 _OLD_STAYS_OF_LENGTH: Final = np.array([0.40, 0.48, 0.60, 0.70, 0.75, 0.80, 0.82, 0.86, 0.90, 0.92, 0.95, 0.95])
 _LENGTH_OF_STAY_FIRST_DAY: Final = np.array([1, 2, 3, 4, 5, 6, 7, 15, 29, 57, 85, 183, 240])
@@ -157,7 +158,7 @@ def _burden_mixture() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @functools.cache
 def length_of_stay_days() -> tuple[np.ndarray, np.ndarray]:
-    """Return the days of an inpatient stay and their probabilities, (2, days): for members below and of `LONG_STAY_AGE`.
+    """Return the days of an inpatient stay and their probabilities, (2, days): for younger and for old members.
 
     Together they are S3 Table 4 without `EMERGENCY_DAYS`, uniform inside an interval of weeks.
 

@@ -3,9 +3,9 @@
 Seven CSV files beside this module, all ours, say what happens to whom. Codes are real; weights are plausible
 frequencies, chosen so that the groups of the Heritage files come out about as frequent as published.
 
-* `synthetic_conditions.csv`: ICD-9-CM codes with weight, whether chronic, whether severe, the age curve, limits of sex
-  and age, the clinical profile, and the use: `general`, `sensitive` (only for members drawn to be sensitive; S3 section 2) or
-  `newborn` (only within 28 days of birth);
+* `synthetic_conditions.csv`: ICD-9-CM codes with weight, whether chronic, whether severe, the age curve, limits of
+  sex and age, the clinical profile, and the use: `general`, `sensitive` (only for members drawn to be sensitive; S3
+  section 2) or `newborn` (only within 28 days of birth);
 * `synthetic_age_curves.csv`: how a condition's frequency changes over the ten age bands;
 * `synthetic_settings.csv`: how a profile's visits divide over office, laboratory, outpatient, emergency, inpatient;
 * `synthetic_pathways.csv`: which services a visit of that profile and setting consists of;
@@ -51,7 +51,8 @@ class DrawTable:
     Parameters
     ----------
     weights
-        Non-negative, (rows, outcomes), at most 2**15 outcomes. A row of zeros is never to be drawn from and yields outcome 0.
+        Non-negative, (rows, outcomes), at most 2**15 outcomes. A row of zeros is never to be drawn from and yields
+        outcome 0.
     bits
         2**bits cells per row, at most 16: shares are exact to one cell.
 

@@ -1,0 +1,74 @@
+"""What the Heritage Health Prize published about its own release, to be held beside ours (S0).
+
+The two columns are not measured alike: S0 took F to be f / alpha (the large-sample rule) and did not publish alpha;
+counted in the population the same generalizations carry more risk (methods.md 0).
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from deid_assets.reports.report import ComparisonRow
+from deid_assets.reports.rendering import percent
+
+GENERALIZATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "AgeAtFirstClaim": "10 years, 80+",
+        "Sex": "no change",
+        "DaysInHospital_Y2": "days to 2 weeks, over 2 weeks",
+        "DaysInHospital_Y3": "days to 2 weeks, over 2 weeks",
+        "Specialty": "grouped",
+        "PlaceSvc": "grouped",
+        "ProcedureGroup": "grouped",
+        "LengthOfStay": "days to 6, then (1-2], (2-4], (4-8], (8-12], (12-26], 26+ weeks",
+        "DSFS": "4 weeks",
+        "PrimaryConditionGroup": "grouped",
+    }
+)
+"""S0 Table 5, by the column names of the release."""
+MAX_SUP = 0.008
+ATTACK_1 = 0.0084
+"""S0, simulated attack 1 at power 5: the literal procedure, unconditional."""
+EXPECTED_AT_MOST = 0.058
+"""S0: .008 + .992 * .05, the most that can be expected to be re-identified."""
+ABSENT = "not in this release"
+
+
+def heritage_comparison(
+    levels: Mapping[str, str], attack_1: float | None, max_sup: float, expected_at_most: float
+) -> tuple[ComparisonRow, ...]:
+    """Hold a release beside the Heritage Health Prize's.
+
+    Parameters
+    ----------
+    levels
+        Released column to the name of its level.
+    attack_1
+        Measured success of simulated attack 1, unconditional; None if not measured.
+    max_sup
+        Share of members that may be at high risk.
+    expected_at_most
+        `neighbor_attack.expected_reidentified_share` of this policy.
+
+    Returns
+    -------
+    tuple of ComparisonRow
+        S0's thresholds and results first, then its Table 5.
+
+    Examples
+    --------
+    >>> rows = heritage_comparison({"AgeAtFirstClaim": "20 years"}, .003, .008, .0576)
+    >>> rows[1].heritage, rows[1].here, rows[3].here, rows[4].here
+    ('0.84 %', '0.3 %', '20 years', 'not in this release')
+    """
+    numbers = (
+        ComparisonRow("Members at high risk, at most (MaxSup)", percent(MAX_SUP), percent(max_sup)),
+        ComparisonRow(
+            "Identified by simulated neighbours (attack 1)",
+            percent(ATTACK_1),
+            "not measured" if attack_1 is None else percent(attack_1),
+        ),
+        ComparisonRow("Expected to be identified, at most", percent(EXPECTED_AT_MOST, 2), percent(expected_at_most, 2)),
+    )
+    return numbers + tuple(
+        ComparisonRow(column, published, levels.get(column, ABSENT)) for column, published in GENERALIZATIONS.items()
+    )

@@ -1,0 +1,105 @@
+"""The report's content from the public edition of a manifest: the report cannot tell more than the manifest does."""
+
+import json
+from collections.abc import Mapping
+
+from deid_assets.errors import ReleaseError
+from deid_assets.reports.rendering import words
+from deid_assets.reports.report import (
+    AttritionRow,
+    CertificateRow,
+    ComparisonRow,
+    FileRow,
+    Gate,
+    GeneralizationRow,
+    ReportContent,
+    ReportFigure,
+)
+
+MEANINGS: Mapping[str, str] = {
+    "high_risk_share": "Of what neighbours may know about a member, how much fits too few members of the population.",
+    "high_risk_share_literal": "The same, with exemptions and the adversary's power taken from the generalized data.",
+    "neighbor_success": "How often a simulated neighbour who does not know whether it is there picks the right record.",
+    "neighbor_success_given_membership": "How often a simulated neighbour picks the right record, knowing that it is there.",
+    "demographic_high_risk_share": "Released members whose demographics too few members of the population share.",
+    "absence_posterior": "How surely a known member who is absent has a condition for which members were removed.",
+    "cross_check_disagreements": "Single draws on which two programs that share no code disagree, on the published rows.",
+}
+"""What the measurements mean, for people."""
+
+
+def content_from_manifest(
+    public_edition: bytes,
+    title: str,
+    policy_title: str,
+    generalization: tuple[GeneralizationRow, ...] = (),
+    certificate: tuple[CertificateRow, ...] = (),
+    comparison: tuple[ComparisonRow, ...] = (),
+    figures: tuple[ReportFigure, ...] = (),
+) -> ReportContent:
+    """Fill the report from a published manifest and from what a manifest does not hold.
+
+    Parameters
+    ----------
+    public_edition
+        The public edition of the manifest, as published.
+    title, policy_title
+        Headings.
+    generalization, certificate, comparison, figures
+        The other sections; their numbers must be public, too.
+
+    Raises
+    ------
+    ReleaseError
+        If this is not a public edition, or a gate in it did not pass.
+    """
+    manifest = json.loads(public_edition)
+    if manifest.get("edition") != "public":
+        raise ReleaseError("the report is rendered from the public edition of a manifest only; this is another one")
+    gates = tuple(_gates(manifest))
+    return ReportContent(
+        title=title,
+        release_number=manifest["number"],
+        policy_name=manifest["policy"]["name"],
+        policy_title=policy_title,
+        delivery=manifest["delivery"]["key"],
+        created=manifest["created"],
+        recipient_class=manifest["recipients"]["recipient_class"],
+        terms_of_use=manifest["recipients"]["terms_of_use"],
+        verdict="published",
+        summary=f"All {len(gates)} measurements that could refuse this release are within their thresholds.",
+        gates=gates,
+        generalization=generalization,
+        attrition=tuple(
+            AttritionRow(step["stage"], step["unit"], step["rows_in"], step["rows_out"], step["reason"])
+            for step in manifest["attrition"]
+        ),
+        figures=figures,
+        certificate=certificate,
+        comparison=comparison,
+        files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
+    )
+
+
+def _gates(manifest: Mapping) -> list[Gate]:
+    """The gating measurements; those of the gate itself bear its name, because an assessment measured the same before."""
+    return [
+        Gate(
+            name=f"{words(found['name'])}{' (on the published files)' if item['asset'] == 'gate' else ''}",
+            meaning=MEANINGS.get(found["name"], f"See {found['section']}."),
+            measured=_number(found["value"]),
+            bound=_number(found["bound"]),
+            threshold=_number(found["threshold"]),
+            passed=found["passed"] is True,
+            unit=found["unit"],
+            comparison=found["comparison"],
+        )
+        for item in manifest["evidence"]
+        for found in item["measurements"]
+        if found["gating"]
+    ]
+
+
+def _number(value: float | int | str | None) -> float | int | str | None:
+    """A number of the manifest's JSON, which writes what is not finite as a word."""
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value

@@ -1,0 +1,215 @@
+"""The release report: one HTML file that is published with the release, for its recipients and for auditors.
+
+It is public: what it holds are public numbers (methods.md 0, "No exact count leaves the restricted store"). Row counts
+of released files are exact, because the files tell them; all other counts of people are protected, and `AttritionRow`
+refuses what cannot be a protected count. `manifest_content` fills the report from the public edition of the manifest.
+
+The file needs nothing else: style and figures are inside, there is no script, and a content security policy forbids
+every request.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from deid_assets.errors import ReleaseError
+from deid_assets.reports.numbers import shown, shown_bound
+from deid_assets.reports.rendering import data_uri, words
+
+SMALLEST = 11
+"""Protected counts below it are shown as 'T' (methods.md 14)."""
+
+ProtectedCount = int | Literal["T"] | None
+Number = float | int | str | None
+
+LIMITS = (
+    "Bounds cover Monte Carlo error only: how far a simulation of so many draws may be off. They do not cover the error of "
+    "an estimated class size in the population, nor the choice of what an adversary is assumed to know.",
+    "The adversary of the model knows demographics and some values of each quasi-identifier, without error. One who knows "
+    "other things, or which values belong to one claim, is not covered by the figures above unless a row says so.",
+    "Counts of people are protected: noise was added to them, and T stands for a noisy count below 11. They need not add up.",
+    "What can be inferred about everyone with such a record, without identifying anybody, is not measured here.",
+)
+"""What the numbers do not say (methods.md 0)."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate: what was measured, and what it had to satisfy.
+
+    Attributes
+    ----------
+    name, meaning
+        Name of the measurement, and what it says in plain words.
+    measured, bound, threshold
+        Shares and probabilities as fractions; 'T' or None where the public may not see the number.
+    passed
+        Whether the gate let the release pass.
+    unit
+        As in the evidence: 'share of draws', 'probability', 'members' ... . Shares and probabilities show in per cent.
+    comparison
+        'at_most' or 'at_least'.
+    """
+
+    name: str
+    meaning: str
+    measured: Number
+    bound: Number
+    threshold: Number
+    passed: bool
+    unit: str = "probability"
+    comparison: Literal["at_most", "at_least"] = "at_most"
+
+
+@dataclass(frozen=True)
+class GeneralizationRow:
+    """A quasi-identifier and the name of its level, such as AgeAtFirstClaim and '10 years'."""
+
+    quasi_identifier: str
+    level: str
+
+
+@dataclass(frozen=True)
+class AttritionRow:
+    """Rows in and out of a stage, as protected counts.
+
+    Raises
+    ------
+    ReleaseError
+        If a count is a number below 11, which a protected count shows as 'T'.
+    """
+
+    stage: str
+    unit: str
+    rows_in: ProtectedCount
+    rows_out: ProtectedCount
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        for count in (self.rows_in, self.rows_out):
+            if count is None or count == "T":
+                continue
+            if isinstance(count, bool) or not isinstance(count, int) or count < SMALLEST:
+                raise ReleaseError(
+                    f"report, attrition, stage {self.stage!r}: a count is no protected count; give a whole number of at "
+                    f"least {SMALLEST}, 'T' or None"
+                )
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """An SVG or PNG drawn from public numbers; `alt` says what it shows to those who do not see it."""
+
+    title: str
+    caption: str
+    image: bytes
+    alt: str = ""
+
+    @property
+    def source(self) -> str:
+        return data_uri(self.image)
+
+
+@dataclass(frozen=True)
+class CertificateRow:
+    """A node of the certificate: the chosen one, or one directly below it; shares as fractions."""
+
+    node: str
+    share: float
+    lower: float
+    upper: float
+    decision: str
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """A number or level of the Heritage Health Prize as published, and of this release."""
+
+    what: str
+    heritage: str
+    here: str
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """A released file: path, SHA-256 in hexadecimal, bytes, and rows where it is a table."""
+
+    path: str
+    sha256: str
+    size: int
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """All that the report says. Texts may come from a policy: they are escaped, whatever they hold.
+
+    Attributes
+    ----------
+    title
+        Heading of the report.
+    release_number, policy_name, policy_title, delivery, created
+        Which release: its number, the policy, the key of the delivery, the time in ISO 8601.
+    recipient_class, terms_of_use
+        Who may receive it, under which terms.
+    verdict
+        'published' or 'refused'.
+    summary
+        One sentence that says why.
+    gates, generalization, attrition, figures, certificate, comparison, files
+        The rows of the sections; a section without rows is left out.
+    limits
+        What the numbers do not say.
+    """
+
+    title: str
+    release_number: int
+    policy_name: str
+    policy_title: str
+    delivery: str
+    created: str
+    recipient_class: str
+    terms_of_use: str
+    verdict: Literal["published", "refused"]
+    summary: str
+    gates: tuple[Gate, ...]
+    generalization: tuple[GeneralizationRow, ...] = ()
+    attrition: tuple[AttritionRow, ...] = ()
+    figures: tuple[ReportFigure, ...] = ()
+    certificate: tuple[CertificateRow, ...] = ()
+    comparison: tuple[ComparisonRow, ...] = ()
+    files: tuple[FileRow, ...] = ()
+    limits: tuple[str, ...] = LIMITS
+
+    def __post_init__(self) -> None:
+        if self.verdict == "published" and not (self.gates and all(gate.passed for gate in self.gates)):
+            raise ReleaseError("the report says that the release was published, yet a gate did not pass or none is told")
+
+
+def render_report(content: ReportContent) -> bytes:
+    """Render the report: one HTML file in UTF-8, equal bytes for equal content.
+
+    Returns
+    -------
+    bytes
+    """
+    html = _environment().get_template("report.html.j2").render(report=content)
+    # A policy's text may hold half of a surrogate pair, which YAML can write and UTF-8 cannot.
+    return html.encode("utf-8", errors="replace")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(lambda name: (resources.files(__package__) / name).read_text("utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"shown": shown, "shown_bound": shown_bound, "words": words}
+    return environment

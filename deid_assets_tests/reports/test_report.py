@@ -1,0 +1,240 @@
+"""The report: self-contained, accessible, escaped, and without an exact count of people."""
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.neighbor_attack import expected_reidentified_share
+from deid_assets.reports.figures import neighbor_attack_figure
+from deid_assets.reports.heritage import heritage_comparison
+from deid_assets.reports.manifest_content import content_from_manifest
+from deid_assets.reports.numbers import shown, shown_bound
+from deid_assets.reports.report import (
+    AttritionRow,
+    CertificateRow,
+    FileRow,
+    Gate,
+    GeneralizationRow,
+    ReportContent,
+    ReportFigure,
+    render_report,
+)
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "{{ 7 * 7 }}{% for x in y %}",
+    "</style><style>body{display:none}</style>",
+    "</title><base href=//evil>",
+    "<!-- ]]> &lt; &#60;b&#62;",
+    "javascript:alert(1)",
+    "half a pair \ud800 and \u202eleft",
+)
+IMAGE = neighbor_attack_figure([("neighbor_success", 0.0031, 0.0042, 0.05)])
+
+
+def content(text: str = "text", **changed) -> ReportContent:
+    """A report whose every text is the given one."""
+    whole = ReportContent(
+        title=text,
+        release_number=7,
+        policy_name=text,
+        policy_title=text,
+        delivery=text,
+        created=text,
+        recipient_class=text,
+        terms_of_use=text,
+        verdict="published",
+        summary=text,
+        gates=(
+            Gate(text, text, 0.00412, 0.0043401, 0.008, True, "share of draws"),
+            Gate(text, text, 0.0, None, 0, True, "disagreements"),
+            Gate(text, text, "T", None, 20, True, "members", "at_least"),
+        ),
+        generalization=(GeneralizationRow(text, text),),
+        attrition=(AttritionRow(text, "members", None, 200_003), AttritionRow(text, "members", 200_003, "T", text)),
+        figures=(ReportFigure(text, text, IMAGE, text),),
+        certificate=(
+            CertificateRow("1,2", 0.0071, 0.0069, 0.0073, "candidate", chosen=True),
+            CertificateRow("0,2", 0.0102, 0.0099, 0.0105, "not_candidate"),
+        ),
+        comparison=heritage_comparison({"AgeAtFirstClaim": text}, 0.003, 0.008, 0.0576),
+        files=(FileRow(text, "ab" * 32, 123_456, 19_998),),
+    )
+    return dataclasses.replace(whole, **changed)
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the texts between them; raises nothing, as browsers do."""
+
+    VOID = frozenset({"meta", "img", "br", "link", "base", "input"})
+
+    def __init__(self, html: bytes):
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html.decode())
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"{tag} is closed where it is not open"
+
+    def handle_data(self, data):
+        if "style" not in self.open and data.strip():
+            self.texts.append(data.strip())
+
+    def named(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_every_section_is_told() -> None:
+    texts = Page(render_report(content())).texts
+    for expected in (
+        "0.412 %", "0.435 %", "at most 0.8 %", "at least 20", "T", "✓ yes", "200,003", "1,2", "0.71 %", "0.69 % to 0.73 %",
+        "not candidate", "0.84 %", "5.8 %", "not in this release", "ab" * 32, "19,998", "123,456",
+        "deid verify --key PUBLIC_KEY RELEASE",
+    ):  # fmt: skip
+        assert expected in texts, expected
+    assert any("Monte Carlo error only" in text for text in texts)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_texts_of_a_policy_are_only_texts(text: str) -> None:
+    """The page has the same elements and attributes whatever the policy's texts say, and shows them as they are."""
+    harmless, page = Page(render_report(content())), Page(render_report(content(text)))
+    told = text.replace("\ud800", "?")
+    assert [name for name, _ in page.tags] == [name for name, _ in harmless.tags]
+    assert [set(attributes) for _, attributes in page.tags] == [set(attributes) for _, attributes in harmless.tags]
+    assert page.texts.count(told) >= 10
+    assert page.named("img")[0]["alt"] == told
+
+
+def test_the_file_needs_nothing_else_and_runs_nothing() -> None:
+    html = render_report(content())
+    page = Page(html)
+    assert not {"script", "link", "iframe", "object", "form", "base", "a"} & {name for name, _ in page.tags}
+    assert all(image["src"].startswith("data:image/") for image in page.named("img"))
+    assert b"@import" not in html and b"url(" not in html
+    policy = next(meta["content"] for meta in page.named("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy and "script-src" not in policy
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+
+
+def test_it_is_accessible_without_sight_colour_or_a_wide_screen() -> None:
+    html = render_report(content())
+    page = Page(html)
+    assert page.named("html") == [{"lang": "en"}]
+    assert all(image["alt"] for image in page.named("img"))
+    assert {header["scope"] for header in page.named("th")} == {"col", "row"}
+    names = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    assert all(table["aria-labelledby"] in names for table in page.named("table"))
+    headings = [int(name[1]) for name, _ in page.tags if re.fullmatch("h[1-6]", name)]
+    assert headings[0] == 1 and headings.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(headings, headings[1:], strict=False))
+    for rule in (b"prefers-color-scheme: dark", b"@media print", b"max-width: 42rem"):
+        assert rule in html
+    assert not page.open
+
+
+def test_a_figure_without_alternative_text_is_told_by_its_title() -> None:
+    page = Page(render_report(content(figures=(ReportFigure("Attack 1", "", IMAGE),))))
+    assert page.named("img")[0]["alt"] == "Attack 1"
+
+
+def test_sections_without_rows_are_left_out() -> None:
+    empty = content(generalization=(), attrition=(), figures=(), certificate=(), comparison=(), files=(), limits=())
+    headings = [name for name, _ in Page(render_report(empty)).tags if name == "h2"]
+    assert len(headings) == 2  # what had to hold, how to verify
+
+
+def test_same_content_same_bytes() -> None:
+    assert render_report(content()) == render_report(content())
+
+
+def test_a_refusal_says_which_gate_failed() -> None:
+    gate = Gate("high risk share", "", 0.012, 0.0125, 0.008, False, "share of draws")
+    page = Page(render_report(content(verdict="refused", gates=(gate,))))
+    assert "refused" in page.texts and "✗ no" in page.texts
+
+
+@pytest.mark.parametrize("gates", [(), (Gate("a", "", 1.0, None, 0.5, False),)])
+def test_published_without_passed_gates_is_a_contradiction(gates: tuple) -> None:
+    with pytest.raises(ReleaseError, match="did not pass or none is told"):
+        content(gates=gates)
+
+
+@pytest.mark.parametrize("count", [0, 3, 10, -2, 11.5, True])
+def test_counts_that_cannot_be_protected_are_refused_without_being_told(count: object) -> None:
+    with pytest.raises(ReleaseError, match="no protected count") as refused:
+        AttritionRow("eligible_members", "members", 20_000, count)
+    assert str(count) not in str(refused.value).replace("11,", "").replace("at least 11", "")
+
+
+def test_numbers_never_flatter() -> None:
+    assert shown_bound(0.0080000001, "probability") == "0.801 %"
+    assert shown_bound(0.008, "probability") == "0.8 %"
+    assert shown_bound(0.00999, "probability", upper=False) == "0.999 %"
+    assert shown_bound("T", "members") == "T" and shown_bound(0.0, "probability") == "0 %"
+    assert shown(float("nan"), "probability") == "not measured" and shown(None) == "not shown"
+
+
+def test_the_published_heritage_numbers() -> None:
+    """S0: .84 % by attack 1, MaxSup .8 %, at most 5.8 % expected; Table 5."""
+    rows = {row.what: row for row in heritage_comparison({}, None, 0.008, expected_reidentified_share(0.008, 0.05))}
+    assert [(row.heritage, row.here) for row in list(rows.values())[:3]] == [
+        ("0.8 %", "0.8 %"),
+        ("0.84 %", "not measured"),
+        ("5.8 %", "5.8 %"),
+    ]
+    assert rows["AgeAtFirstClaim"].heritage == "10 years, 80+" and rows["DSFS"].heritage == "4 weeks"
+    assert len(rows) == 3 + 10
+
+
+def manifest(**changed) -> bytes:
+    measurement = {
+        "name": "high_risk_share", "unit": "share of draws", "value": 0.0041, "bound": 0.0043, "threshold": 0.008,
+        "comparison": "at_most", "statistic": "upper_bound", "confidence": 0.99, "method": "node_computation",
+        "section": "methods.md 4", "sample_size": 1_000_000, "seed_commitment": None, "gating": True, "passed": True,
+    }  # fmt: skip
+    protected = measurement | {"name": "demographic_high_risk_share", "unit": "share of members", "value": None, "bound": None}
+    ungated = measurement | {"name": "other", "gating": False, "passed": False}
+    public = {
+        "edition": "public", "number": 7, "created": "2026-03-01T10:00:00+00:00", "delivery": {"key": "d1", "digest": "ab" * 32},
+        "policy": {"name": "heritage_public", "hash": "cd" * 32, "text": "..."},
+        "recipients": {"recipient_class": "public", "terms_of_use": "Do not identify."},
+        "evidence": [
+            {"asset": "longitudinal_risk", "measurements": [measurement, ungated]},
+            {"asset": "gate", "measurements": [measurement, protected]},
+        ],
+        "attrition": [
+            {"stage": "delivered_members", "unit": "members", "source": None, "rows_in": None, "rows_out": 200_003, "reason": ""},
+            {"stage": "kept", "unit": "members", "source": "delivered_members", "rows_in": 200_003, "rows_out": "T", "reason": "x"},
+        ],
+        "files": [{"path": "data/Claims.csv", "sha256": "ab" * 32, "bytes": 10, "rows": 5, "rows_digest": None}],
+    }  # fmt: skip
+    return json.dumps(public | changed).encode()
+
+
+def test_the_public_manifest_fills_the_report() -> None:
+    filled = content_from_manifest(manifest(), "Release report", "Heritage, public")
+    assert [gate.name for gate in filled.gates] == [
+        "high risk share", "high risk share (on the published files)", "demographic high risk share (on the published files)",
+    ]  # fmt: skip
+    assert filled.summary.startswith("All 3 measurements") and filled.attrition[1].rows_out == "T"
+    texts = Page(render_report(filled)).texts
+    assert "0.43 %" in texts and "not shown" in texts and "data/Claims.csv" in texts
+
+
+def test_the_restricted_manifest_does_not_fill_the_report() -> None:
+    with pytest.raises(ReleaseError, match="public edition"):
+        content_from_manifest(manifest(edition="restricted"), "Release report", "Heritage, public")

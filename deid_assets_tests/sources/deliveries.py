@@ -1,0 +1,81 @@
+"""Small crafted deliveries for the tests of the sources."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource
+from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.report import IntakeReport
+from deid_assets.store import Table
+
+MEMBER_FIELDS = ("member_id", "sex", "age", "birth_date", "days_in_hospital_y2", "days_in_hospital_y3")
+CLAIM_FIELDS = (
+    "claim_id", "member_id", "provider_id", "service_date", "specialty", "place", "cpt", "length_of_stay",
+    "admission_date", "discharge_date", "paid_date", "diagnosis_1", "diagnosis_2",
+)  # fmt: skip
+SOURCE = TablesSource(
+    members=MembersMap(file="members.csv", columns={name: name for name in MEMBER_FIELDS}),
+    claims=ClaimsMap(file="claims.csv", columns={name: name for name in CLAIM_FIELDS}),
+    first_year=2008,
+)
+
+
+def _one_of(*known: str):
+    return lambda codes: np.array([code in known for code in codes], dtype=bool)
+
+
+CODES = KnownCodes(
+    diagnosis=_one_of("4280", "25000", "V5789"),
+    procedure=_one_of("99213", "J1100"),
+    place=_one_of("11", "21", "01"),
+    specialty=_one_of("06", "Hospital"),
+)
+
+
+@dataclass
+class Taken:
+    """What an intake left in its store."""
+
+    report: IntakeReport
+    store: Path
+
+    def frame(self, name: str, order_by: str | None = None):
+        return Table(self.store, "intake", name).frame(order_by)
+
+
+def member(member_id: str, **fields: str) -> dict[str, str]:
+    return {"member_id": member_id, "sex": "F", "age": "50", **fields}
+
+
+def claim(claim_id: str, member_id: str = "m1", **fields: str) -> dict[str, str]:
+    return {"claim_id": claim_id, "member_id": member_id, "service_date": "2008-03-05", **fields}
+
+
+def csv_text(fields: tuple[str, ...], rows: list[dict[str, str]], delimiter: str = ",") -> str:
+    lines = [delimiter.join(fields), *(delimiter.join(row.get(name, "") for name in fields) for row in rows)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_tables(folder: Path, members: list[dict[str, str]], claims: list[dict[str, str]]) -> Path:
+    """Write members.csv and claims.csv into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "members.csv").write_text(csv_text(MEMBER_FIELDS, members))
+    (folder / "claims.csv").write_text(csv_text(CLAIM_FIELDS, claims))
+    return folder
+
+
+def take_in(folder: Path, source=SOURCE, at_most: float = 1.0, codes: KnownCodes = CODES, store: Path | None = None):
+    """Read a folder, or several, and return what is in the store afterwards."""
+    folders = folder if isinstance(folder, tuple) else (folder,)
+    store = store or folders[0].parent / "store" / "delivery.duckdb"
+    report = read_delivery(store, Delivery("test", source.kind, folders), source, at_most, codes)
+    return Taken(report, store)
+
+
+def write_parquet(path: Path, select: str) -> None:
+    connection = duckdb.connect()
+    connection.execute(f"COPY ({select}) TO '{path}' (FORMAT parquet)")
+    connection.close()
