@@ -46,5 +46,7 @@ def intake(
         KnownCodes.of(known_codes),
         progress=lambda text: context.log.info(text),
     )
+    # Without a version of its own the table would have that of the code, whatever was delivered.
+    version = dg.DataVersion(delivery.digest()[:32])
     for name, table in tables.items():
-        yield dg.Output(table, output_name=name, metadata=report.metadata(name))
+        yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)

@@ -28,7 +28,7 @@ from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.digests import combined_digest, rows_digest
 from deid_assets.release.event_log import data_versions, stale_inputs, witness
-from deid_assets.release.evidence import Evidence, Refusal, from_frame
+from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.release.manifest import AttritionStep, Manifest, Place, PolicyText, editions, keyed_counts, package_versions
 from deid_assets.release.publication import Releases, Staging
 from deid_assets.resources import Policies, Workplace
@@ -242,7 +242,7 @@ def _refusal(refusals: list[Refusal]) -> dg.Failure:
         f"{refusal.text}"
         + (
             f" ({refusal.measured:.6g} against {refusal.threshold:.6g})"
-            if refusal.measured is not None and refusal.threshold is not None
+            if _may_be_shown(refusal)
             else ""
         )
         for refusal in refusals
@@ -255,11 +255,16 @@ def _refusal(refusals: list[Refusal]) -> dg.Failure:
             **{
                 f"{refusal.rule}: {refusal.name}": float(refusal.measured)
                 for refusal in refusals
-                if refusal.measured is not None
+                if _may_be_shown(refusal)
             },
         },
         allow_retries=False,
     )
+
+
+def _may_be_shown(refusal: Refusal) -> bool:
+    """Whether the numbers count nobody: shares of draws and probabilities may be logged, exact counts may not."""
+    return refusal.measured is not None and refusal.threshold is not None and refusal.unit in PLAIN_UNITS
 
 
 def _attrition(

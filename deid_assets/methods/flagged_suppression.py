@@ -21,6 +21,9 @@ Node = tuple[int, ...]
 DRAWS_A_MEMBER = 25
 """Draws of the suppression stream for each sampled member and round."""
 
+PROSPECT_DRAWS = 65_536
+"""Effort that sorts out nodes for which suppression is hopeless."""
+
 QUICK_DRAWS = 100_000
 """Effort of the measurements that only decide whether a full one is worth while."""
 
@@ -94,7 +97,7 @@ def choose_generalization(
     if suppress_at_most <= 0:
         return None
     for node in [*candidates, *others]:
-        if _least_to_suppress(computation, node, keys, aim * max_share, executor) > suppress_at_most:
+        if _is_hopeless(computation, node, keys, aim * max_share, suppress_at_most, executor):
             continue
         found = suppress_flagged(
             computation, node, adversary, keys, max_share, draws, confidence, suppress_at_most, aim, executor
@@ -177,9 +180,21 @@ def members_to_suppress(drawn: np.ndarray, flagged: np.ndarray, goal: float) -> 
     return order[: int(np.flatnonzero(left_flagged <= goal * left_drawn)[0])]
 
 
-def _least_to_suppress(
-    computation: NodeComputation, node: Node, keys: StreamKeys, goal: float, executor: Executor | None
-) -> float:
-    """A share of members that suppression needs at least, by few draws; it sorts out nodes that are hopeless."""
-    flags = computation.flagged_targets(node, keys(f"prospect {node}"), QUICK_DRAWS, executor=executor)
-    return len(members_to_suppress(flags.drawn, flags.flagged, goal)) / len(flags.drawn)
+def _is_hopeless(
+    computation: NodeComputation,
+    node: Node,
+    keys: StreamKeys,
+    goal: float,
+    suppress_at_most: float,
+    executor: Executor | None,
+) -> bool:
+    """Whether even draws that judge what they chose ask for more members than may be suppressed.
+
+    Few draws first: they flatter the rest more than many do, so that a node that fails on them fails on all.
+    """
+    members = len(computation.data.targets)
+    for draws in (PROSPECT_DRAWS, DRAWS_A_MEMBER * members):
+        flags = computation.flagged_targets(node, keys("prospect"), draws, executor=executor)
+        if len(members_to_suppress(flags.drawn, flags.flagged, goal)) > suppress_at_most * members:
+            return True
+    return False

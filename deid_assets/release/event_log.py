@@ -64,11 +64,11 @@ def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str
 
 
 _DATA_VERSION = "dagster/data_version"
-_INPUT_DATA_VERSION = "dagster/input_data_version/"
+_INPUT_EVENT = "dagster/input_event_pointer/"
 
 
 def stale_inputs(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> list[Refusal]:
-    """Refuse where an asset was made from another version of an input than the current one.
+    """Refuse where an asset was made from another materialization of an input than the current one.
 
     Selecting a part of the assets leaves the rest as they were; a candidate made before its claims were taken in again is
     not the release of these claims.
@@ -81,13 +81,11 @@ def stale_inputs(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], part
             text = f"{short}: it was never materialized for this delivery"
             found.append(Refusal("missing_asset", short, None, None, text))
             continue
-        for tag, version in (record.asset_materialization.tags or {}).items():
-            upstream = records.get(tag.removeprefix(_INPUT_DATA_VERSION)) if tag.startswith(_INPUT_DATA_VERSION) else None
-            if upstream is None or upstream.asset_materialization is None:
-                continue
-            if (upstream.asset_materialization.tags or {}).get(_DATA_VERSION) != version:
-                source = tag.split("/")[-1]
-                text = f"{short}: it was made from an earlier version of {source}; materialize it again"
+        for tag, pointer in (record.asset_materialization.tags or {}).items():
+            upstream = records.get(tag.removeprefix(_INPUT_EVENT)) if tag.startswith(_INPUT_EVENT) else None
+            # The tag of an input's data version is a digest over partitions; the event that was read is told plainly.
+            if upstream is not None and str(upstream.storage_id) != pointer:
+                text = f"{short}: it was made from an earlier {tag.split('/')[-1]}; materialize it again"
                 found.append(Refusal("stale_input", short, None, None, text))
     return found
 

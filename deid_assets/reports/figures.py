@@ -69,8 +69,8 @@ def claims_per_member_figure(counts_before: ArrayLike, counts_after: ArrayLike, 
     if cap is not None:
         axes.axvline(cap, color=GREY, linewidth=1, linestyle=":")
         axes.annotate(
-            f"cut at {plain(cap)}", (cap, 1), xycoords=("data", "axes fraction"), xytext=(3, -2), textcoords="offset points",
-            va="top", fontsize=8,
+            f"cut at {plain(cap, 6)}", (cap, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
+            textcoords="offset points", va="top", fontsize=8,
         )  # fmt: skip
     drawn = np.concatenate([share for _, share in curves])
     if not drawn.size:
@@ -124,8 +124,8 @@ def class_size_figure(edges_and_members: Sequence[tuple[int, int]], k: int) -> b
         axes.annotate(text, (shown, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axhline(safe_from - 0.5, color=BLACK, linewidth=1.2, linestyle=(0, (5, 2)))
     axes.annotate(
-        f"at high risk below k = {k}", (1, safe_from - 0.5), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
-        ha="right", fontsize=9, fontweight="bold",
+        f"at high risk below k = {k}", (1, safe_from - 0.5), xycoords=("axes fraction", "data"), xytext=(0, 3),
+        textcoords="offset points", ha="right", fontsize=9, fontweight="bold",
     )  # fmt: skip
     axes.set_yticks(range(len(bars)), [_range_text(low, high) for low, high, _ in bars])
     axes.set_ylim(len(bars) - 0.4, -0.9)
@@ -179,8 +179,8 @@ def _gate(axes: Axes, place: int, value: float | None, bound: float | None, thre
     if threshold is not None:
         axes.plot([threshold] * 2, [place - 0.3, place + 0.14], color=BLACK, linewidth=2.2, solid_capstyle="butt")
         axes.annotate(
-            f"at most {plain(threshold)}", (threshold, place - 0.3), xytext=(0, 1), textcoords="offset points", ha="center",
-            va="bottom", fontsize=7.5,
+            f"at most {plain(threshold)}", (threshold, place - 0.3), xytext=(0, 1), textcoords="offset points",
+            ha="center", va="bottom", fontsize=7.5,
         )  # fmt: skip
     if value is None:
         axes.annotate("not measured", (0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)

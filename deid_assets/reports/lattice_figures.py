@@ -16,7 +16,7 @@ from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
 from deid_assets.reports.rendering import (
-    BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, YELLOW, new_figure, percent, rendered, styled, words,
+    BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, YELLOW, new_figure, percent, plain, rendered, styled, words,
 )  # fmt: skip
 
 _GAP = 0.6
@@ -148,9 +148,7 @@ def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
     axes.add_collection(LineCollection(np.stack(ends, axis=1), colors=PALE, linewidths=1.0, zorder=1))
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))
-    axes.step(
-        loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=3.5, label="least share"
-    )
+    axes.step(loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=3.5)
     for mark in _MARKS:
         of_mark = (decisions == mark.decision) & ~chosen
         axes.plot(
@@ -192,9 +190,8 @@ def _cells_figure(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> tu
     left, right, bottom, top = 0.6, 0.6, 0.75, 0.7
     width, height = max(across * cell + left + right, 5.4), down * cell + bottom + top
     figure = Figure(figsize=(width, height), facecolor="white")
-    axes = figure.add_axes(
-        ((width - across * cell) / 2 / width, bottom / height, across * cell / width, down * cell / height), frameon=False
-    )
+    place = ((width - across * cell) / 2 / width, bottom / height, across * cell / width, down * cell / height)
+    axes = figure.add_axes(place, frameon=False)
     axes.set_xlim(-0.5, columns[-1] + 0.5)
     axes.set_ylim(rows[-1] + 0.5, -0.5)
     return figure, axes, 72 * cell
@@ -222,9 +219,11 @@ def _number(
         of_axis.set_ticks([])
         return
     inner = sizes[names[-1]]
-    numbered = cell >= _NUMBERED_FROM
-    of_axis.set_ticks(cells if numbered else [], [str(i % inner) for i in range(len(cells))] if numbered else [], fontsize=7)
-    label = words(names[-1])
+    if cell >= _NUMBERED_FROM:
+        of_axis.set_ticks(cells, [str(i % inner) for i in range(len(cells))], fontsize=7)
+    else:
+        of_axis.set_ticks([])
+    of_axis.set_label_text(f"level of {words(names[-1])}")
     if len(names) > 1:
         panels = cells.reshape(-1, inner).mean(axis=1)
         numbers = [str(i % sizes[names[-2]]) for i in range(len(panels))]
@@ -234,7 +233,6 @@ def _number(
         other_axis.set_tick_params(length=0, pad=1)
         other_axis.set_ticks(panels, numbers, fontsize=9, fontweight="bold")
         other_axis.set_label_text(f"level of {' > '.join(words(name) for name in names[:-1])}", fontweight="bold")
-    of_axis.set_label_text(f"level of {label}")
 
 
 def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, largest: float) -> None:
@@ -242,7 +240,7 @@ def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, large
     top = 10 ** np.ceil(np.log10(largest))
     powers = 10.0 ** np.arange(round(np.log10(smallest)), round(np.log10(top)) + 1)
     ticks = [*([zero] if with_zero else []), *powers]
-    axes.set_yticks(ticks, [*(["0"] if with_zero else []), *(f"{100 * power:g}" for power in powers)])
+    axes.set_yticks(ticks, [*(["0"] if with_zero else []), *(plain(100 * power) for power in powers)])
     axes.minorticks_off()
     axes.set_ylim((zero / 1.6) if with_zero else smallest, min(top, largest * 2))
     if with_zero:
@@ -252,21 +250,22 @@ def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, large
 def _legend(figure: Figure, decisions: NDArray, chosen: bool, framed: bool, frontier: bool = False) -> None:
     """One row of what the marks mean, of those that occur."""
     handles = [
-        Line2D(
-            [], [], marker=mark.marker, linestyle="none", markersize=7, markerfacecolor=mark.face, markeredgecolor=mark.edge,
-            markeredgewidth=2 if mark.marker == "_" else 0.5, label=mark.label,
+        _sample(
+            mark.label, marker=mark.marker, markersize=7, markerfacecolor=mark.face, markeredgecolor=mark.edge,
+            markeredgewidth=2 if mark.marker == "_" else 0.5,
         )
         for mark in _MARKS
         if (decisions == mark.decision).any()
     ]  # fmt: skip
     if framed:
-        handles.append(
-            Line2D([], [], marker="s", linestyle="none", markersize=9, markerfacecolor="none", markeredgecolor=GREY, label="measured")
-        )
+        handles.append(_sample("measured", marker="s", markersize=9, markerfacecolor="none", markeredgecolor=GREY))
     if chosen:
-        handles.append(
-            Line2D([], [], marker="*", linestyle="none", markersize=12, color=BLACK, markeredgecolor="white", label="chosen")
-        )
+        handles.append(_sample("chosen", marker="*", markersize=12, color=BLACK, markeredgecolor="white"))
     if frontier:
-        handles.append(Line2D([], [], color=GREY, linewidth=1, label="least share"))
-    figure.legend(handles=handles, loc="outside lower center" if frontier else "lower center", ncols=len(handles), frameon=False, fontsize=8, handletextpad=0.3)
+        handles.append(_sample("least share", linestyle="-", color=GREY, linewidth=1))
+    place = "outside lower center" if frontier else "lower center"
+    figure.legend(handles=handles, loc=place, ncols=len(handles), frameon=False, fontsize=8, handletextpad=0.3)
+
+
+def _sample(label: str, **style: object) -> Line2D:
+    return Line2D([], [], label=label, **({"linestyle": "none"} | style))

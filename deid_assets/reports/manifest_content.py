@@ -19,11 +19,11 @@ from deid_assets.reports.report import (
 MEANINGS: Mapping[str, str] = {
     "high_risk_share": "Of what neighbours may know about a member, how much fits too few members of the population.",
     "high_risk_share_literal": "The same, with exemptions and the adversary's power taken from the generalized data.",
-    "neighbor_success": "How often a simulated neighbour who does not know whether it is there picks the right record.",
-    "neighbor_success_given_membership": "How often a simulated neighbour picks the right record, knowing that it is there.",
+    "neighbor_success": "How often a simulated neighbour who is not sure that it is there picks the right record.",
+    "neighbor_success_given_membership": "How often a simulated neighbour who knows that it is there does.",
     "demographic_high_risk_share": "Released members whose demographics too few members of the population share.",
     "absence_posterior": "How surely a known member who is absent has a condition for which members were removed.",
-    "cross_check_disagreements": "Single draws on which two programs that share no code disagree, on the published rows.",
+    "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }
 """What the measurements mean, for people."""
 
@@ -82,7 +82,7 @@ def content_from_manifest(
 
 
 def _gates(manifest: Mapping) -> list[Gate]:
-    """The gating measurements; those of the gate itself bear its name, because an assessment measured the same before."""
+    """The gating measurements; the gate's own are marked, because an assessment measured the same before."""
     return [
         Gate(
             name=f"{words(found['name'])}{' (on the published files)' if item['asset'] == 'gate' else ''}",

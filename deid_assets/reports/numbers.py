@@ -28,12 +28,14 @@ def shown(number: float | int | str | None, unit: str = "") -> str:
 
 
 def shown_bound(number: float | int | str | None, unit: str = "", upper: bool = True) -> str:
-    """Return a bound as text, rounded away from what is measured: a bound just above a threshold never looks equal to it.
+    """Return a bound as text, rounded away from the value: a bound above a threshold never looks equal to it.
 
     Examples
     --------
-    >>> shown_bound(.0080004, "probability"), shown_bound(.008, "probability"), shown_bound(.0080004, "probability", False)
-    ('0.801 %', '0.8 %', '0.8 %')
+    >>> shown_bound(.0080004, "probability"), shown_bound(.008, "probability")
+    ('0.801 %', '0.8 %')
+    >>> shown_bound(.0080004, "probability", upper=False)
+    '0.8 %'
     """
     if isinstance(number, float) and math.isfinite(number) and not number.is_integer():
         # Fifteen digits are what a double is sure of: .008 must not become .00801.

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 LARGEST = 50_000
-"""Characters of a Markdown image, at most: metadata go into the event log and over the wire with every page (design 5)."""
+"""Characters of a Markdown image, at most (design 6): metadata go into the event log, and into every page."""
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
@@ -43,7 +43,9 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "axes.spines.right": False,
         "hatch.linewidth": 0.8,
         "path.simplify": True,
+        # Names come from policies: a dollar sign in one is no formula.
         "text.usetex": False,
+        "text.parse_math": False,
         "axes.unicode_minus": True,
     }
 )
@@ -201,7 +203,6 @@ def _short_coordinates(attribute: re.Match[str]) -> str:
 def _with_one_style(markers: re.Match[str]) -> str:
     style = f' style="{markers[2]}"'
     return f"<g{style}>{markers[0].replace(style, '')}</g>"
-
 
 
 def percent(share: float, digits: int = 3) -> str:

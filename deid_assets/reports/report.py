@@ -26,11 +26,12 @@ ProtectedCount = int | Literal["T"] | None
 Number = float | int | str | None
 
 LIMITS = (
-    "Bounds cover Monte Carlo error only: how far a simulation of so many draws may be off. They do not cover the error of "
-    "an estimated class size in the population, nor the choice of what an adversary is assumed to know.",
-    "The adversary of the model knows demographics and some values of each quasi-identifier, without error. One who knows "
-    "other things, or which values belong to one claim, is not covered by the figures above unless a row says so.",
-    "Counts of people are protected: noise was added to them, and T stands for a noisy count below 11. They need not add up.",
+    "Bounds cover Monte Carlo error only: how far a simulation of so many draws may be off. They do not cover the "
+    "error of an estimated class size in the population, nor the choice of what an adversary is assumed to know.",
+    "The adversary of the model knows demographics and some values of each quasi-identifier, without error. One who "
+    "knows other things, or which values belong to one claim, is not covered unless a measurement says so.",
+    "Counts of people are protected: noise was added to them, and T stands for a noisy count below 11. They need not "
+    "add up.",
     "What can be inferred about everyone with such a record, without identifying anybody, is not measured here.",
 )
 """What the numbers do not say (methods.md 0)."""
@@ -94,8 +95,8 @@ class AttritionRow:
                 continue
             if isinstance(count, bool) or not isinstance(count, int) or count < SMALLEST:
                 raise ReleaseError(
-                    f"report, attrition, stage {self.stage!r}: a count is no protected count; give a whole number of at "
-                    f"least {SMALLEST}, 'T' or None"
+                    f"report, attrition, stage {self.stage!r}: a count is no protected count; give a whole number "
+                    f"from {SMALLEST} on, 'T' or None"
                 )
 
 
@@ -187,7 +188,7 @@ class ReportContent:
 
     def __post_init__(self) -> None:
         if self.verdict == "published" and not (self.gates and all(gate.passed for gate in self.gates)):
-            raise ReleaseError("the report says that the release was published, yet a gate did not pass or none is told")
+            raise ReleaseError("the report says published, yet a gate did not pass or none is told")
 
 
 def render_report(content: ReportContent) -> bytes:

@@ -234,8 +234,8 @@ class TablesSource(_Model):
     delimiter
         The character between the fields of CSV files.
     first_year
-        The calendar year that is year 1. Needed when `year` or `age` is not mapped; with it, a mapped `year` is a calendar
-        year.
+        The calendar year that is year 1. Needed when `year` or `age` is not mapped; with it, a mapped `year` is a
+        calendar year.
     sex_values
         How this source writes sex, where it is not F, M, female or male: their value -> F or M.
     unknown_codes

@@ -7,9 +7,9 @@ Decisions:
   in 2009 and 2010, where the beneficiary is in that year's summary and the inpatient file is there, else NULL.
 * One canonical claim per inpatient claim, per HCPCS line of an outpatient claim (one if it has none) and per line of a
   carrier claim. CLM_ID names an inpatient claim, CLM_ID and line the others.
-* A second segment repeats an inpatient or outpatient claim's number without a date of service, another provider often,
-  and no days (128 rows of the public samples, every one). The stay is the first segment's; dates, and so the year, would
-  have to be guessed. It goes to quarantine under its own rule, where it is counted, rather than being merged unseen.
+* A second segment repeats the number of an inpatient or outpatient claim without a date of service or days, often with
+  another provider (all 128 that were seen). The stay is the first segment's, and a date, and so the year, would have to
+  be guessed: it goes to quarantine under its own rule, where it is counted, rather than being merged unseen.
 * Length of stay is CLM_UTLZTN_DAY_CNT, and where that is 0 or absent the days from admission to discharge, at least 1.
 * Place of service is the setting's (21, 22, 11) and the specialty of facilities is "Hospital": the files hold neither.
 """
@@ -20,15 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError
+from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import Delivery, DesynpufSource
-from deid_assets.sources.files import LINE_BITS, Columns, Staging, stage_csv
+from deid_assets.sources.files import LINE_BITS, Columns, Staging
 from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.store import quoted
 
 FIRST_YEAR = 2008
 _FILE = re.compile(
     r"DE1_0_(?:(?P<year>2008|2009|2010)_Beneficiary_Summary_File"
-    r"|2008_to_2010_(?P<claims>Inpatient|Outpatient|Carrier)_Claims)_Sample_\w+\.(?:csv|zip)\Z",
+    r"|2008_to_2010_(?P<claims>Inpatient|Outpatient|Carrier)_Claims)_Sample_\w+.*\.(?:csv|zip)\Z",
     re.IGNORECASE,
 )
 _NEEDED = "missing file DE1_0_2008_{}_Sample_<number>.csv (or .zip)"
@@ -60,8 +61,20 @@ _CARRIER: Columns = {
     "vendors": [f"TAX_NUM_{line}" for line in range(1, _CARRIER_LINES + 1)],
 }
 
+_CLAIMS = {"inpatient": _INPATIENT, "outpatient": _OUTPATIENT, "carrier": _CARRIER}
+
+_DAYS = "CASE WHEN length_of_stay > 0 THEN length_of_stay ELSE greatest(1, discharge - admission) END"
 _SECOND_SEGMENT = "coalesce(trim(segment) <> '1', false) AS second_segment"
 SECOND_SEGMENT = Rule("second segment of a claim", "segment", "second_segment")
+
+
+_MISSING = {
+    "2009": "no beneficiary summary of 2009: days in hospital of year 2 are unknown",
+    "2010": "no beneficiary summary of 2010: days in hospital of year 3 are unknown",
+    "inpatient": "no inpatient claims: days in hospital are unknown",
+    "outpatient": "no outpatient claims",
+    "carrier": "no carrier claims",
+}
 
 
 @dataclass
@@ -115,26 +128,33 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
     for missing in ("2009", "2010", "inpatient", "outpatient", "carrier"):
         if missing not in kinds:
             staging.warnings.append(f"{folder.name}: {_MISSING[missing]}")
-    columns = {"inpatient": _INPATIENT, "outpatient": _OUTPATIENT, "carrier": _CARRIER}
+    summaries: dict[str, list[str]] = {}
     for kind, path in found.values():
         table = f"desynpuf_{len(staging.file_names)}"
-        if kind in columns:
-            stage_csv(staging, path, table, "claims", columns[kind], ",")
+        if kind in _CLAIMS:
+            stage_csv(staging, path, table, "claims", _CLAIMS[kind], ",")
             staged.claims[kind].append(table)
         else:
             stage_csv(staging, path, table, "members", _BENEFICIARY, ",")
             staged.beneficiaries[kind].append(table)
-            if "inpatient" not in kinds:
-                staged.without_stays.add(table)
+            summaries.setdefault(kind, []).append(table)
+    if "inpatient" not in kinds:
+        staged.without_stays.update(summaries["2008"])
+    _warn_of_strangers(staging, folder.name, summaries)
 
 
-_MISSING = {
-    "2009": "no beneficiary summary of 2009: days in hospital of year 2 are unknown",
-    "2010": "no beneficiary summary of 2010: days in hospital of year 3 are unknown",
-    "inpatient": "no inpatient claims: days in hospital are unknown",
-    "outpatient": "no outpatient claims",
-    "carrier": "no carrier claims",
-}
+def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[str]]) -> None:
+    """Warn of a summary of 2009 or 2010 that belongs to another sample; CMS once linked sample 20's under sample 1."""
+    for year in sorted(summaries.keys() - {"2008"}):
+        strangers = staging.connection.execute(
+            f"SELECT count(*) FROM ({_united(summaries[year])}) AS later WHERE NOT EXISTS"
+            f" (SELECT 1 FROM ({_united(summaries['2008'])}) AS first WHERE first.member_id = later.member_id)"
+        ).fetchall()[0][0]
+        if strangers:
+            staging.warnings.append(
+                f"{folder}: {strangers:,} beneficiaries of the {year} summary are not in that of 2008:"
+                " it may be of another sample"
+            )
 
 
 def _recognized(folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
@@ -182,9 +202,6 @@ def _lay_members(staging: Staging, staged: _Staged) -> None:
         f" SELECT row_key, member_id, {sex}, birth_date, {', '.join(columns)}"
         f" FROM ({_united(staged.beneficiaries['2008'])}) AS b"
     )
-
-
-_DAYS = "CASE WHEN length_of_stay > 0 THEN length_of_stay ELSE greatest(1, discharge - admission) END"
 
 
 def _day(column: str) -> str:
@@ -241,7 +258,8 @@ def _carrier(claims: str) -> str:
         SELECT * EXCLUDE (ordered), {columns}
         FROM (
             SELECT {_line_key()}, {_line_claim_id()}, member_id, providers[line] AS provider_id,
-                vendors[line] AS vendor_id, service_date, '11' AS place, procedures[line] AS cpt, {ordered} AS ordered
+                vendors[line] AS vendor_id, service_date, '11' AS place, procedures[line] AS cpt,
+                false AS second_segment, {ordered} AS ordered
             FROM (SELECT *, unnest({lines}) AS line FROM ({claims}))
         )
     """

@@ -113,7 +113,9 @@ def read_delivery(
             f"delivery {delivery.key} could not be read to its end ({type(error).__name__}):"
             " a file is damaged, or memory or disk space ran out"
         ) from None
-    os.chmod(store_file, 0o600)
+    finally:
+        if store_file.exists():
+            os.chmod(store_file, 0o600)
     return report
 
 
@@ -147,10 +149,9 @@ def _take_in(
         blanked_codes=_count_blanked(staging, quarantine, blank, given),
         warnings=tuple(staging.warnings),
     )
-    for table in report.rows_read:
-        if report.quarantined_share(table) > at_most:
-            quarantine.write_refused(SCHEMA)
-            raise DeliveryError(report.refusal(table, at_most))
+    if refusal := report.refusal(at_most):
+        quarantine.write_refused(SCHEMA)
+        raise DeliveryError(refusal)
     staging.progress("writing members and claims")
     _write(connection, quarantine, given, blank)
     return report

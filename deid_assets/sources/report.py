@@ -80,20 +80,22 @@ class IntakeReport:
             described["unknown_codes_blanked"] = dict(self.blanked_codes)
         return described
 
-    def refusal(self, table: str, at_most: float) -> str:
-        """The message of an intake that is refused because too many rows of `table` broke a rule."""
-        counts = [count for count in self.quarantined if count.table == table]
-        lines = [f"  {count}" for count in counts[:_GROUPS_SHOWN]]
-        if len(counts) > _GROUPS_SHOWN:
-            rest = counts[_GROUPS_SHOWN:]
-            lines.append(f"  and {sum(count.rows for count in rest):,} lines under {len(rest)} more rules and columns")
-        return "\n".join(
-            [
-                f"delivery {self.delivery} is refused: {self.quarantined_rows(table):,} of {self.rows_read[table]:,}"
-                f" rows of {table} ({self.quarantined_share(table):.2%}) break a rule, and the policy allows"
-                f" {at_most:.2%} (intake.quarantine_at_most):",
-                *lines,
-                "Mend the files, or the policy's source section, or allow a larger share."
-                " The rows are listed in intake.refused_rows of the restricted store.",
-            ]
+    def refusal(self, at_most: float) -> str | None:
+        """The message that refuses the delivery, if more than the share `at_most` of a table's rows broke a rule."""
+        refused = [table for table in self.rows_read if self.quarantined_share(table) > at_most]
+        if not refused:
+            return None
+        lines = [f"delivery {self.delivery} is refused: more than {at_most:.2%} of the rows break a rule"]
+        for table in refused:
+            counts = [count for count in self.quarantined if count.table == table]
+            broken, read = self.quarantined_rows(table), self.rows_read[table]
+            lines.append(f"{table}: {broken:,} of {read:,} rows ({broken / read:.2%})")
+            lines += [f"  {count}" for count in counts[:_GROUPS_SHOWN]]
+            if len(counts) > _GROUPS_SHOWN:
+                rest = sum(count.rows for count in counts[_GROUPS_SHOWN:])
+                lines.append(f"  and {rest:,} lines under {len(counts) - _GROUPS_SHOWN} more rules, columns and files")
+        lines.append(
+            "Mend the files or the policy's source section, or allow a larger share (intake.quarantine_at_most)."
+            " The rows are listed in intake.refused_rows of the restricted store."
         )
+        return "\n".join(lines)

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     MEMBER_COLUMNS,
@@ -18,7 +19,7 @@ from deid_assets.sources.delivery import (
     TableMap,
     TablesSource,
 )
-from deid_assets.sources.files import Staging, stage_csv, stage_duckdb, stage_parquet
+from deid_assets.sources.files import Staging, stage_duckdb, stage_parquet
 from deid_assets.sources.layout import Delivered
 from deid_assets.store import quoted
 

@@ -41,7 +41,13 @@ def test_heritage_lattices_are_sharp_svg_that_fits(sizes: tuple[int, ...]) -> No
 
 @pytest.mark.parametrize(
     ("sizes", "names"),
-    [((4, 3, 3, 5, 4), FLAT), ((5, 2, 4, 3, 3, 3, 3, 4), FLAT), ((4, 3), HERITAGE), ((5,), HERITAGE), ((1, 1), HERITAGE)],
+    [
+        ((4, 3, 3, 5, 4), FLAT),
+        ((5, 2, 4, 3, 3, 3, 3, 4), FLAT),
+        ((4, 3), HERITAGE),
+        ((5,), HERITAGE),
+        ((1, 1), HERITAGE),
+    ],
 )
 def test_lattices_of_other_shapes_fit_too(sizes: tuple[int, ...], names: list[str]) -> None:
     nodes = lattice(sizes, names[: len(sizes)])
@@ -117,6 +123,7 @@ def test_the_long_tail_shows_both_curves_and_the_cut() -> None:
     before = np.array([[1, 500], [5, 300], [40, 120], [90, 30], [1_300, 3]])
     after = np.array([[1, 500], [5, 300], [40, 153]])
     told = texts(claims_per_member_figure(before, after, 40))
+    assert "cut at 1,365" in texts(claims_per_member_figure(before, after, 1_365))
     assert {"before the cut", "after", "cut at 40"} <= set(told)
     assert texts(claims_per_member_figure(np.empty((0, 2)), [[3, 10]]))[-1:] == ["after"]
     assert "fewer than 11 members" in texts(claims_per_member_figure([], [[3, 10]]))
@@ -153,9 +160,14 @@ def test_class_sizes_say_where_k_is_and_hide_small_bars() -> None:
 
 
 def test_a_gate_shows_value_bound_threshold_and_failure() -> None:
-    rows = [("neighbor_success", 0.0031, 0.0042, 0.05), ("given_membership", 0.048, 0.0545, 0.05), ("other", None, float("nan"), 0.05)]
-    told = texts(neighbor_attack_figure(rows))
-    assert {"neighbor success", "0.31 (up to 0.42)", "4.8 (up to 5.45): fails", "not measured", "at most 5"} <= set(told)
+    rows = [
+        ("neighbor_success", 0.0031, 0.0042, 0.05),
+        ("given_membership", 0.048, 0.0545, 0.05),
+        ("other", None, float("nan"), 0.05),
+    ]
+    told = set(texts(neighbor_attack_figure(rows)))
+    assert {"neighbor success", "0.31 (up to 0.42)", "at most 5"} <= told
+    assert {"4.8 (up to 5.45): fails", "not measured"} <= told
     assert texts(neighbor_attack_figure([("zero", 0.0, None, None)]))
     with pytest.raises(ValueError, match="needs gates"):
         neighbor_attack_figure([])

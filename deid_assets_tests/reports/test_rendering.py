@@ -7,7 +7,17 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from deid_assets.reports.rendering import LARGEST, data_uri, markdown_image, media_type, new_figure, percent, plain, rendered, styled
+from deid_assets.reports.rendering import (
+    LARGEST,
+    data_uri,
+    markdown_image,
+    media_type,
+    new_figure,
+    percent,
+    plain,
+    rendered,
+    styled,
+)
 
 
 @styled()
@@ -64,6 +74,10 @@ def test_text_keeps_its_digits_and_is_escaped() -> None:
     assert "0.123456 &lt;b&gt; &amp; x=1.23456" in image
 
 
+def test_a_dollar_sign_is_no_formula() -> None:
+    assert "cost in $ \\frac{ $" in drawing(2, "cost in $ \\frac{ $").decode()
+
+
 def test_figures_need_nothing_from_elsewhere() -> None:
     image = drawing(10).decode().replace("http://www.w3.org/", "")
     assert "http" not in image and "<script" not in image and "<image" not in image
@@ -87,7 +101,8 @@ def test_what_is_no_image_or_too_large_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0.00084, "0.00084"), (1e-9, "0.000000001"), (0.0, "0"), (1234.5, "1,230"), (0.99999, "1"), (-2.5, "-2.5")]
+    ("number", "text"),
+    [(0.00084, "0.00084"), (1e-9, "0.000000001"), (0.0, "0"), (1234.5, "1,230"), (0.99999, "1"), (-2.5, "-2.5")],
 )
 def test_numbers_have_significant_digits_and_no_exponent(number: float, text: str) -> None:
     assert plain(number) == text

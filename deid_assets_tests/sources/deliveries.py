@@ -30,7 +30,7 @@ def _one_of(*known: str):
 CODES = KnownCodes(
     diagnosis=_one_of("4280", "25000", "V5789"),
     procedure=_one_of("99213", "J1100"),
-    place=_one_of("11", "21", "01"),
+    place=_one_of("01", "11", "21", "22"),
     specialty=_one_of("06", "Hospital"),
 )
 
@@ -77,5 +77,6 @@ def take_in(folder: Path, source=SOURCE, at_most: float = 1.0, codes: KnownCodes
 
 def write_parquet(path: Path, select: str) -> None:
     connection = duckdb.connect()
-    connection.execute(f"COPY ({select}) TO '{path}' (FORMAT parquet)")
+    name = str(path).replace("'", "''")
+    connection.execute(f"COPY ({select}) TO '{name}' (FORMAT parquet)")
     connection.close()

@@ -1,0 +1,212 @@
+"""Read CSV files, plain, packed by gzip or in a zip file, so that every line is a row or is accounted for.
+
+Lines that are not rows (a cut last line, an unclosed quote) are kept apart in the table `rejected_lines`. Column names
+are turned into positions, so that no text of the file or the policy becomes SQL.
+"""
+
+import csv
+import gzip
+import io
+import shutil
+import zipfile
+import zlib
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.files import Columns, Staging, count_rows, require_columns, require_file, row_key
+from deid_assets.store import quoted
+
+_CHUNK = 1 << 24  # bytes counted at a time
+
+# What DuckDB calls a line that it cannot read -> the rule that the line breaks.
+_LINE_RULES = {
+    "MISSING COLUMNS": "too few fields",
+    "TOO MANY COLUMNS": "too many fields",
+    "UNQUOTED VALUE": "unclosed quote",
+    "INVALID ENCODING": "not UTF-8",
+    "LINE SIZE OVER MAXIMUM": "line too long",
+}
+LOST_LINE = "lost after an unclosed quote"
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """One CSV file, ready to be read as text: its columns are named c0, c1, ..."""
+
+    path: Path
+    width: int
+    delimiter: str
+
+    @property
+    def sql(self) -> str:
+        """What a SELECT writes after FROM, with `arguments` bound."""
+        types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(self.width))
+        return (
+            "read_csv(?, auto_detect = false, header = true, delim = ?, quote = '\"', escape = '\"',"
+            f" columns = {{{types}}}, store_rejects = true,"
+            " rejects_table = 'reject_errors', rejects_scan = 'reject_scans')"
+        )
+
+    @property
+    def arguments(self) -> list:
+        return [[str(self.path)], self.delimiter]
+
+
+def stage_csv(staging: Staging, path: Path, table: str, source_table: str, columns: Columns, delimiter: str) -> None:
+    """Lay a temporary view with `row_key` over some columns of a CSV file, read as text.
+
+    Lines that are not rows go to `rejected_lines`. Blank fields are NULL.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is missing, empty, unreadable, without rows or lacks a column.
+    """
+    connection = staging.connection
+    name = staging.shown(path)
+    staging.progress(f"reading {name}")
+    path = _unpacked(staging, path, name)
+    header = _header(path, name, delimiter)
+    require_columns(header, columns, name)
+    selected = ", ".join(
+        f"{_positions(header, theirs, ours, name)} AS {quoted(ours)}" for ours, theirs in columns.items()
+    )
+    number = staging.number(name, header_lines=1)
+    scan = _Scan(path, len(header), delimiter)
+    text = quoted(f"{table}_text")
+    try:
+        connection.execute(f"CREATE TEMP TABLE {text} AS SELECT {selected} FROM {scan.sql}", scan.arguments)
+        # The rows of a table written in one go are numbered in the order of the file.
+        key = row_key(str(number), "rowid + 1")
+        connection.execute(f"CREATE TEMP VIEW {quoted(table)} AS SELECT {key} AS row_key, * FROM {text}")
+        rows = count_rows(connection, text)
+        rows += _keep_rejected(connection, source_table, number)
+        rows += _keep_lost(connection, scan, source_table, number, rows)
+    except duckdb.Error:
+        raise DeliveryError(f"{name}: unreadable file: not a CSV file in UTF-8, or damaged") from None
+    if rows == 0:
+        raise DeliveryError(f"{name}: no rows: the file has a header only")
+    if not _ends_with_newline(path):
+        staging.warnings.append(f"{name}: the last line has no line end: it may be cut")
+
+
+def _unpacked(staging: Staging, path: Path, name: str) -> Path:
+    """Unpack a zip file that holds one CSV file; return any other file as it is."""
+    require_file(path, name)
+    if path.suffix.lower() != ".zip":
+        return path
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".csv")]
+            if len(inside) != 1:
+                raise DeliveryError(f"{name}: holds {len(inside)} CSV files, and must hold one")
+            # The name inside the archive is not trusted to be a path.
+            unpacked = staging.folder / f"{len(staging.file_names)}" / path.with_suffix(".csv").name
+            unpacked.parent.mkdir()
+            with archive.open(inside[0]) as source, unpacked.open("wb") as target:
+                shutil.copyfileobj(source, target, _CHUNK)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        raise DeliveryError(f"{name}: unreadable file: not a zip file, damaged, or encrypted") from None
+    require_file(unpacked, name)
+    return unpacked
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _header(path: Path, name: str, delimiter: str) -> list[str]:
+    """Column names of the first line."""
+    try:
+        with closing(_open(path)) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+            return next(csv.reader(text, delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error, OSError, EOFError, zlib.error):
+        raise DeliveryError(f"{name}: unreadable file: the first line is not a header in UTF-8") from None
+
+
+def _positions(header: list[str], theirs: str | Sequence[str], ours: str, name: str) -> str:
+    """SQL of one of their columns, or of a list of several, by position."""
+    if not isinstance(theirs, str):
+        return "[" + ", ".join(_positions(header, one, ours, name) for one in theirs) + "]"
+    if header.count(theirs) > 1:
+        raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) is there twice")
+    return f"c{header.index(theirs)}"
+
+
+def _keep_rejected(connection: duckdb.DuckDBPyConnection, source_table: str, number: int) -> int:
+    """Move the last scan's rejected lines to `rejected_lines` and return how many there are."""
+    rules = f"map({list(_LINE_RULES)!r}, {list(_LINE_RULES.values())!r})"
+    # One line may be rejected more than once; its first fault names it.
+    connection.execute(
+        f"""
+        INSERT INTO rejected_lines
+        SELECT ?, ?, line, row_number() OVER (ORDER BY line), rule, raw_row
+        FROM (
+            SELECT
+                line,
+                arg_min(coalesce({rules}[error_type::VARCHAR], 'unreadable line'), byte_position) AS rule,
+                trim(any_value(csv_line), chr(10) || chr(13)) AS raw_row
+            FROM reject_errors
+            GROUP BY line
+        )
+        """,
+        [source_table, number],
+    )
+    _drop_rejects(connection)
+    return connection.execute("SELECT count(*) FROM rejected_lines WHERE file_number = ?", [number]).fetchall()[0][0]
+
+
+def _keep_lost(
+    connection: duckdb.DuckDBPyConnection, scan: _Scan, source_table: str, number: int, accounted: int
+) -> int:
+    """Account for lines that DuckDB passes over without a word, which an unclosed quote swallows; return how many.
+
+    The lines of the file must be the header and the `accounted` rows and rejected lines. Where they are more, line
+    breaks inside quoted values are counted by reading the file again; what then is unexplained was lost.
+    """
+    unexplained = _filled_lines(scan.path) - 1 - accounted
+    if unexplained <= 0:
+        return 0
+    breaks = " + ".join(
+        rf"coalesce(len(regexp_extract_all(replace(c{position}, chr(13), ''), '\n+')), 0)"
+        for position in range(scan.width)
+    )
+    inside = connection.execute(f"SELECT coalesce(sum({breaks}), 0)::BIGINT FROM {scan.sql}", scan.arguments)
+    lost = max(0, unexplained - inside.fetchall()[0][0])
+    _drop_rejects(connection)
+    connection.execute(
+        "INSERT INTO rejected_lines SELECT ?, ?, NULL, NULL, ?, NULL FROM range(?)",
+        [source_table, number, LOST_LINE, lost],
+    )
+    return lost
+
+
+def _drop_rejects(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("DROP TABLE reject_errors")
+    connection.execute("DROP TABLE reject_scans")
+
+
+def _filled_lines(path: Path) -> int:
+    """Number of lines that are not blank."""
+    lines, last = 0, b"\n"
+    with closing(_open(path)) as stream:
+        while chunk := stream.read(_CHUNK):
+            chunk = last + chunk.replace(b"\r", b"")
+            ends = np.frombuffer(chunk, dtype=np.uint8) == ord("\n")
+            lines += int(np.count_nonzero(ends[1:] & ~ends[:-1]))
+            last = chunk[-1:]
+    return lines + (last != b"\n")
+
+
+def _ends_with_newline(path: Path) -> bool:
+    if path.suffix.lower() == ".gz":
+        return True  # the last byte of a packed file says nothing
+    with path.open("rb") as stream:
+        stream.seek(-1, io.SEEK_END)
+        return stream.read(1) in b"\r\n"
