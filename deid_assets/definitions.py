@@ -21,8 +21,10 @@ from deid_assets.resources import JOB_PREFIX, Policies, RestrictedStore, Workpla
 from deid_assets.schemas import CONTRACTS
 from deid_assets.schemas.candidate import release_contracts
 
-# `partitions_def` on checks is a preview feature; pyproject.toml pins the version on which it was verified.
+# `partitions_def` on checks is a preview feature, `data_version` of outputs a beta one; pyproject.toml pins the version of
+# Dagster on which both were verified.
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES = (intake, preparation, adversary, generalization, candidate, assessment, release)
 

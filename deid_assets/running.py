@@ -18,6 +18,7 @@ from dagster._core.remote_origin import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
+from deid_assets.assets.release import inputs_digest, releases_of
 from deid_assets.definitions import STORE_TAG, job_name
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.home import Home
@@ -26,7 +27,8 @@ from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
 from deid_assets.policy.models import Policy
 from deid_assets.registration import register_delivery
-from deid_assets.running_summary import RunSummary, outcome_of, print_summary
+from deid_assets.resources import Workplace
+from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
 from deid_assets.store import owner_only
@@ -54,12 +56,26 @@ def run_policy(
     _adopt_policy(home, policy, file)
     delivery = _delivery(home, policy, paths, delivery_key, members, release_members, seed, console)
     register_delivery(home, delivery)
+    earlier = _released_before(home, policy, delivery)
+    if earlier is not None:
+        console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
+        return PUBLISHED
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         clean_orphans(home, instance)
         summary = _execute(home, instance, policy, delivery, console)
     print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
     return summary.exit_code
+
+
+def _released_before(home: Home, policy: Policy, delivery: Delivery) -> Path | None:
+    """The release of the same policy and delivery, made by the same code; unchanged inputs are not released again."""
+    workplace = Workplace(root=str(home.root))
+    releases = releases_of(workplace)
+    releases.recover()
+    inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
+    earlier = releases.registry.already_released(policy.name, inputs)
+    return None if earlier is None else releases.path(earlier.policy, earlier.number)
 
 
 def find_policy(home: Home, name: str) -> tuple[Policy, Path | None]:

@@ -136,15 +136,17 @@ def _print_gates(console: Console, home: Home, policy: Policy, delivery: Deliver
     if not assessed:
         return
     table = RichTable(title="Gates", title_justify="left")
-    for heading in ("assessment", "measurement", "measured", "bound", "threshold", ""):
-        table.add_column(heading, justify="right" if heading in ("measured", "bound", "threshold") else "left")
+    table.add_column("measurement", no_wrap=True)
+    for heading in ("measured", "bound", "threshold"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for name in assessed:
         stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[name], name)
         for item in from_frame(stored.frame()):
             for found in item.measurements:
                 verdict = ("passed" if found.passed else "FAILED") if found.gating else "reported"
                 table.add_row(
-                    name, found.name, _number(found.value), _number(found.bound), _number(found.threshold), verdict
+                    found.name, _number(found.value), _number(found.bound), _number(found.threshold), verdict
                 )
     console.print(table)
 

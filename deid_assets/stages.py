@@ -20,7 +20,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "generalization": ("value_domains", "generalization_lattice", "lattice_diagnosis", "chosen_generalization", "suppressed_members"),
     "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
     "assessment": ("longitudinal_risk", "neighbor_attack", "demographic_risk"),
-    "release": ("release", "release_report"),
+    "release": ("release",),
 }
 
 STAGE_OF: dict[str, str] = {asset: stage for stage, assets in STAGES.items() for asset in assets}

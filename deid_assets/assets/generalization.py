@@ -21,6 +21,7 @@ from deid_assets.executors import search_executor
 from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
+from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.lattice_diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
 from deid_assets.methods.lattice_diagnosis import diagnose
 from deid_assets.methods.literal_reading import Adversary
@@ -82,6 +83,7 @@ def generalization_lattice(
             risk.search.aim * risk.max_high_risk_share,
             risk.search.error,
             risk.search.draws_at_most,
+            draws_for_inferred=DRAWS_PER_BLOCK,
             progress=Progress(context),
             executor=executor,
         )
@@ -185,7 +187,12 @@ def generalization_choice(
         choice = choose_generalization(
             computation,
             [parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]],
-            [parse_node(text) for text in nodes.loc[nodes["decision"] != "candidate", "node"]],
+            # Leaving out a share s of the members lowers the share at high risk by s at most.
+            [
+                parse_node(row.node)
+                for row in nodes[nodes["decision"] != "candidate"].itertuples()
+                if row.lower <= risk.max_high_risk_share + risk.suppression.at_most
+            ],
             adversary_of(policy, member_profiles),
             lambda name: stream_key(context, workplace, name),
             risk.max_high_risk_share,

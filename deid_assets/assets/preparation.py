@@ -70,10 +70,16 @@ def pseudonym_crosswalk(
 
 @stage_asset(policy_sections=["removal", "opt_outs"], derived_columns={"reason": ["code_book.removal_reason"]})
 def removed_members(
-    context: dg.AssetExecutionContext, members: Table, claims: Table, code_book: Table, policies: Policies
+    context: dg.AssetExecutionContext,
+    members: Table,
+    claims: Table,
+    quarantined_rows: Table,
+    code_book: Table,
+    policies: Policies,
 ) -> Query:
-    """Members who may not be released, with every reason: a sensitive code on one of their claims, or an opt-out."""
-    return removed_members_query(members, claims, code_book, policies.of(context).opt_outs.all_members)
+    """Members who may not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out."""
+    opted_out = policies.of(context).opt_outs.all_members
+    return removed_members_query(members, claims, quarantined_rows, code_book, opted_out)
 
 
 @stage_asset(policy_sections=["removal"])

@@ -17,7 +17,8 @@ from deid_assets.assets.assessment import (
 )
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
-from deid_assets.assets.stage_asset import markdown_table, prefix_of, stage_asset
+from deid_assets.assets.release_report import report_of
+from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.checks.contracts import RELEASE_TABLES
 from deid_assets.checks.risk import RISK_CHECKS
 from deid_assets.errors import DeidError
@@ -30,9 +31,12 @@ from deid_assets.release.digests import combined_digest, rows_digest
 from deid_assets.release.event_log import data_versions, stale_inputs, witness
 from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.release.manifest import AttritionStep, Manifest, Place, PolicyText, editions, keyed_counts, package_versions
+from deid_assets.release.keys import Secret
 from deid_assets.release.publication import Releases, Staging
+from deid_assets.release.registry import Entry
 from deid_assets.resources import Policies, Workplace
 from deid_assets.schemas import CONTRACTS
+from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGES
 from deid_assets.store import Table, connect, drop_schema, write_table
 
@@ -96,7 +100,7 @@ def release(
             lineage = data_versions(context.instance, _upstream(policy.name), context.partition_key)
             secret = workplace.secret()
             digest = delivery.digest()
-            inputs = secret.keyed_digest("inputs", policy.hash, digest, context.partition_key, deid_assets.__version__)
+            inputs = inputs_digest(policy, secret, delivery, digest)
             created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
             def describe(place: Place):
@@ -116,23 +120,65 @@ def release(
                 )
                 return editions(manifest, keyed_counts(secret, digest))
 
+            draft = describe(
+                Place(
+                    policy.name, staging.number, releases.registry.head, releases.key.public.raw.hex(),
+                    context.partition_key, inputs, created, staging.files,
+                )  # fmt: skip
+            )
+            report = report_of(
+                policy, draft.public, generalization_lattice, chosen_generalization, (*evidence, gate_evidence)
+            )
+            staging.write_file("report.html", report)
+            earlier = releases.registry.already_released(policy.name, inputs)
+            if earlier is not None:
+                return _unchanged(context, releases, earlier, staging)
             published = staging.publish(describe, context.partition_key, inputs, created)
         finally:
             drop_schema(member_profiles.file, SCHEMA)
             drop_schema(member_profiles.file, "scratch")
-    rows = pd.DataFrame(
-        [(file.path, file.sha256, file.size, file.rows) for file in staging.files],
-        columns=["path", "sha256", "bytes", "rows"],
-    )
     context.add_output_metadata(
         {
             "release": dg.MetadataValue.path(str(published.folder)),
+            "report": dg.MetadataValue.path(str(published.folder / "report.html")),
             "number": published.entry.number,
             "registry_head": published.entry.hash,
             "gates": markdown_table(_gates_table((*evidence, gate_evidence))),
         }
     )
-    return rows
+    return _files_frame(staging)
+
+
+def inputs_digest(policy: Policy, secret: Secret, delivery: Delivery, delivery_digest: str) -> str:
+    """The keyed digest of everything that decides what a release is: policy, delivery, its parameters, code."""
+    return secret.keyed_digest(
+        "inputs", policy.hash, delivery_digest, delivery.key, json.dumps(dict(delivery.parameters), sort_keys=True),
+        deid_assets.__version__, json.dumps(METHOD_VERSIONS, sort_keys=True),
+    )  # fmt: skip
+
+
+def _unchanged(
+    context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging
+) -> pd.DataFrame:
+    """The same inputs were released before and passed again: nothing is published, and the release stands."""
+    folder = releases.path(earlier.policy, earlier.number)
+    context.log.info(f"unchanged: the same delivery and policy were released before, as {folder}")
+    context.add_output_metadata(
+        {
+            "release": dg.MetadataValue.path(str(folder)),
+            "number": earlier.number,
+            "registry_head": releases.registry.head,
+            "unchanged": True,
+        }
+    )
+    return _files_frame(staging)
+
+
+def _files_frame(staging: Staging) -> pd.DataFrame:
+    return pd.DataFrame(
+        [(file.path, file.sha256, file.size, file.rows) for file in staging.files],
+        columns=["path", "sha256", "bytes", "rows"],
+    )
 
 
 def policy_text(policy: Policy) -> PolicyText:
@@ -293,7 +339,7 @@ def _attrition(
             "members",
             delivered - int(opted_out["all_removed"]),
             "members_after_opt_outs",
-            "sensitive codes or rare and visible diseases",
+            "sensitive codes, rare and visible diseases, claims in quarantine",
         ),
         AttritionStep("eligible_members", "members", eligible.count(), "members_not_removed", "no eligible claim"),
         AttritionStep("sampled_members", "members", sampled, "eligible_members", "random sample"),

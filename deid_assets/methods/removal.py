@@ -32,16 +32,22 @@ def distinct_codes(claims: Table) -> str:
     return f"SELECT kind, code FROM ({parts}) ORDER BY kind, code"
 
 
-def removed_members(members: Table, claims: Table, code_book: Table, opted_out: Sequence[str]) -> Query:
+def removed_members(
+    members: Table, claims: Table, quarantined: Table, code_book: Table, opted_out: Sequence[str]
+) -> Query:
     """SELECT the members who may not be released, one row per member and reason.
 
     A member with one claim that carries a sensitive code is removed with all claims: other claims would let an
     adversary infer what was deleted. Members who opted out are removed too; their absence discloses nothing but that.
+    So are members one of whose claims is in quarantine: what it would have said is not known to be harmless. (A line
+    that could not be split into fields names nobody, and removes nobody.)
 
     Parameters
     ----------
     members, claims
         The canonical tables.
+    quarantined
+        Rows that broke a rule, with `source_table` and the row as JSON under canonical names in `raw_row`.
     code_book
         Distinct codes with `removal_reason`, null where a code is no reason.
     opted_out
@@ -50,13 +56,19 @@ def removed_members(members: Table, claims: Table, code_book: Table, opted_out: 
     Returns
     -------
     Query
-        member_id, reason, sensitive (true unless the member opted out).
+        member_id, reason, sensitive (whether the reason is what the member's claims tell).
     """
     sql = f"""
         SELECT DISTINCT coded.member_id, book.removal_reason AS reason, true AS sensitive
         FROM ({codes_of_claims(claims)}) AS coded
         JOIN {code_book.sql} AS book USING (kind, code)
         WHERE book.removal_reason IS NOT NULL
+        UNION ALL
+        SELECT DISTINCT member_id, 'a claim in quarantine' AS reason, false AS sensitive
+        FROM (
+            SELECT json_extract_string(raw_row, '$.member_id') AS member_id FROM {quarantined.sql}
+            WHERE source_table = 'claims' AND json_valid(raw_row)
+        ) JOIN {members.sql} USING (member_id)
         UNION ALL
         SELECT member_id, 'opted out' AS reason, false AS sensitive
         FROM {members.sql}
