@@ -1,0 +1,137 @@
+"""A home with a Dagster instance in it, and runs of a policy's job there."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+from dagster._core.definitions.asset_selection import AssetSelection
+
+from deid_assets.definitions import build_definitions
+from deid_assets.home import Home
+from deid_assets.instance import prepare_dagster_home
+from deid_assets.partitions import deliveries
+from deid_assets.policy.loading import policies_in
+from deid_assets.registration import register_delivery
+from deid_assets.release.registry import Registry
+from deid_assets.running_summary import RunSummary, outcome_of
+from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.synthetic import write_delivery
+from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.store import Table
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+AFTER_INTAKE = tuple(name for stage, names in STAGES.items() if stage != "intake" for name in names)
+GENERALIZED_AND_JUDGED = tuple(
+    name for stage in ("generalization", "candidate", "assessment") for name in STAGES[stage] if name != "value_domains"
+)
+
+
+@dataclass
+class Pipeline:
+    """One policy in one home."""
+
+    home: Home
+    instance: dg.DagsterInstance
+    policy: str = "small"
+
+    @property
+    def every_asset(self) -> tuple[str, ...]:
+        """All assets that the policy's job makes, in the order of the data."""
+        known = {key.path[-1] for key in self._definitions().resolve_asset_graph().get_all_asset_keys()}
+        return tuple(name for name in STAGE_OF if name in known)
+
+    def register(self, key: str, kind: str = "synthetic", path: Path | None = None, **parameters) -> None:
+        """Register a delivery, as the command line does."""
+        register_delivery(self.home, Delivery(key, kind, (path or self.home.deliveries / key,), parameters))
+        self.instance.add_dynamic_partitions(deliveries.name, [key])
+
+    def synthetic(self, key: str, members: int, seed: int) -> None:
+        """Make a synthetic delivery and register it."""
+        write_delivery(self.home.deliveries / key, members, seed)
+        self.register(key, members=members, seed=seed)
+
+    def run(self, delivery: str, only: Iterable[str] | None = None, checks: bool = True) -> RunSummary:
+        """Run the policy's job, or some assets of it with their checks or without, and say what came of it."""
+        return outcome_of(self.events(delivery, only, checks))
+
+    def events(
+        self, delivery: str, only: Iterable[str] | None = None, checks: bool = True
+    ) -> list[dg.DagsterEvent]:
+        """The same; returns the events."""
+        selection = AssetSelection.key_prefixes(self.policy)
+        if only is not None:
+            selection = AssetSelection.assets(*(dg.AssetKey([self.policy, name]) for name in only))
+        if not checks:
+            selection = selection.without_checks()
+        definitions = dg.Definitions.merge(
+            self._definitions(), dg.Definitions(jobs=[dg.define_asset_job("scenario", selection)])
+        )
+        job = definitions.resolve_job_def("scenario")
+        result = job.execute_in_process(
+            run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False
+        )
+        return list(result.all_events)
+
+    def _definitions(self) -> dg.Definitions:
+        return build_definitions({self.policy: policies_in(self.home.policies)[self.policy]}, self.home)
+
+    def store_file(self, delivery: str) -> Path:
+        return self.home.store / self.policy / f"{delivery}.duckdb"
+
+    def table(self, delivery: str, name: str) -> Table:
+        return Table(self.store_file(delivery), STAGE_OF[name], name)
+
+    def edit_store(self, delivery: str, *statements: str) -> None:
+        """Change the restricted store behind Dagster's back."""
+        with duckdb.connect(str(self.store_file(delivery))) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    @property
+    def releases(self) -> list[str]:
+        """What is published, as policy/number: folders, hidden ones too."""
+        return sorted(str(path.relative_to(self.home.releases)) for path in self.home.releases.glob("*/*"))
+
+    @property
+    def registry(self) -> Registry:
+        return Registry(self.home.releases / "registry.jsonl")
+
+    def published_bytes(self) -> dict[str, bytes]:
+        """Every published file with its content; the lock beside them is none."""
+        return {
+            str(path.relative_to(self.home.releases)): path.read_bytes()
+            for path in sorted(self.home.releases.rglob("*"))
+            if path.is_file() and path.name != ".lock"
+        }
+
+    def materialization(self, name: str, delivery: str) -> dg.AssetMaterialization:
+        """The newest materialization of an asset."""
+        key = dg.AssetKey([self.policy, name])
+        records = self.instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=key, asset_partitions=[delivery]), limit=1
+        ).records
+        return records[0].asset_materialization
+
+
+@contextmanager
+def pipeline_in(root: Path, policy: str = "small") -> Iterator[Pipeline]:
+    """Open a home, made here if it is new; its instance is kept in it, as that of `deid run`."""
+    home = Home(root).create()
+    prepare_dagster_home(home)
+    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+        yield Pipeline(home, instance, policy)
+
+
+@contextmanager
+def copy_of(original: Path, to: Path, policy: str = "small") -> Iterator[Pipeline]:
+    """A copy of a home with its history, to do harm in."""
+    shutil.copytree(original, to)
+    with pipeline_in(to, policy) as pipeline:
+        for file in pipeline.home.deliveries.glob("*.json"):
+            # A delivery's record holds absolute paths; the copy has its own.
+            file.write_text(file.read_text().replace(str(original), str(to)))
+        yield pipeline
