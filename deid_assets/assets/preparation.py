@@ -9,7 +9,7 @@ from deid_assets.methods.exclusion_tables import exclusion_tables
 from deid_assets.methods.grouping import grouped_claims as grouped_claims_query
 from deid_assets.methods.grouping import member_profiles as member_profiles_query
 from deid_assets.methods.long_tail import claim_support_scores as claim_support_scores_query
-from deid_assets.methods.long_tail import claims_cap, truncate_claims
+from deid_assets.methods.long_tail import claims_cap, claims_histogram, truncate_claims
 from deid_assets.methods.long_tail import claims_truncated as claims_truncated_query
 from deid_assets.methods.pseudonyms import pseudonyms
 from deid_assets.methods.removal import DIAGNOSES, codes_of_claims, distinct_codes
@@ -21,6 +21,7 @@ from deid_assets.methods.sampling import sample_size
 from deid_assets.methods.top_coding import top_code
 from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
+from deid_assets.reports.figures import claims_per_member_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Query, Table
 
@@ -173,7 +174,20 @@ def truncated_claims(
     """Claims after the long tail is cut."""
     long_tail = policies.of(context).long_tail
     cap = claims_cap(grouped_claims, long_tail.percentile, long_tail.unit)
-    context.add_output_metadata({"claims_kept_at_most": cap, "unit": long_tail.unit})
+    figure = claims_per_member_figure(
+        claims_histogram(grouped_claims),
+        claims_histogram(grouped_claims, (cap, long_tail.unit)),
+        cap if long_tail.unit == "member" else None,
+    )
+    context.add_output_metadata(
+        {
+            "claims_kept_at_most": cap,
+            "unit": long_tail.unit,
+            "claims_per_member": dg.MetadataValue.md(
+                markdown_image(figure, "members by number of claims, before and after the long tail is cut")
+            ),
+        }
+    )
     key = workplace.secret().derive("truncation ties", prefix_of(context), context.partition_key)
     return truncate_claims(grouped_claims, claim_support_scores, cap, long_tail.unit, key)
 

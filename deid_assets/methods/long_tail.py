@@ -107,6 +107,33 @@ def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:
     return nearest_rank(np.asarray(histogram["claims"]), np.asarray(histogram["units"]), percentile)
 
 
+def claims_histogram(claims: Table, cut: tuple[int, Unit] | None = None) -> np.ndarray:
+    """Count the members by their number of claims.
+
+    Parameters
+    ----------
+    claims
+        member_id and year, before the long tail is cut.
+    cut
+        Cap and unit: the numbers that will be left when the tail is cut. None counts what there is.
+
+    Returns
+    -------
+    numpy.ndarray
+        (m, 2) int64: number of claims, ascending, and members with that number.
+    """
+    cap, unit = cut or (None, "member")
+    left = "count(*)" if cap is None else f"least(count(*), {int(cap)})"
+    found = claims.arrays(
+        f"""SELECT claims, count(*) AS members FROM (
+                SELECT member_id, sum(claims)::BIGINT AS claims
+                FROM (SELECT member_id, {left} AS claims FROM {claims.sql} GROUP BY {_columns_of(unit)})
+                GROUP BY member_id
+            ) GROUP BY claims ORDER BY claims"""
+    )
+    return np.stack([np.asarray(found["claims"]), np.asarray(found["members"])], axis=1).astype(np.int64)
+
+
 def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: bytes) -> Query:
     """SELECT the claims that stay: all of the members at most at the cap, the `cap` best supported of the others.
 

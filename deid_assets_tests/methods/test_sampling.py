@@ -1,0 +1,81 @@
+"""The random sample: keyed, reproducible, uniform, and independent of the order of the delivery."""
+
+import hashlib
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from deid_assets.methods.sampling import released_sample, sample_size
+from deid_assets_tests.methods.small_tables import small_store
+
+KEY = b"k" * 32
+
+
+def drawn(store, members, size, key=KEY) -> list[str]:
+    table = store.table("eligible", "member_id VARCHAR", [(member,) for member in members])
+    return [row[0] for row in store.rows(released_sample(table, size, key))]
+
+
+def test_the_sample_is_the_members_whose_keyed_hash_comes_first():
+    members = [f"member {number}" for number in range(50)]
+    keyed = sorted(members, key=lambda m: hashlib.sha256(f"{KEY.hex()}|{m}".encode()).hexdigest())
+    with small_store() as store:
+        assert drawn(store, members, 7) == sorted(keyed[:7])
+
+
+def test_the_order_of_the_delivery_plays_no_part_and_the_key_does():
+    members = [f"member {number}" for number in range(200)]
+    shuffled = random.Random(1).sample(members, len(members))
+    with small_store() as store:
+        first = drawn(store, members, 20)
+        assert drawn(store, shuffled, 20) == first
+        assert drawn(store, members, 20, b"l" * 32) != first
+
+
+def test_a_larger_sample_holds_the_smaller_one():
+    members = [f"member {number}" for number in range(60)]
+    with small_store() as store:
+        assert set(drawn(store, members, 10)) < set(drawn(store, members, 30))
+
+
+@pytest.mark.parametrize(("size", "found"), [(0, 0), (3, 3), (5, 5), (9, 5)])
+def test_all_are_drawn_where_fewer_are_eligible(size, found):
+    with small_store() as store:
+        assert len(drawn(store, "abcde", size)) == found
+
+
+def test_the_key_is_bound_and_never_in_the_text():
+    with small_store() as store:
+        query = released_sample(store.table("eligible", "member_id VARCHAR", []), 3, KEY)
+    assert KEY.hex() not in query.sql
+
+
+def test_members_of_any_part_of_the_delivery_are_as_likely_as_those_of_another():
+    members = [f"{number:05}" for number in range(10_000)]
+    with small_store() as store:
+        table = store.write("eligible", "SELECT lpad(i::VARCHAR, 5, '0') AS member_id FROM range(10000) AS r(i)")
+        found = [row[0] for row in store.rows(released_sample(table, 2_000, KEY))]
+    assert set(found) <= set(members)
+    tenths = [0] * 10
+    for member in found:
+        tenths[int(member) // 1_000] += 1
+    assert stats.chisquare(tenths).pvalue > 1e-3
+
+
+@given(
+    st.integers(0, 500), st.integers(0, 500), st.none() | st.integers(1, 600), st.floats(0.001, 1, allow_nan=False)
+)
+@settings(max_examples=60)
+def test_the_size_never_exceeds_those_eligible(population, eligible, members, fraction):
+    found = sample_size(population, eligible, members, fraction)
+    assert 0 <= found <= eligible
+    if members is not None:
+        assert found == min(members, eligible)
+
+
+def test_a_fraction_is_of_the_delivered_members():
+    """Removed members stay in the denominator of alpha."""
+    assert sample_size(1000, 600, None, 0.5) == 500
