@@ -6,6 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from deid_assets.home import Home
@@ -107,9 +108,10 @@ def print_summary(
     _print_rows(console, summary)
     _print_gates(console, home, policy, delivery, summary)
     for text in summary.failed_checks:
-        console.print(f"[bold]check failed[/bold]  {text}")
+        console.print(f"[bold]check failed[/bold]  {escape(text)}")
     for text in summary.reasons:
-        console.print(f"[bold]{'refused' if summary.exit_code == REFUSED else 'error'}[/bold]  {text}")
+        said = text.removeprefix("refused: ")
+        console.print(f"[bold]{'refused' if summary.exit_code == REFUSED else 'error'}[/bold]  {escape(said)}")
     if summary.exit_code == REFUSED:
         _print_diagnosis(console, home, policy, delivery, summary)
     if summary.release is not None:

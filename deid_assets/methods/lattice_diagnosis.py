@@ -18,6 +18,7 @@ from deid_assets.methods.node_computation import NodeComputation
 COLUMNS = ("kind", "what", "share", "would_pass")
 _CLAIM_BANDS = ((1, 1), (2, 5), (6, 20), (21, 100), (101, None))
 _LARGER = (2, 5, 10)
+_MOST_SUPPRESSED = 0.2  # beyond it the release is no longer a random sample of the members
 
 
 def diagnose(
@@ -73,5 +74,5 @@ def diagnose(
     drawn = np.bincount(classes.targets, minlength=members)
     flagged = np.bincount(classes.targets[at_risk], minlength=members)
     needed = len(members_to_suppress(drawn, flagged, max_share)) / members
-    rows.append(("suppressing", "flagged members", needed, needed < 1))
+    rows.append(("suppressing", "flagged members", needed, needed <= _MOST_SUPPRESSED))
     return pd.DataFrame(rows, columns=list(COLUMNS))

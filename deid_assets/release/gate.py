@@ -187,20 +187,15 @@ def cross_check_refusals(
         write_view(Table(file, SCHEMA, "population"), members_sql),
         write_view(Table(file, SCHEMA, "population_claims"), claims_sql),
     )
-    measured = Measurement(
-        name="cross_check_disagreements",
-        unit="disagreements",
-        value=agreement.disagreements,
-        bound=None,
-        threshold=0,
-        comparison="at_most",
-        statistic="value",
-        confidence=None,
-        method="cross_check",
-        section="design 5; methods.md 4",
-        sample_size=agreement.draws,
+    measured = measure.exact(
+        "cross_check_disagreements",
+        "disagreements",
+        agreement.disagreements,
+        0,
+        "cross_check",
+        "design 5; methods.md 4",
+        agreement.draws,
         seed_commitment=commitment,
-        gating=True,
     )
     return measurement_refusals("gate", [measured]), measured
 

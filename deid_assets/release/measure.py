@@ -1,18 +1,15 @@
 """From what a method found to the measurements that checks, gate, manifest and report read."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from deid_assets.methods.absence import absence_posterior
-from deid_assets.methods.confidence import clopper_pearson_upper_bound
+from deid_assets.methods.confidence import clopper_pearson_upper_bound, empirical_bernstein_upper_bound
 from deid_assets.methods.demographic_risk import DemographicRisk
 from deid_assets.methods.neighbor_attack import NeighborAttack, expected_reidentified_share
 from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
-from deid_assets.release.evidence import Evidence, Measurement
-from deid_assets.release.evidence import Requirement
+from deid_assets.release.evidence import Measurement, Requirement
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
@@ -95,83 +92,93 @@ def attack_confidence(policy: Policy) -> float:
 
 
 def demographic_measurements(
-    policy: Policy, risk: DemographicRisk, sensitive_share: float, released_of_eligible: float, sensitive: int
+    policy: Policy, risk: DemographicRisk, sensitive_share: float, released_of_eligible: float, delivered: int
 ) -> tuple[Measurement, ...]:
-    """What member-level columns alone tell: small classes, counted exactly, and what absence discloses."""
+    """What member-level columns alone tell: small classes, counted exactly, and what absence discloses.
+
+    Parameters
+    ----------
+    risk
+        Class sizes of the released members.
+    sensitive_share
+        Members removed for what their claims tell, over delivered members.
+    released_of_eligible
+        Released members over members who were not removed for what their claims tell.
+    delivered
+        Delivered members.
+    """
     limit = policy.risk.max_high_risk_share
+    share = risk.share_below_k if risk.released else None
+    absence = absence_posterior(sensitive_share, released_of_eligible)
+    expected = expected_reidentified_share(limit, policy.risk.threshold)
     return (
-        Measurement(
-            name=DEMOGRAPHIC,
-            unit="share of members",
-            value=risk.share_below_k if risk.released else None,
-            bound=None,
-            threshold=limit,
-            comparison="at_most",
-            statistic="value",
-            confidence=None,
-            method="demographic_risk",
-            section="methods.md 0",
-            sample_size=risk.released,
-            seed_commitment=None,
-            gating=True,
-        ),
-        Measurement(
-            name="smallest_demographic_class",
-            unit="members",
-            value=risk.smallest,
-            bound=None,
-            threshold=policy.demographics.class_size_at_least,
+        exact(DEMOGRAPHIC, "share of members", share, limit, "demographic_risk", "methods.md 0", risk.released),
+        exact(
+            "smallest_demographic_class",
+            "members",
+            risk.smallest,
+            policy.demographics.class_size_at_least,
+            "demographic_risk",
+            "methods.md 0",
+            risk.released,
             comparison="at_least",
-            statistic="value",
-            confidence=None,
-            method="demographic_risk",
-            section="methods.md 0",
-            sample_size=risk.released,
-            seed_commitment=None,
             gating=False,
         ),
-        Measurement(
-            name=ABSENCE,
-            unit="share of members",
-            value=absence_posterior(sensitive_share, released_of_eligible),
-            bound=None,
-            threshold=policy.removal.absence_posterior_at_most,
-            comparison="at_most",
-            statistic="value",
-            confidence=None,
-            method="absence",
-            section="methods.md 0",
-            sample_size=sensitive,
-            seed_commitment=None,
-            gating=True,
+        exact(
+            ABSENCE,
+            "share of members",
+            absence,
+            policy.removal.absence_posterior_at_most,
+            "absence",
+            "methods.md 0",
+            delivered,
         ),
-        Measurement(
-            name="expected_reidentified_share",
-            unit="probability",
-            value=expected_reidentified_share(limit, policy.risk.threshold),
-            bound=None,
-            threshold=None,
-            comparison="at_most",
-            statistic="value",
-            confidence=None,
-            method="neighbor_attack",
-            section="S0 results; methods.md 1",
-            sample_size=None,
-            seed_commitment=None,
+        exact(
+            "expected_reidentified_share",
+            "probability",
+            expected,
+            None,
+            "neighbor_attack",
+            "S0 results; methods.md 1",
+            None,
             gating=False,
         ),
     )
 
 
-def failed(evidence: Iterable[Evidence]) -> tuple[Measurement, ...]:
-    """The gating measurements that did not pass."""
-    return tuple(found for item in evidence for found in item.measurements if found.gating and not found.passed)
+def exact(
+    name: str,
+    unit: str,
+    value: float | None,
+    threshold: float | None,
+    method: str,
+    section: str,
+    sample_size: int | None,
+    *,
+    comparison: str = "at_most",
+    gating: bool = True,
+    seed_commitment: str | None = None,
+) -> Measurement:
+    """A measurement that needs no confidence bound: it was counted or computed, not estimated from draws."""
+    return Measurement(
+        name=name,
+        unit=unit,
+        value=value,
+        bound=None,
+        threshold=threshold,
+        comparison=comparison,
+        statistic="value",
+        confidence=None,
+        method=method,
+        section=section,
+        sample_size=sample_size,
+        seed_commitment=seed_commitment,
+        gating=gating,
+    )
 
 
 def mean_interval(confidence: float):
     """A function that bounds the mean of values in [0, 1] from both sides: empirical Bernstein, each side at `confidence`."""
-    from deid_assets.methods.confidence import empirical_bernstein_upper_bound
-
     def interval(values: np.ndarray) -> tuple[float, float]:
         high = min(1.0, empirical_bernstein_upper_bound(values, 1.0, confidence))
         low = max(0.0, 1.0 - empirical_bernstein_upper_bound(1.0 - values, 1.0, confidence))

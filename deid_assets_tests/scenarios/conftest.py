@@ -1,48 +1,69 @@
-"""What the scenarios share: one home with a published release, made once, and copies of it."""
+"""What the scenarios share, each made once: a home where a release was published, and one where all but that is done."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from deid_assets.home import Home
+from deid_assets_tests.release.making import publish, releases_in
+from deid_assets_tests.scenarios.command_line import deid
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 SECRET = "a secret of the scenarios, of more than 32 bytes"
-MEMBERS = 3_000
+MEMBERS, RELEASED = 3_000, 600
+KEY = "synthetic-3000-1"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_secret() -> Iterator[None]:
+def one_secret() -> Iterator[None]:
+    """All homes of the scenarios have one secret."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEID_SECRET", SECRET)
         yield
 
 
+@dataclass(frozen=True)
+class CommandRun:
+    """What `deid run` left behind."""
+
+    pipeline: Pipeline
+    exit_code: int
+    printed: str
+
+    @property
+    def release(self) -> Path:
+        return self.pipeline.home.releases / "small" / "0001"
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory) -> Iterator[CommandRun]:
+    """A home in which `deid run` published the small policy's release; to look at, not to change."""
+    root = tmp_path_factory.mktemp("published") / "deid"
+    write_policy(Home(root).create().policies, SMALL)
+    exit_code, printed = deid(root, "run", "--policy", "small", "--members", MEMBERS)
+    with pipeline_in(root) as pipeline:
+        yield CommandRun(pipeline, exit_code, printed)
+
+
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory) -> Path:
-    """A home where the delivery 'first' is published, and of 'second' everything is done but the release."""
+    """A home with an earlier release, and with everything of a delivery done but its release."""
     root = tmp_path_factory.mktemp("prepared") / "deid"
     with pipeline_in(root) as pipeline:
         write_policy(pipeline.home.policies, SMALL)
-        for seed, key in enumerate(("first", "second"), start=1):
-            pipeline.synthetic(key, MEMBERS, seed)
-        first = pipeline.run("first")
-        assert first.exit_code == 0, first.reasons + first.failed_checks
-        second = pipeline.run("second", [name for name in pipeline.every_asset if name != "release"])
-        assert not second.reasons and not second.failed_checks
+        pipeline.synthetic(KEY, MEMBERS, seed=1)
+        summary = pipeline.run(KEY, [name for name in pipeline.every_asset if name not in ("release", "release_report")])
+        assert not summary.reasons and not summary.failed_checks, summary
+        assert pipeline.table(KEY, "suppressed_members").count() > 0, "the scenarios need suppressed members"
+        publish(releases_in(root), "an earlier delivery", policy="small")
     return root
-
-
-@pytest.fixture(scope="session")
-def published(prepared) -> Iterator[Pipeline]:
-    """The home with the published release, to look at; tests that change something take `pipeline`."""
-    with pipeline_in(prepared) as pipeline:
-        yield pipeline
 
 
 @pytest.fixture
 def pipeline(prepared, tmp_path) -> Iterator[Pipeline]:
-    """A copy of the home for one test."""
+    """A copy of the prepared home for one test, to do harm in."""
     with copy_of(prepared, tmp_path / "deid") as pipeline:
         yield pipeline

@@ -1,0 +1,192 @@
+"""A delivery is published by one command: what lies there afterwards, and what the UI knows of it."""
+
+import csv
+import json
+
+import dagster as dg
+import duckdb
+import pytest
+
+from deid_assets.definitions import build_definitions
+from deid_assets.release.keys import PublicKey
+from deid_assets.release.verification import verify
+from deid_assets.stages import STAGE_OF
+from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
+from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED
+from deid_assets_tests.scenarios.pipeline import copy_of
+
+TABLES = {"Members", "Claims", "DaysInHospital_Y2"}
+
+
+@pytest.fixture(scope="module")
+def manifest(published) -> dict:
+    return json.loads((published.release / "manifest.json").read_text())
+
+
+def test_the_command_ends_with_0_and_says_where_the_release_lies(published):
+    assert published.exit_code == PUBLISHED, published.printed
+    assert str(published.release) in published.printed.replace("\n", "")
+    assert published.pipeline.releases == ["small/0001"]
+
+
+def test_the_summary_shows_rows_gates_time_and_memory(published):
+    for stated in ("delivered" if False else "members", f"{MEMBERS:,}", "longitudinal_risk", "GB of memory", "seconds"):
+        assert stated in published.printed
+    for gate in ("high_risk_share", "neighbor_success_given_membership", "absence_posterior"):
+        row = next(line for line in published.printed.splitlines() if f" {gate} " in line)
+        assert "passed" in row
+
+
+def test_files_are_csv_and_parquet_with_the_same_rows(published):
+    data = published.release / "data"
+    for name in TABLES:
+        both = duckdb.sql(
+            f"SELECT (SELECT count(*) FROM (SELECT COLUMNS(*)::VARCHAR FROM '{data}/{name}.parquet' EXCEPT ALL"
+            f"        SELECT * FROM read_csv('{data}/{name}.csv', all_varchar = true, nullstr = ''))) AS missing,"
+            f"       (SELECT count(*) FROM '{data}/{name}.parquet') AS rows"
+        ).fetchall()
+        assert both[0][0] == 0 and both[0][1] > 0, name
+
+
+def test_columns_are_those_of_the_heritage_files(published):
+    headers = {}
+    for name in TABLES:
+        with (published.release / "data" / f"{name}.csv").open() as file:
+            headers[name] = next(csv.reader(file))
+    assert headers["Members"] == ["MemberID", "AgeAtFirstClaim", "Sex"]
+    assert headers["DaysInHospital_Y2"] == ["MemberID", "DaysInHospital"]
+    assert headers["Claims"] == [
+        "MemberID", "ProviderID", "Vendor", "PCP", "Year", "PlaceSvc", "PayDelay", "CharlsonIndex", "SupLOS",
+    ]  # fmt: skip
+
+
+def test_only_what_the_policy_lists_is_published(published):
+    """Days in hospital of year 3 are no quasi-identifier of this policy, and so are not released."""
+    rows = duckdb.sql(
+        f"SELECT count(*) FROM read_csv('{published.release}/data/*Y3.csv', all_varchar = true)"
+        if list(published.release.glob("data/*Y3.csv"))
+        else "SELECT 0"
+    ).fetchall()[0][0]
+    assert rows == 0
+
+
+def test_no_original_identifier_is_published(published):
+    store = published.pipeline.table(KEY, "pseudonym_crosswalk")
+    originals = set(store.frame()["original_id"])
+    for name in TABLES:
+        with (published.release / "data" / f"{name}.csv").open() as file:
+            assert not originals & {cell for row in csv.reader(file) for cell in row}
+
+
+def test_members_sampled_and_not_suppressed_are_those_released(published):
+    pipeline = published.pipeline
+    suppressed = pipeline.table(KEY, "suppressed_members").count()
+    released = duckdb.sql(f"SELECT count(*), count(DISTINCT MemberID) FROM '{published.release}/data/Members.csv'")
+    assert 0 < suppressed <= 0.1 * RELEASED
+    assert released.fetchall() == [(RELEASED - suppressed, RELEASED - suppressed)]
+
+
+def test_release_verifies_offline_with_the_exported_key(published, tmp_path):
+    root = published.pipeline.home.root
+    code, _ = deid(root, "key", "export", "--output", tmp_path / "key.pem")
+    assert code == 0
+    code, printed = deid(root, "verify", published.release, "--key", tmp_path / "key.pem")
+    assert code == 0 and "is in order" in printed and "NOT" not in printed
+    code, printed = deid(root, "verify", published.release)
+    assert code == 1 and "unanchored" in printed, "a signature proves nothing without a trusted key"
+
+
+def test_a_changed_byte_is_found(published, tmp_path):
+    with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
+        key = PublicKey.from_pem((published.pipeline.home.root.parent / "key.pem").read_bytes()) if False else None
+        file = pipeline.home.releases / "small" / "0001" / "data" / "Claims.csv"
+        file.chmod(0o644)
+        file.write_bytes(file.read_bytes().replace(b"Office", b"Ofice", 1))
+        assert not verify(file.parent.parent, key).ok
+        assert any("Claims.csv" in check.reason for check in verify(file.parent.parent, key).failures)
+
+
+def test_the_manifest_names_files_policy_code_evidence_and_lineage(published, manifest):
+    assert {entry["path"] for entry in manifest["files"]} >= {f"data/{name}.{e}" for name in TABLES for e in ("csv", "parquet")}
+    text = json.dumps(manifest)
+    for stated in ("named researchers", "Nobody tries to identify anybody.", "dagster", "duckdb"):
+        assert stated in text
+    measured = {m["name"] for item in manifest["evidence"] for m in item["measurements"]}
+    assert {"high_risk_share", "high_risk_share_literal", "neighbor_success", "cross_check_disagreements"} <= measured
+    assert "release_claims" in text and "truncated_claims" in text, "the lineage names the inputs' data versions"
+
+
+def test_the_public_manifest_holds_no_exact_count_of_members(published, manifest):
+    """methods.md 0: no exact count leaves the restricted store; what is released can be counted by anyone."""
+    removed = published.pipeline.table(KEY, "removed_members")
+    exact = int(removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql}")["n"].iloc[0])
+    shown = [step for step in manifest["attrition"] if step["name"] == "members_not_removed"]
+    assert shown and shown[0]["count"] != MEMBERS - exact
+
+
+def test_the_registry_has_one_entry_whose_head_is_in_the_event_log(published):
+    chain = published.pipeline.registry.chain()
+    (entry,) = chain.entries
+    assert (entry.policy, entry.number, entry.delivery) == ("small", 1, KEY)
+    metadata = published.pipeline.materialization("release", KEY).metadata
+    assert metadata["registry_head"].value == chain.head
+    assert metadata["release"].value == str(published.release)
+
+
+def test_every_asset_has_its_key_group_owners_and_code_version(published):
+    pipeline = published.pipeline
+    graph = build_definitions(home=pipeline.home).resolve_asset_graph()
+    for name in pipeline.every_asset:
+        node = graph.get(dg.AssetKey(["small", name]))
+        assert node.group_name == f"small/{STAGE_OF[name]}"
+        assert list(node.owners) == ["team:privacy"]
+        assert node.code_version and node.description and node.kinds
+        assert node.partitions_def is not None
+
+
+def test_every_materialization_tells_rows_columns_lineage_time_and_memory(published):
+    pipeline = published.pipeline
+    for name in pipeline.every_asset:
+        metadata = pipeline.materialization(name, KEY).metadata
+        for key in ("dagster/row_count", "dagster/column_schema", "peak_memory_gb"):
+            assert key in metadata, f"{name} lacks {key}"
+    seconds = [n for n in pipeline.every_asset if "seconds" not in pipeline.materialization(n, KEY).metadata]
+    # The outputs that a multi-asset yields after its first share that one's time.
+    assert set(seconds) <= {"claims", "quarantined_rows", "suppressed_members"}
+
+
+def test_columns_have_roles_and_a_lineage_of_columns(published):
+    metadata = published.pipeline.materialization("release_claims", KEY).metadata
+    schema = {column.name: column for column in metadata["dagster/column_schema"].schema.columns}
+    assert schema["MemberID"].tags["role"] == "pseudonym"
+    assert schema["PlaceSvc"].tags["role"] == "quasi-identifier"
+    assert schema["CharlsonIndex"].tags["role"] == "sensitive_attribute"
+    lineage = published.pipeline.materialization("truncated_claims", KEY).metadata["dagster/column_lineage"].lineage
+    (origin,) = [d for d in lineage.deps_by_column["place"] if d.asset_key.path[-1] == "grouped_claims"]
+    assert origin.column_name == "place"
+
+
+def test_released_columns_have_a_lineage_although_their_names_change(published):
+    metadata = published.pipeline.materialization("release_claims", KEY).metadata
+    lineage = metadata["dagster/column_lineage"].lineage.deps_by_column
+    assert "PlaceSvc" in lineage, "PlaceSvc comes from truncated_claims.place through its hierarchy"
+    assert "MemberID" in lineage
+
+
+def test_every_check_measured_and_compared(published):
+    instance = published.pipeline.instance
+    runs = instance.get_run_records(limit=1)
+    records = instance.get_records_for_run(
+        runs[0].dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    ).records
+    evaluations = [record.event_log_entry.dagster_event.event_specific_data for record in records]
+    assert evaluations and all(found.passed and found.blocking for found in evaluations)
+    assert all({"measured", "threshold"} <= set(found.metadata) for found in evaluations)
+
+
+def test_the_run_can_be_executed_again_from_the_ui(published):
+    """Without both origins the UI's Re-execute fails."""
+    (record,) = published.pipeline.instance.get_run_records()
+    run = record.dagster_run
+    assert run.remote_job_origin is not None and run.job_code_origin is not None
+    assert run.tags["dagster/partition"] == KEY and run.tags["deid/store"] == f"small/{KEY}"
