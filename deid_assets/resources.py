@@ -12,6 +12,7 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 from pydantic import PrivateAttr
 
+from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.policy.loading import policies_in
@@ -97,6 +98,10 @@ class RestrictedStore(dg.ConfigurableIOManager):
         return Table(Home(Path(self.root)).store / policy / f"{delivery}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
+        with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store):
+            self._write(context, obj)
+
+    def _write(self, context: dg.OutputContext, obj: Content) -> None:
         table = self.table(context.asset_key, context.partition_key)
         rows = table.count() if isinstance(obj, Table) else write_table(table, obj)
         columns = table.columns()

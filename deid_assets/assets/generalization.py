@@ -16,7 +16,7 @@ from deid_assets.assets.encoded import (
     member_columns,
     sampling_fraction,
 )
-from deid_assets.assets.stage_asset import asset_metadata, markdown_table, prefix_of, stage_asset, start_meter
+from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
@@ -180,10 +180,10 @@ def generalization_choice(
     start_meter(context)
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    computation = node_computation(policy, tables)
-    nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
     risk = policy.risk
-    with search_executor() as executor:
+    with guarded(context), search_executor() as executor:
+        computation = node_computation(policy, tables)
+        nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
         choice = choose_generalization(
             computation,
             [parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]],

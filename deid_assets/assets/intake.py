@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from deid_assets.assets.stage_asset import asset_metadata, prefix_of, start_meter
+from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, start_meter
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.resources import Policies, RestrictedStore, Workplace
 from deid_assets.sources.intake import KnownCodes, read_delivery
@@ -38,15 +38,16 @@ def intake(
     }
     file = tables["members"].file
     owner_only(file.parent)
-    report = read_delivery(
-        file,
-        delivery,
-        policy.source,
-        policy.intake.quarantine_at_most,
-        KnownCodes.of(known_codes),
-        progress=lambda text: context.log.info(text),
-    )
-    # Without a version of its own the table would have that of the code, whatever was delivered.
-    version = dg.DataVersion(delivery.digest()[:32])
+    with guarded(context):
+        report = read_delivery(
+            file,
+            delivery,
+            policy.source,
+            policy.intake.quarantine_at_most,
+            KnownCodes.of(known_codes),
+            progress=lambda text: context.log.info(text),
+        )
+        # Without a version of its own the table would have that of the code, whatever was delivered.
+        version = dg.DataVersion(delivery.digest()[:32])
     for name, table in tables.items():
         yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)

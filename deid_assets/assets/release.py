@@ -233,9 +233,12 @@ def _judge(
     evidence = tuple(item for table in assessments for item in from_frame(table.frame()))
 
     refusals = gate.contract_refusals(policy, staged)
+    staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
+    write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
     refusals += gate.consistency_refusals(
-        policy, staged, levels, tables.profiles, tables.held, tables.domains, crosswalk, suppressed
+        policy, staged, staged_profiles, levels, tables.profiles, tables.held, tables.domains, crosswalk, suppressed
     )
+    refusals += gate.provider_refusals(policy, staged, levels, tables.known, tables.domains)
     refusals += gate.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS)
     refusals += witness(context.instance, _gating_checks(policy.name), context.partition_key)
     refusals += stale_inputs(context.instance, _upstream(policy.name), context.partition_key)
@@ -252,8 +255,6 @@ def _judge(
     )
     refusals += gate.demographic_refusals(policy, risk, staged.members.count())
     measured = list(measure.demographic_measurements(policy, risk, *absence_numbers(members, removed, risk.released)))
-    staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
-    write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
 
     computation = node_computation(policy, tables).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)

@@ -1,11 +1,15 @@
 """The decorator of every asset: what stage it is of, which policy sections it reads, and a meter that runs with it."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import dagster as dg
 import pandas as pd
 
+from deid_assets.guard import without_values
+from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.stages import STAGE_OF
 
@@ -34,7 +38,8 @@ def stage_asset(
         @functools.wraps(function)
         def metered(context: dg.AssetExecutionContext, *args, **kwargs):
             start_meter(context)
-            return function(context, *args, **kwargs)
+            with guarded(context):
+                return function(context, *args, **kwargs)
 
         return dg.asset(
             metadata=asset_metadata(function.__name__, policy_sections, version, derived_columns),
@@ -58,6 +63,12 @@ def asset_metadata(
         "method_version": version,
         "derived_columns": {column: list(sources) for column, sources in (derived_columns or {}).items()},
     }
+
+
+def guarded(context: dg.AssetExecutionContext) -> contextlib.AbstractContextManager[None]:
+    """Keep values out of errors that nobody foresaw; a refusal passes as it is."""
+    name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
+    return without_values(name, Home(Path(context.resources.io_manager.root)).store, (dg.Failure,))
 
 
 def start_meter(context: dg.AssetExecutionContext) -> None:

@@ -16,6 +16,7 @@ from deid_assets.methods.demographic_risk import DemographicRisk
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK, draw_knowledge
 from deid_assets.methods.literal_reading import Adversary, both_readings
 from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.provider_suppression import IDENTIFIERS, PATTERN, pattern_counts, providers_needed
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.cross_check import SCHEMA, cross_check
@@ -74,6 +75,7 @@ def contract_refusals(policy: Policy, staged: Staged) -> list[Refusal]:
 def consistency_refusals(
     policy: Policy,
     staged: Staged,
+    staged_profiles: Table,
     levels: Mapping[str, int],
     profiles: Table,
     held: Table,
@@ -86,12 +88,21 @@ def consistency_refusals(
     Without this the risk would be measured on other rows than those that are published.
     """
     claim_names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    member_columns = [qi.column for qi in policy.quasi_identifiers.members]
     own = f"""
         SELECT x.pseudonym FROM {profiles.sql} JOIN {crosswalk.sql} AS x
           ON x.kind = 'member' AND x.original_id = member_id
         WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"""
+    demographics = generalized_members(profiles, domains, {column: levels[column] for column in member_columns})
+    names = ", ".join(quoted(column) for column in member_columns)
     differences = {
-        "release_members": _either_way(f'SELECT "MemberID" FROM {staged.members.sql}', own),
+        # Joined by MemberID, so that it covers the days in hospital too.
+        "release_members": _either_way(
+            f'SELECT "MemberID", {names} FROM {staged_profiles.sql}',
+            f"""SELECT x.pseudonym, {names} FROM ({demographics}) AS m
+                JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+                WHERE x.pseudonym IN ({own})""",
+        ),
     }
     if claim_names:
         expected = generalized_claims(held, domains, {column: levels[column] for column in claim_names}, ["year"])
@@ -109,6 +120,37 @@ def consistency_refusals(
         if rows:
             text = f"{name}: the staged rows are not those that the restricted store gives at the chosen generalization"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def provider_refusals(policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table) -> list[Refusal]:
+    """Refuse identifiers that are shown beside a pattern of care that too few providers, vendors or PCPs share."""
+    columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
+    # A column that is not released cannot be part of a pattern that the release shows.
+    pattern = tuple(column for column in PATTERN if column in columns)
+    if not pattern:
+        return []
+    settings = policy.provider_suppression
+    needed = providers_needed(settings.providers_at_least, settings.estimator)
+    file = staged.claims.file
+    counted = write_view(
+        Table(file, SCHEMA, "reference_claims"),
+        generalized_claims(reference, domains, {column: levels[column] for column in pattern}, IDENTIFIERS),
+    )
+    shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
+    found = []
+    for identifier, released in shown.items():
+        same = " AND ".join(
+            f"s.{quoted(columns[column])} IS NOT DISTINCT FROM p.{quoted(column)}" for column in pattern
+        )
+        rows = staged.claims.query(
+            f"""SELECT count(*) AS n FROM {staged.claims.sql} AS s
+                LEFT JOIN ({pattern_counts(counted, pattern, [identifier])}) AS p ON {same}
+                WHERE s.{quoted(released)} IS NOT NULL AND coalesce(p.{quoted(f"n_{identifier}")}, 0) < {int(needed)}"""
+        )["n"].iloc[0]
+        if rows:
+            text = f"release_claims: {released} is shown beside a pattern of care that fewer than {needed} share"
+            found.append(Refusal("unsuppressed_identifier", released, float(rows), 0.0, text, "rows"))
     return found
 
 

@@ -1,0 +1,116 @@
+"""The gate judges the staged files, not the tables that they were made from: rows that are not the store's refuse."""
+
+import pytest
+
+from deid_assets.assets import release as release_asset
+from deid_assets.release.publication import Staging
+from deid_assets.running_summary import PUBLISHED
+from deid_assets.stages import STAGES
+from deid_assets_tests.scenarios.conftest import KEY
+from deid_assets_tests.scenarios.test_gate_refuses import refused
+
+ONE_MEMBER = '(SELECT min("MemberID") FROM candidate.release_members)'
+OTHER_MEMBER = '(SELECT max("MemberID") FROM candidate.release_members)'
+SUPPRESSED = """(SELECT min(x.pseudonym) FROM preparation.pseudonym_crosswalk AS x
+    JOIN generalization.suppressed_members AS s ON x.kind = 'member' AND x.original_id = s.member_id)"""
+
+EDITS = {
+    "a claim's place of service": (
+        'UPDATE candidate.release_claims SET "PlaceSvc" = \'Inpatient Hospital\' WHERE rowid = 0',
+        'UPDATE candidate.release_claims SET "PlaceSvc" = \'Office\' WHERE rowid = 1',
+    ),
+    "one claim more": ("INSERT INTO candidate.release_claims SELECT * FROM candidate.release_claims LIMIT 1",),
+    "one claim less": ("DELETE FROM candidate.release_claims WHERE rowid = 0",),
+    "claims of two members swapped": (
+        f"""UPDATE candidate.release_claims SET "MemberID" = CASE "MemberID" WHEN {ONE_MEMBER} THEN {OTHER_MEMBER}
+            WHEN {OTHER_MEMBER} THEN {ONE_MEMBER} ELSE "MemberID" END""",
+    ),
+    "two members swapped": (
+        f"""UPDATE candidate.release_members SET "MemberID" = CASE "MemberID" WHEN {ONE_MEMBER} THEN {OTHER_MEMBER}
+            WHEN {OTHER_MEMBER} THEN {ONE_MEMBER} ELSE "MemberID" END""",
+        # Nothing would be swapped if both were alike.
+        f"""UPDATE candidate.release_members SET "Sex" = CASE "Sex" WHEN 'F' THEN 'M' ELSE 'F' END
+            WHERE "MemberID" = {ONE_MEMBER}""",
+    ),
+    "a member's sex": (
+        f"""UPDATE candidate.release_members SET "Sex" = CASE "Sex" WHEN 'F' THEN 'M' ELSE 'F' END
+            WHERE "MemberID" = {ONE_MEMBER}""",
+    ),
+    "a member's days in hospital": (
+        """UPDATE candidate.release_days_in_hospital
+           SET "DaysInHospital" = CASE "DaysInHospital" WHEN '0' THEN '1+' ELSE '0' END WHERE rowid = 0""",
+    ),
+    "a provider that was suppressed": (
+        """UPDATE candidate.release_claims SET "ProviderID" = (SELECT max(pseudonym) FROM preparation.pseudonym_crosswalk
+           WHERE kind = 'provider') WHERE rowid IN (SELECT rowid FROM candidate.release_claims
+           WHERE "ProviderID" IS NULL LIMIT 1)""",
+    ),
+    "a comorbidity": (
+        """UPDATE candidate.release_claims SET "CharlsonIndex" = CASE "CharlsonIndex" WHEN '5+' THEN '0' ELSE '5+' END
+           WHERE rowid = 0""",
+    ),
+    "a suppressed member slipped back in": (
+        f"INSERT INTO candidate.release_members SELECT {SUPPRESSED}, * EXCLUDE (\"MemberID\")"
+        " FROM candidate.release_members LIMIT 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_candidate_edited_after_it_was_judged_refuses(pipeline, edit):
+    pipeline.edit_store(KEY, *EDITS[edit])
+    refused(pipeline, "it judged other rows than those staged")
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_candidate_edited_before_it_was_judged_refuses(pipeline, edit):
+    """The evidence is then about the edited rows; that they are not the store's own is for the gate to see."""
+    pipeline.edit_store(KEY, *EDITS[edit])
+    pipeline.run(KEY, STAGES["assessment"])
+    refused(pipeline, "not those that the restricted store gives|break the contract|judged other rows")
+
+
+def tamper(staging: Staging, name: str = "Claims.csv") -> None:
+    """Change one byte of a staged file, and keep the file readable as a table."""
+    file = staging.folder / "data" / name
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes().replace(b",Y1,", b",Y2,", 1))
+
+
+def test_a_file_tampered_with_before_it_is_read_back_refuses(pipeline, monkeypatch):
+    honest = Staging.reader
+    done = []
+
+    def tampered(staging, path):
+        if not done and path.endswith("Claims.csv"):
+            tamper(staging)
+            done.append(path)
+        return honest(staging, path)
+
+    monkeypatch.setattr(Staging, "reader", tampered)
+    refused(pipeline, "release_claims: the staged rows are not those", "judged other rows")
+    assert done
+
+
+@pytest.mark.parametrize("name", ["Claims.csv", "Claims.parquet", "Members.parquet"])
+def test_a_file_tampered_with_after_it_was_judged_is_not_published(pipeline, monkeypatch, name):
+    honest = release_asset._judge
+    done = []
+
+    def tampered(*args, **kwargs):
+        judged = honest(*args, **kwargs)
+        (staging,) = pipeline.home.releases.glob("small/.staging-*")
+        file = staging / "data" / name
+        file.chmod(0o600)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        done.append(name)
+        return judged
+
+    monkeypatch.setattr(release_asset, "_judge", tampered)
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, ["release"])
+    assert done and summary.exit_code != PUBLISHED and summary.release is None
+    assert "changed after it was written" in " ".join(summary.reasons) and name in " ".join(summary.reasons)
+    assert pipeline.published_bytes() == before and pipeline.releases == ["small/0001"]

@@ -1,0 +1,219 @@
+"""The gate inside the release refuses whatever is missing, stale, foreign or changed; `release` is materialized alone.
+
+Every scenario begins where all checks have passed and only the release is left to make. After each refusal nothing is
+published and the earlier release lies there as it did.
+"""
+
+import re
+from dataclasses import replace
+
+import dagster as dg
+import numpy as np
+import pytest
+
+from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
+from deid_assets.release.evidence import Evidence, from_frame, to_frame
+from deid_assets.running_summary import REFUSED, RunSummary
+from deid_assets.stages import STAGES
+from deid_assets.store import write_table
+from deid_assets_tests.scenarios.conftest import KEY
+from deid_assets_tests.scenarios.pipeline import Pipeline
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+
+ASSESSMENTS = STAGES["assessment"]
+CANDIDATE = STAGES["candidate"]
+
+
+def refused(pipeline: Pipeline, *because: str) -> RunSummary:
+    """Materialize `release` alone, and see that it is refused for these reasons and leaves nothing behind."""
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.release is None, "the release was published"
+    assert pipeline.published_bytes() == before, "the earlier release, the registry or a staging folder changed"
+    assert pipeline.releases == ["small/0001"]
+    assert summary.exit_code == REFUSED, summary.reasons
+    for text in because:
+        assert re.search(text, " ".join(summary.reasons)), f"{text!r} is not among the reasons: {summary.reasons}"
+    return summary
+
+
+def edit_evidence(pipeline: Pipeline, asset: str, **changes) -> None:
+    """Rewrite stored evidence so that it does not contradict itself."""
+    table = pipeline.table(KEY, asset)
+    (item,) = from_frame(table.frame())
+    write_table(table, to_frame([replace(item, **changes)]))
+
+
+def measured_differently(item: Evidence, name: str, **changes) -> tuple:
+    return tuple(replace(m, **changes) if m.name == name else m for m in item.measurements)
+
+
+def test_nothing_wrong_is_published(pipeline):
+    """The scenarios below change one thing each; without it the release is made, numbered after the earlier one."""
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == 0 and pipeline.releases == ["small/0001", "small/0002"]
+    assert [entry.number for entry in pipeline.registry.chain().entries] == [1, 2]
+
+
+# Checks
+
+
+def test_release_alone_after_a_failed_risk_check_is_refused(pipeline):
+    """A blocking check stops what comes after it in its own run only: without the gate this would be published."""
+    write_policy(pipeline.home.policies, changed(SMALL, neighbor_attack__given_membership={"at_most": 0.01}))
+    checked = pipeline.run(KEY, ["neighbor_attack"])
+    assert [text.split(":")[0] for text in checked.failed_checks] == ["neighbor_attack_given_membership_within_threshold"]
+    refused(pipeline, "neighbor_success_given_membership", "the check did not pass", "under another policy")
+
+
+def test_a_failed_check_stops_the_whole_job_before_the_release(pipeline):
+    write_policy(pipeline.home.policies, changed(SMALL, neighbor_attack__given_membership={"at_most": 0.01}))
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, [*ASSESSMENTS, "release"])
+    assert summary.exit_code == REFUSED and summary.release is None
+    assert pipeline.published_bytes() == before
+
+
+def test_checks_deselected_from_the_run_refuse(pipeline):
+    """What was materialized without its checks was never judged."""
+    summary = pipeline.run(KEY, [*CANDIDATE, *ASSESSMENTS, "release"], checks=False)
+    assert summary.exit_code == REFUSED and summary.release is None
+    assert "the check judged an earlier materialization" in " ".join(summary.reasons)
+
+
+def test_a_check_that_passed_on_an_earlier_materialization_does_not_count(pipeline):
+    pipeline.run(KEY, ["demographic_risk"], checks=False)
+    refused(pipeline, "demographic_risk_within_threshold: the check judged an earlier materialization")
+
+
+def test_an_event_log_without_a_check_refuses(pipeline):
+    """Evidence tables alone do not suffice: the event log is the second witness."""
+    key = dg.AssetKey([pipeline.policy, "longitudinal_risk"])
+    pipeline.instance.wipe_assets([key])
+    pipeline.run(KEY, ["longitudinal_risk"], checks=False)
+    refused(pipeline, "high_risk_share_within_threshold: the check")
+
+
+# Missing evidence
+
+
+@pytest.mark.parametrize("asset", ASSESSMENTS)
+def test_evidence_that_was_never_made_refuses(pipeline, asset):
+    pipeline.instance.wipe_assets([dg.AssetKey([pipeline.policy, asset])])
+    pipeline.edit_store(KEY, f"DELETE FROM assessment.{asset}")
+    refused(pipeline, f"{asset}: no evidence", "never materialized")
+
+
+def test_evidence_whose_table_is_gone_refuses(pipeline):
+    pipeline.edit_store(KEY, "DROP TABLE assessment.demographic_risk")
+    refused(pipeline, "demographic_risk: no evidence")
+
+
+# Evidence of something else
+
+
+def test_evidence_of_an_earlier_candidate_refuses(pipeline):
+    """The candidate was made again from another choice of members after it was judged."""
+    pipeline.edit_store(KEY, "DELETE FROM generalization.suppressed_members")
+    pipeline.run(KEY, CANDIDATE)
+    refused(pipeline, "it judged other rows than those staged", "made from an earlier release_claims")
+
+
+def test_a_policy_changed_after_the_assessment_refuses(pipeline):
+    write_policy(pipeline.home.policies, changed(SMALL, recipients__recipient_class="public"))
+    refused(pipeline, "longitudinal_risk: it was measured under another policy")
+
+
+def test_evidence_of_another_delivery_refuses(pipeline):
+    for asset in ASSESSMENTS:
+        edit_evidence(pipeline, asset, partition="another-delivery")
+    refused(pipeline, *(f"{asset}: it judged another delivery" for asset in ASSESSMENTS))
+
+
+def test_evidence_of_another_version_of_the_method_refuses(pipeline):
+    edit_evidence(pipeline, "neighbor_attack", method_version="0")
+    refused(pipeline, "another version of its method")
+
+
+def test_evidence_edited_in_the_store_refuses(pipeline):
+    """Edited so that it is consistent, bound to these rows, and still passes: the event log tells other numbers."""
+    (item,) = from_frame(pipeline.table(KEY, "neighbor_attack").frame())
+    better = measured_differently(item, "neighbor_success_given_membership", value=0.0001, bound=0.0002)
+    edit_evidence(pipeline, "neighbor_attack", measurements=better)
+    refused(pipeline, "neighbor_attack")
+
+
+def test_evidence_with_a_threshold_of_its_own_refuses(pipeline):
+    (item,) = from_frame(pipeline.table(KEY, "longitudinal_risk").frame())
+    edit_evidence(pipeline, "longitudinal_risk", measurements=measured_differently(item, "high_risk_share", threshold=0.5))
+    refused(pipeline, "another threshold than the policy's")
+
+
+def test_evidence_that_no_longer_gates_refuses(pipeline):
+    (item,) = from_frame(pipeline.table(KEY, "demographic_risk").frame())
+    edit_evidence(pipeline, "demographic_risk", measurements=measured_differently(item, "absence_posterior", gating=False))
+    refused(pipeline, "measured as information only")
+
+
+# Stale inputs
+
+
+def test_a_candidate_made_before_its_claims_were_taken_in_again_refuses(pipeline):
+    pipeline.run(KEY, ["members", "claims", "quarantined_rows"])
+    refused(pipeline, "made from an earlier claims")
+
+
+# A kernel that lies
+
+
+def test_a_kernel_that_flags_nobody_is_found_by_the_cross_check(pipeline, monkeypatch):
+    """Draws that DuckDB counts in classes of fewer than k must be flagged by the kernel, draw for draw."""
+    honest = NodeComputation.measure
+
+    def flags_nobody(self, node, stream_key, draws, exemption="once", keep_flags=False, executor=None):
+        found = honest(self, node, stream_key, draws, exemption, keep_flags, executor)
+        return replace(found, flagged=0, flags=np.zeros(draws, dtype=bool) if keep_flags else None)
+
+    monkeypatch.setattr(NodeComputation, "measure", flags_nobody)
+    refused(pipeline, "cross_check_disagreements")
+
+
+def test_a_kernel_whose_classes_are_too_large_by_one_is_found_by_the_cross_check(pipeline, monkeypatch):
+    honest = NodeComputation.drawn_classes
+
+    def too_large(self, *args, **kwargs):
+        found = honest(self, *args, **kwargs)
+        return DrawnClasses(found.targets, found.sizes + ~found.exempt, found.exempt)
+
+    monkeypatch.setattr(NodeComputation, "drawn_classes", too_large)
+    refused(pipeline, "cross_check_disagreements")
+
+
+def test_a_kernel_that_exempts_draws_is_found_by_the_cross_check(pipeline, monkeypatch):
+    honest = NodeComputation.drawn_classes
+
+    def all_exempt(self, *args, **kwargs):
+        found = honest(self, *args, **kwargs)
+        return DrawnClasses(found.targets, np.zeros_like(found.sizes), np.ones_like(found.exempt))
+
+    monkeypatch.setattr(NodeComputation, "drawn_classes", all_exempt)
+    refused(pipeline, "cross_check_disagreements")
+
+
+def test_a_kernel_that_flags_nobody_from_the_search_on_publishes_nothing(pipeline, monkeypatch):
+    """It chooses the finest generalization; the attack, the exact demographics and the cross-check do not believe it."""
+    monkeypatch.setattr(NodeComputation, "_flags_of_block", _nobody_flagged(NodeComputation._flags_of_block))
+    before = pipeline.published_bytes()
+    made = pipeline.run(KEY, [*STAGES["generalization"], *CANDIDATE, *ASSESSMENTS])
+    assert pipeline.table(KEY, "chosen_generalization").frame()["level"].tolist() == [0, 0]
+    assert made.exit_code == REFUSED
+    refused(pipeline, "demographic class", "neighbor_success_given_membership")
+    assert pipeline.published_bytes() == before
+
+
+def _nobody_flagged(honest):
+    def flags(self, *args):
+        found, exempt = honest(self, *args)
+        return np.zeros_like(found), exempt
+
+    return flags
