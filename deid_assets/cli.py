@@ -8,6 +8,7 @@ import click
 
 from deid_assets import __version__
 from deid_assets.errors import DeidError
+from deid_assets.guard import without_values
 from deid_assets.home import Home
 
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
@@ -17,8 +18,10 @@ class Command(click.Group):
     """A group whose commands print what went wrong in one paragraph, without a traceback, and exit with 1."""
 
     def invoke(self, context: click.Context) -> object:
+        passing = (click.ClickException, click.exceptions.Exit, click.Abort)
         try:
-            return super().invoke(context)
+            with without_values("deid", Home.here().store, passing):
+                return super().invoke(context)
         except DeidError as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(ERROR)
@@ -124,7 +127,7 @@ def key_export(output: Path | None) -> None:
     """Print the public key with which recipients check signatures."""
     from deid_assets.release.keys import SigningKey
 
-    pem = SigningKey.load_or_create(Home.here().create().keys).public.pem()
+    pem = SigningKey.load_or_create(Home.here().create().keys).public.pem
     if output is None:
         click.echo(pem.decode().strip())
     else:
