@@ -17,6 +17,7 @@ from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
+from deid_assets.release.cumulative import released_elsewhere
 from deid_assets.release.keys import Secret, SigningKey, load_secret
 from deid_assets.sources.delivery import Delivery
 from deid_assets.registration import registered_delivery
@@ -62,6 +63,16 @@ class Workplace(dg.ConfigurableResource):
 
     def signing_key(self) -> SigningKey:
         return SigningKey.load_or_create(self.home.keys)
+
+    @property
+    def restricted_manifests(self) -> Path:
+        """Where the restricted editions of manifests are kept."""
+        return self.home.store / "manifests"
+
+    def released_elsewhere(self, policy: str, delivery: str) -> int:
+        """Members of the same population that other releases hold."""
+        digest = self.delivery(delivery).digest()
+        return released_elsewhere(self.restricted_manifests, digest, policy, delivery)
 
     def delivery(self, key: str) -> Delivery:
         """The delivery that was registered under this key."""

@@ -112,7 +112,8 @@ def neighbor_attack(
     data = released_data(
         scratch, release_claims, known, pseudonym_crosswalk, adversary_power, member_columns(policy), names
     )
-    alpha = sampling_fraction(policy, profiles, member_profiles.count())
+    before = workplace.released_elsewhere(policy.name, context.partition_key)
+    alpha = sampling_fraction(policy, profiles + before, member_profiles.count())
     trials = policy.neighbor_attack.trials
     classes = NodeComputation(data, (), k=1).drawn_classes((), stream_key(context, workplace, "neighbors"), trials)
     uniform = np.random.default_rng(np.frombuffer(stream_key(context, workplace, "membership and pick"), dtype="<u4"))
@@ -154,6 +155,7 @@ def demographic_risk(
     release_claims: Table,
     release_days_in_hospital: Table,
     policies: Policies,
+    workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: how many members of the population share a released member's demographics; what absence discloses."""
     policy = policies.of(context)
@@ -165,7 +167,9 @@ def demographic_risk(
         release_members.sql,
         release_days_in_hospital.sql,
     )
-    measured = measure.demographic_measurements(policy, risk, *absence_numbers(members, removed_members, risk.released))
+    before = workplace.released_elsewhere(policy.name, context.partition_key)
+    absence = absence_numbers(members, removed_members, risk.released + before)
+    measured = measure.demographic_measurements(policy, risk, *absence)
     context.add_output_metadata(
         {
             "class_sizes": dg.MetadataValue.md(
@@ -212,12 +216,12 @@ def demographics_of(
 
 
 def absence_numbers(members: Table, removed: Table, released: int) -> tuple[float, float, int]:
-    """Share of members removed for what their claims tell, released over remaining members, and the number removed."""
+    """Share of members removed for what their claims tell, released over remaining members, and delivered members."""
     delivered = members.count()
     sensitive = int(
         removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
     )
-    return sensitive / delivered, released / max(delivered - sensitive, 1), delivered
+    return sensitive / delivered, min(1.0, released / max(delivered - sensitive, 1)), delivered
 
 
 def candidate_digest(tables: tuple[Table, ...]) -> str:

@@ -75,8 +75,12 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
 
 
 def sampling_fraction(policy: Policy, released: int, delivered: int) -> float:
-    """alpha: released members over the members of the population, removed and suppressed ones included."""
-    return released / (delivered if policy.counts_population else max(policy.risk.population_size or 0, released))
+    """alpha: released members over the members of the population, removed and suppressed ones included; at most 1.
+
+    `released` is cumulative where it matters: members that other releases of the same population hold are released too.
+    """
+    population = delivered if policy.counts_population else policy.risk.population_size or 0
+    return min(1.0, released / max(population, 1))
 
 
 def class_size_needed(policy: Policy, alpha: float) -> int:

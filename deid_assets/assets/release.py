@@ -46,7 +46,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 def releases_of(workplace: Workplace) -> Releases:
     """The folder of releases, and what is needed to add one."""
     home = workplace.home
-    return Releases(home.releases, workplace.signing_key(), home.store / "manifests")
+    return Releases(home.releases, workplace.signing_key(), workplace.restricted_manifests)
 
 
 @stage_asset(policy_sections=["recipients", "risk", "neighbor_attack", "demographics", "removal"], kinds=("duckdb", "parquet", "csv"))
@@ -244,7 +244,8 @@ def _judge(
     refusals += stale_inputs(context.instance, _upstream(policy.name), context.partition_key)
 
     keep = kept_targets(tables.profiles, suppressed)
-    alpha = sampling_fraction(policy, int(keep.sum()), tables.profiles.count())
+    before = workplace.released_elsewhere(policy.name, context.partition_key)
+    alpha = sampling_fraction(policy, int(keep.sum()) + before, tables.profiles.count())
     try:
         check_vacuous(policy, alpha)
     except DeidError as error:
@@ -254,7 +255,8 @@ def _judge(
         policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql
     )
     refusals += gate.demographic_refusals(policy, risk, staged.members.count())
-    measured = list(measure.demographic_measurements(policy, risk, *absence_numbers(members, removed, risk.released)))
+    absence = absence_numbers(members, removed, risk.released + before)
+    measured = list(measure.demographic_measurements(policy, risk, *absence))
 
     computation = node_computation(policy, tables).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)

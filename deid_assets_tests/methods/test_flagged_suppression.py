@@ -1,0 +1,179 @@
+"""Suppression of flagged members: fewest first, chosen on one stream and judged on others."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deid_assets.methods import flagged_suppression
+from deid_assets.methods.flagged_suppression import choose_generalization, members_to_suppress, suppress_flagged
+from deid_assets.methods.literal_reading import Adversary
+from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets.methods.node_computation import NodeComputation
+
+MAX_SHARE, CONFIDENCE, DRAWS = 0.05, 0.99, 20_000
+
+
+def keys(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()[:16]
+
+
+class Recorded(NodeComputation):
+    """A node computation that notes which streams chose members and which ones judged."""
+
+    chose: set[bytes] = set()
+    judged: set[tuple[bytes, int]] = set()
+
+    def measure(self, node, stream_key, draws, **options):
+        self.judged.add((stream_key, len(self.data.targets)))
+        return super().measure(node, stream_key, draws, **options)
+
+    def flagged_targets(self, node, stream_key, draws, **options):
+        self.chose.add(stream_key)
+        return super().flagged_targets(node, stream_key, draws, **options)
+
+    def keeping(self, keep):
+        return Recorded(self.data.keeping(keep), self.dimensions, self.k, self.index)
+
+    def with_power(self, power):
+        return Recorded(self.data.with_power(power), self.dimensions, self.k, self.index)
+
+
+def population(rare: int, members: int = 240, seed: int = 1) -> LongitudinalData:
+    """Members with common values; the first `rare` hold a value that one or two others have, among common ones."""
+    generator = np.random.default_rng(seed)
+    common = [generator.integers(0, 3, generator.integers(2, 5)).tolist() for _ in range(members)]
+    values = Histories.of([row + [3 + i // 2] * (i < rare) for i, row in enumerate(common)])
+    base = 3 + (rare + 1) // 2
+    coarser = np.minimum(np.arange(base), 3)
+    domain = Domain((np.arange(base), np.unique(coarser, return_inverse=True)[1], np.zeros(base, int)))
+    power = np.full(members, 2, dtype=np.int8)
+    return LongitudinalData(np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (power,))
+
+
+def computation_of(data: LongitudinalData) -> Recorded:
+    Recorded.chose, Recorded.judged = set(), set()
+    return Recorded(data, [Dimension("history", (), (0,), 3)], k=5)
+
+
+def adversary_of(data: LongitudinalData) -> Adversary:
+    return Adversary(data.known[0].counts[: len(data.targets)], 3, "nearest")
+
+
+def choose(computation, candidates, others=(), suppress_at_most=0.0):
+    return choose_generalization(
+        computation, candidates, others, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
+        suppress_at_most, aim=0.8,
+    )  # fmt: skip
+
+
+class TestMembersToSuppress:
+    counts = st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1)), min_size=1, max_size=25)
+
+    @given(counts, st.floats(0.001, 0.5))
+    def test_the_rest_is_at_the_goal_and_with_one_more_member_it_is_not(self, rows, goal):
+        drawn = np.array([n for n, _ in rows])
+        flagged = np.array([round(n * share) for n, share in rows])
+        chosen = members_to_suppress(drawn, flagged, goal)
+        assert len(set(chosen.tolist())) == len(chosen)
+
+        def holds(without) -> bool:
+            rest = np.setdiff1d(np.arange(len(drawn)), without)
+            return flagged[rest].sum() <= goal * drawn[rest].sum()
+
+        assert holds(chosen)
+        assert len(chosen) == 0 or not holds(chosen[:-1])
+
+    @given(counts)
+    def test_they_are_those_most_often_flagged(self, rows):
+        drawn = np.array([n for n, _ in rows])
+        flagged = np.array([round(n * share) for n, share in rows])
+        chosen = members_to_suppress(drawn, flagged, 0.05)
+        rates = flagged / np.maximum(drawn, 1)
+        others = np.setdiff1d(np.arange(len(rates)), chosen)
+        assert not len(chosen) or not len(others) or rates[chosen].min() >= rates[others].max()
+
+    def test_nobody_has_to_go_where_nobody_was_flagged(self):
+        assert members_to_suppress(np.array([5, 5]), np.array([0, 0]), 0.0).tolist() == []
+
+    def test_members_never_drawn_are_not_blamed(self):
+        assert members_to_suppress(np.array([0, 10]), np.array([0, 10]), 0.1).tolist() == [1]
+
+
+class TestChoice:
+    def test_the_first_candidate_that_holds_on_fresh_draws_is_chosen(self):
+        choice = choose(computation_of(population(rare=60)), [(0,), (2,), (1,)])
+        assert choice.node == (2,)
+        assert choice.passed_over == ((0,),)
+        assert not choice.suppressed.any()
+        assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
+        assert choice.readings.fixed.draws == choice.readings.literal.draws == DRAWS
+
+    def test_without_suppression_nothing_else_is_tried(self):
+        computation = computation_of(population(rare=60))
+        assert choose(computation, [(0,)], others=[(2,)]) is None
+        assert not computation.chose
+
+    def test_a_node_that_was_no_candidate_may_hold_with_suppression(self):
+        data = population(rare=12)
+        computation = computation_of(data)
+        choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
+        assert choice.node == (0,)
+        assert 0 < choice.suppressed.sum() <= 0.3 * len(data.targets)
+        assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
+
+    def test_more_members_than_the_policy_allows_are_not_suppressed(self):
+        assert choose(computation_of(population(rare=60)), [], others=[(0,)], suppress_at_most=0.02) is None
+
+    def test_draws_that_chose_members_never_judge_them(self):
+        computation = computation_of(population(rare=12))
+        choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
+        kept = int((~choice.suppressed).sum())
+        judged = {key for key, targets in computation.judged if targets == kept}
+        assert judged and computation.chose
+        assert not judged & computation.chose
+
+    def test_suppressed_members_stay_in_the_population(self):
+        """A class that they belong to is no smaller without them in the release."""
+        data = population(rare=12)
+        computation = computation_of(data)
+        choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
+        rest = computation.keeping(~choice.suppressed)
+        assert rest.data.members == data.members
+        assert len(rest.data.targets) == int((~choice.suppressed).sum())
+
+    def test_the_same_streams_choose_the_same_members(self):
+        first, second = (
+            choose(computation_of(population(rare=12)), [], others=[(0,)], suppress_at_most=0.3) for _ in range(2)
+        )
+        assert np.array_equal(first.suppressed, second.suppressed)
+
+
+def test_on_the_draws_that_chose_them_the_rest_looks_better_than_it_is():
+    """methods.md 0: the bias that separate streams are there for."""
+    data = population(rare=40)
+    computation = computation_of(data)
+    draws = 4 * len(data.targets)
+    flags = computation.flagged_targets((0,), keys("choosing"), draws)
+    chosen = members_to_suppress(flags.drawn, flags.flagged, goal=0.0)
+    rest = np.setdiff1d(np.arange(len(data.targets)), chosen)
+    assert flags.flagged[rest].sum() == 0
+    kept = np.zeros(len(data.targets), dtype=bool)
+    kept[rest] = True
+    assert computation.keeping(kept).measure((0,), keys("fresh"), 20_000).share > 0.001
+
+
+def test_where_the_allowed_share_does_not_suffice_there_is_no_result():
+    data = population(rare=60)
+    found = suppress_flagged(
+        computation_of(data), (0,), adversary_of(data), keys, MAX_SHARE, DRAWS, CONFIDENCE, at_most=0.01, aim=0.8
+    )
+    assert found is None
+
+
+@pytest.mark.parametrize("number", range(flagged_suppression.ROUNDS))
+def test_every_round_has_streams_of_its_own(number):
+    names = [f"{what} {(0,)} {number}" for what in ("suppression", "trial", "confirmation")]
+    assert len({keys(name) for name in [*names, "confirmation", "prospect"]}) == 5
