@@ -18,6 +18,9 @@ from deid_assets.store import Table, write_table
 
 SCHEMA = "gate"
 
+DRAWS_AT_ONCE = 500
+"""Draws that one query counts: where demographics are coarse, each has very many candidates."""
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -75,17 +78,28 @@ def cross_check(
     knowledge = pd.DataFrame({"draw_id": draw, "quasi_identifier": names[history], "value": value})
     knowledge = knowledge.groupby(["draw_id", "quasi_identifier", "value"]).size().rename("times").reset_index()
 
-    draws_table = Table(file_table.file, SCHEMA, "draws")
-    knowledge_table = Table(file_table.file, SCHEMA, "knowledge")
-    write_table(draws_table, draws.astype({column: object for column in member_columns}))
-    write_table(knowledge_table, knowledge)
-    tables = (draws_table, knowledge_table, population, population_claims)
-    sizes = draws_table.query(class_sizes_from_claims(*tables, member_columns, claim_columns))
-    own = draws_table.query(class_sizes_from_claims(*tables, ["own_id"], claim_columns))
-    counted = sizes.sort_values("draw_id")["class_size"].to_numpy()
-    holds_own = own.sort_values("draw_id")["class_size"].to_numpy() > 0
-    if len(counted) != len(members) or len(holds_own) != len(members):
-        return Agreement(len(members), len(members))
+    draws = draws.astype({column: "str" for column in member_columns})
+    counted = np.full(len(members), -1, dtype=np.int64)
+    holds_own = np.zeros(len(members), dtype=bool)
+    for first in range(0, len(members), DRAWS_AT_ONCE):
+        some = range(first, min(first + DRAWS_AT_ONCE, len(members)))
+        tables = (
+            _written(file_table, "draws", draws[draws["draw_id"].isin(some)]),
+            _written(file_table, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
+            population,
+            population_claims,
+        )
+        sizes = population.query(class_sizes_from_claims(*tables, member_columns, claim_columns))
+        own = population.query(class_sizes_from_claims(*tables, ["own_id"], claim_columns))
+        counted[sizes["draw_id"]] = sizes["class_size"]
+        holds_own[own["draw_id"]] = own["class_size"] > 0
+    # A draw that no query answered keeps -1, which no class size is.
     wrong = holds_own == kernel_exempt
     wrong |= ~kernel_exempt & (counted != kernel_sizes)
     return Agreement(len(members), int(np.count_nonzero(wrong)))
+
+
+def _written(file_table: Table, name: str, frame: pd.DataFrame) -> Table:
+    table = Table(file_table.file, SCHEMA, name)
+    write_table(table, frame)
+    return table

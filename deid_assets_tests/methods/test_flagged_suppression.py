@@ -117,7 +117,7 @@ class TestChoice:
         assert not computation.chose
 
     def test_a_node_that_was_no_candidate_may_hold_with_suppression(self):
-        data = population(rare=12)
+        data = population(rare=30)
         computation = computation_of(data)
         choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
         assert choice.node == (0,)
@@ -128,7 +128,7 @@ class TestChoice:
         assert choose(computation_of(population(rare=60)), [], others=[(0,)], suppress_at_most=0.02) is None
 
     def test_draws_that_chose_members_never_judge_them(self):
-        computation = computation_of(population(rare=12))
+        computation = computation_of(population(rare=30))
         choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
         kept = int((~choice.suppressed).sum())
         judged = {key for key, targets in computation.judged if targets == kept}
@@ -137,7 +137,7 @@ class TestChoice:
 
     def test_suppressed_members_stay_in_the_population(self):
         """A class that they belong to is no smaller without them in the release."""
-        data = population(rare=12)
+        data = population(rare=30)
         computation = computation_of(data)
         choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
         rest = computation.keeping(~choice.suppressed)
@@ -146,7 +146,7 @@ class TestChoice:
 
     def test_the_same_streams_choose_the_same_members(self):
         first, second = (
-            choose(computation_of(population(rare=12)), [], others=[(0,)], suppress_at_most=0.3) for _ in range(2)
+            choose(computation_of(population(rare=30)), [], others=[(0,)], suppress_at_most=0.3) for _ in range(2)
         )
         assert np.array_equal(first.suppressed, second.suppressed)
 

@@ -1,0 +1,115 @@
+"""Contracts count what breaks them, by column and rule, and never show a value."""
+
+import logging
+
+import ibis.expr.datatypes as dt
+import pandas as pd
+import pytest
+from pandera.ibis import Check
+
+from deid_assets.schemas.contract import Role, column, contract, violations
+from deid_assets.store import Table, write_table
+
+CANARY = "CANARY-4711"
+
+CONTRACT = contract(
+    {
+        "id": column(dt.string, Role.DIRECT_IDENTIFIER, "identifier"),
+        "n": column(dt.int32, Role.MEASUREMENT, "number", Check.in_range(0, 10, error="0 to 10"), nullable=True, unit="days"),
+        "sex": column(dt.string, Role.QUASI_IDENTIFIER, "sex", Check.isin(["F", "M"], error="F or M"), nullable=True),
+    },
+    unique=["id"],
+)
+
+
+@pytest.fixture
+def broken(tmp_path, capfd, caplog):
+    """What is broken by a table; nothing of it may be said anywhere else."""
+
+    def made(content: str | pd.DataFrame) -> dict[str, int]:
+        table = Table(tmp_path / "store.duckdb", "tests", "held")
+        write_table(table, content)
+        with caplog.at_level(logging.DEBUG):
+            found = violations(table, CONTRACT)
+        printed = capfd.readouterr()
+        assert CANARY not in f"{found} {printed.out} {printed.err} {caplog.text}"
+        return found
+
+    return made
+
+
+def rows(*values: str) -> str:
+    return "SELECT id, n::INTEGER AS n, sex FROM (VALUES " + ", ".join(values) + ") AS t(id, n, sex)"
+
+
+def test_a_table_that_keeps_its_contract_breaks_nothing(broken):
+    assert broken(rows("('a', 0, 'F')", "('b', 10, 'M')", "('c', NULL, NULL)")) == {}
+
+
+def test_rows_are_counted_by_column_and_rule(broken):
+    found = broken(rows(f"('{CANARY}', 11, 'F')", "('b', -1, 'X')", "('c', 99, NULL)"))
+    assert found == {"n: 0 to 10": 3, "sex: F or M": 1}
+
+
+def test_a_value_that_is_missing_where_it_may_not_be(broken):
+    assert broken(rows("(NULL, 1, 'F')", "('b', 1, 'F')")) == {"id: not_nullable": 1}
+
+
+def test_a_key_that_occurs_twice(broken):
+    found = broken(rows(f"('{CANARY}', 1, 'F')", f"('{CANARY}', 2, 'F')", "('b', 1, 'F')"))
+    assert found == {"table: multiple_fields_uniqueness": 2}
+
+
+def test_text_where_a_number_belongs(broken):
+    found = broken(f"SELECT 'a' AS id, '{CANARY}' AS n, 'F' AS sex")
+    assert found["n: dtype"] == 1
+
+
+def test_a_number_of_another_width(broken):
+    assert broken("SELECT 'a' AS id, 5::BIGINT AS n, 'F' AS sex") == {"n: dtype": 1}
+
+
+def test_a_missing_column(broken):
+    assert broken("SELECT 'a' AS id, 5::INTEGER AS n") == {"sex: column_in_dataframe": 1}
+
+
+def test_a_column_too_many(broken):
+    assert broken(f"SELECT 'a' AS id, 5::INTEGER AS n, 'F' AS sex, '{CANARY}' AS more") == {"more: column_in_schema": 1}
+
+
+def test_several_faults_are_told_at_once(broken):
+    found = broken(f"SELECT unnest(['{CANARY}', '{CANARY}']) AS id, 77::INTEGER AS n")
+    assert found["sex: column_in_dataframe"] == 1
+    assert found.get("n: 0 to 10", 2) == 2
+
+
+@pytest.mark.parametrize("text", ["object", "str"])
+def test_frames_of_text_are_held_the_same_way(broken, text):
+    frame = pd.DataFrame(
+        {
+            "id": pd.Series([CANARY, "b"], dtype=text),
+            "n": pd.Series([1, 99], dtype="int32"),
+            "sex": pd.Series(["F", None], dtype=text),
+        }
+    )
+    assert broken(frame) == {"n: 0 to 10": 1}
+
+
+@pytest.mark.xfail(strict=True, reason="a table without rows breaks every rule of its rows, each with 0 rows")
+def test_a_table_without_rows_keeps_its_contract(broken):
+    """A delivery in which nobody has to be removed is a good one."""
+    assert broken(rows("('a', 1, 'F')") + " WHERE false") == {}
+
+
+def test_a_table_without_rows_still_needs_its_columns(broken):
+    assert broken("SELECT 'a' AS id, 5::INTEGER AS n WHERE false")["sex: column_in_dataframe"] == 1
+
+
+def test_roles_and_units_are_kept_with_the_column():
+    described = CONTRACT.columns["n"]
+    assert (described.description, described.metadata) == ("number", {"role": "measurement", "unit": "days"})
+
+
+def test_a_contract_allows_its_columns_and_no_others():
+    assert CONTRACT.strict is True
+    assert CONTRACT.unique == ["id"]

@@ -1,0 +1,169 @@
+"""What the contracts of the stages allow, and that every column says what it is."""
+
+import pytest
+
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.places import place_groups
+from deid_assets.reference.procedure_groups import procedure_groups
+from deid_assets.reference.specialties import specialty_groups
+from deid_assets.schemas import CONTRACTS
+from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas.contract import Role, violations
+from deid_assets.schemas.preparation import CONDITION_GROUPS, PLACE_GROUPS, PROCEDURE_GROUPS, SPECIALTY_GROUPS
+from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS
+from deid_assets.stages import STAGE_OF
+from deid_assets.store import Table, write_table
+from deid_assets_tests.policy.policy_texts import public_values
+
+POLICIES = ("heritage", "heritage_public", "desynpuf")
+MEMBER = {
+    "member_id": "'a'", "sex": "'F'", "age": "40::INTEGER", "birth_date": "DATE '1960-01-01'",
+    "days_in_hospital_y2": "0::INTEGER", "days_in_hospital_y3": "NULL::INTEGER",
+}  # fmt: skip
+CLAIM = {
+    "claim_id": "'c'", "member_id": "'a'", "provider_id": "'p'", "vendor_id": "'v'", "pcp_id": "NULL::VARCHAR",
+    "year": "1::INTEGER", "service_date": "DATE '2001-01-01'", "specialty": "'Internal'", "place": "'11'",
+    "cpt": "'99213'", "length_of_stay": "NULL::INTEGER", "pay_delay": "0::INTEGER",
+    "days_since_first_claim": "0::INTEGER", "diagnosis_1": "'4280'", "diagnosis_2": "'V5789'",
+    "diagnosis_3": "'E8889'", "diagnosis_4": "NULL::VARCHAR",
+}  # fmt: skip
+
+
+@pytest.fixture
+def broken(tmp_path):
+    def made(contract, row: dict[str, str], **changes: str) -> dict[str, int]:
+        table = Table(tmp_path / "store.duckdb", "tests", "held")
+        write_table(table, "SELECT " + ", ".join(f'{value} AS "{name}"' for name, value in (row | changes).items()))
+        return violations(table, contract)
+
+    return made
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_column_says_what_it_means_and_what_role_it_has(policy):
+    for contract in (*CONTRACTS.values(), *release_contracts(policy_by_name(policy)).values()):
+        for name, described in contract.columns.items():
+            assert described.description, name
+            assert described.metadata["role"] in set(Role), name
+            assert all(check.error for check in described.checks), "a rule needs a name, or it cannot be reported"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_that_is_published_identifies_directly(policy):
+    for contract in release_contracts(policy_by_name(policy)).values():
+        roles = {described.metadata["role"] for described in contract.columns.values()}
+        assert Role.DIRECT_IDENTIFIER not in roles
+        assert contract.columns["MemberID"].metadata["role"] == Role.PSEUDONYM
+
+
+def test_contracts_are_of_assets_that_exist():
+    assert set(CONTRACTS) <= set(STAGE_OF)
+
+
+def test_canonical_tables_have_the_columns_that_sources_deliver():
+    assert tuple(CONTRACTS["members"].columns) == MEMBER_COLUMNS
+    assert tuple(CONTRACTS["claims"].columns) == CLAIM_COLUMNS
+
+
+class TestIntake:
+    def test_canonical_rows_keep_the_contract(self, broken):
+        assert broken(CONTRACTS["members"], MEMBER) == {}
+        assert broken(CONTRACTS["claims"], CLAIM) == {}
+
+    @pytest.mark.parametrize(
+        ("changes", "rule"),
+        [
+            ({"sex": "'U'"}, "sex: F or M"),
+            ({"age": "121::INTEGER"}, "age: 0 to 120"),
+            ({"age": "-1::INTEGER"}, "age: 0 to 120"),
+            ({"days_in_hospital_y3": "-1::INTEGER"}, "days_in_hospital_y3: at least 0"),
+            ({"member_id": "NULL::VARCHAR"}, "member_id: not_nullable"),
+        ],
+    )
+    def test_members(self, broken, changes, rule):
+        assert broken(CONTRACTS["members"], MEMBER, **changes) == {rule: 1}
+
+    @pytest.mark.parametrize(
+        ("changes", "rule"),
+        [
+            ({"year": "4::INTEGER"}, "year: 1 to 3"),
+            ({"year": "NULL::INTEGER"}, "year: not_nullable"),
+            ({"length_of_stay": "-1::INTEGER"}, "length_of_stay: at least 0"),
+            ({"pay_delay": "-1::INTEGER"}, "pay_delay: at least 0"),
+            ({"days_since_first_claim": "-1::INTEGER"}, "days_since_first_claim: at least 0"),
+            ({"diagnosis_1": "'428.0'"}, "diagnosis_1: dotless ICD-9-CM code"),
+            ({"diagnosis_4": "'v501'"}, "diagnosis_4: dotless ICD-9-CM code"),
+            ({"diagnosis_2": "'42'"}, "diagnosis_2: dotless ICD-9-CM code"),
+        ],
+    )
+    def test_claims(self, broken, changes, rule):
+        assert broken(CONTRACTS["claims"], CLAIM, **changes) == {rule: 1}
+
+    def test_every_known_diagnosis_is_written_as_the_contract_asks(self, tmp_path):
+        """The two must agree, or a code that intake lets through breaks the contract."""
+        codes = sorted(known_codes("diagnosis")) if callable(known_codes) else []
+        table = Table(tmp_path / "store.duckdb", "tests", "held")
+        constant = ", ".join(f"{value} AS {name}" for name, value in CLAIM.items() if name not in ("claim_id", "diagnosis_1"))
+        listed = ", ".join(f"'{code}'" for code in codes[:20_000]) or "'4280'"
+        write_table(table, f"SELECT code AS claim_id, code AS diagnosis_1, {constant} FROM (SELECT unnest([{listed}]) AS code)")
+        found = violations(table, CONTRACTS["claims"])
+        assert [rule for rule in found if rule.startswith("diagnosis")] == []
+
+
+class TestPreparation:
+    def test_every_group_that_a_code_can_get_is_allowed(self):
+        assert set(place_groups(["11", "12", "20", "21", "22", "24", "81", "99"])["place_group"].dropna()) <= set(PLACE_GROUPS)
+        assert set(procedure_groups(["00100", "99213", "59000", "69990"])["procedure_group"]) <= set(PROCEDURE_GROUPS)
+        assert set(condition_groups(["4280", "410", "V221"])["condition_group"]) <= set(CONDITION_GROUPS)
+        assert set(specialty_groups(["01"])["specialty_group"].dropna()) <= set(SPECIALTY_GROUPS)
+
+    def test_the_numbers_of_groups_are_those_published(self):
+        """S3 sections 7 to 10: 45 condition groups, 17 groups of CPT codes, 8 places."""
+        assert (len(CONDITION_GROUPS), len(PROCEDURE_GROUPS), len(PLACE_GROUPS)) == (45, 17, 8)
+
+    def test_groups_are_spelt_as_in_the_heritage_files(self):
+        assert {"FLaELEC", "ODaBNCA", "MSC2a3"} <= set(CONDITION_GROUPS)
+
+
+class TestRelease:
+    def contracts(self, **changes):
+        return release_contracts(policy_from(public_values(**changes)))
+
+    def test_tables_and_columns_of_the_heritage_files(self):
+        found = self.contracts()
+        assert list(found["release_members"].columns) == ["MemberID", "AgeAtFirstClaim", "Sex"]
+        assert list(found["release_days_in_hospital"].columns) == ["Year", "MemberID", "DaysInHospital"]
+        assert set(found["release_claims"].columns) == {
+            "MemberID", "ProviderID", "Vendor", "PCP", "Year", "Specialty", "PlaceSvc", "PayDelay", "LengthOfStay",
+            "DSFS", "PrimaryConditionGroup", "CharlsonIndex", "ProcedureGroup", "SupLOS",
+        }  # fmt: skip
+
+    def test_claims_truncated_is_a_column_only_where_the_policy_publishes_it(self):
+        days = release_contracts(policy_by_name("heritage"))["release_days_in_hospital"]
+        assert list(days.columns) == ["Year", "MemberID", "ClaimsTruncated", "DaysInHospital"]
+
+    def test_the_keys_are_the_member_and_the_member_in_a_year(self):
+        found = self.contracts()
+        assert found["release_members"].unique == ["MemberID"]
+        assert found["release_days_in_hospital"].unique == ["MemberID", "Year"]
+
+    def test_labels_are_those_of_the_hierarchies_at_any_level(self, broken):
+        contract = self.contracts()["release_members"]
+        row = {"MemberID": f"{10**14}::BIGINT", "AgeAtFirstClaim": "'80+'", "Sex": "'F'"}
+        for age in ("'0-19'", "'20-24'", "'7'", "NULL::VARCHAR"):
+            assert broken(contract, row, AgeAtFirstClaim=age) == {}
+        assert broken(contract, row, AgeAtFirstClaim="'3-17'") == {"AgeAtFirstClaim: a label of the hierarchy": 1}
+        assert broken(contract, row, MemberID="4711::BIGINT") == {"MemberID: a pseudonym of 15 digits": 1}
+
+    def test_pay_delays_are_numbers_of_which_the_largest_is_open(self, broken):
+        contract = self.contracts()["release_claims"]
+        row = {name: "NULL::VARCHAR" for name in contract.columns} | {
+            "MemberID": f"{10**14}::BIGINT", "ProviderID": "NULL::BIGINT", "Vendor": "NULL::BIGINT",
+            "PCP": "NULL::BIGINT", "Year": "'Y1'", "CharlsonIndex": "'1-2'", "SupLOS": "0::TINYINT",
+        }  # fmt: skip
+        for delay in ("'0'", "'162+'", "NULL::VARCHAR"):
+            assert broken(contract, row, PayDelay=delay) == {}
+        assert broken(contract, row, PayDelay="'about 3'") == {"PayDelay: a number, or a number and +": 1}
+        assert broken(contract, row, Year="'Y4'") == {"Year: Y1, Y2 or Y3": 1}
