@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
+from pandera.ibis import DataFrameSchema
 
 from deid_assets.assets import adversary, assessment, candidate, generalization, intake, preparation, release
 from deid_assets.checks.contracts import contract_checks
@@ -18,8 +19,7 @@ from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
 from deid_assets.resources import JOB_PREFIX, Policies, RestrictedStore, Workplace, column_schema
-from deid_assets.schemas import CONTRACTS
-from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas import contracts_of
 
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta one; pyproject.toml pins the version of
 # Dagster on which both were verified.
@@ -53,7 +53,8 @@ def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home |
     jobs: list = []
     for policy in policies.values():
         made = dg.load_assets_from_modules(MODULES, key_prefix=policy.name)
-        assets += dg.map_asset_specs(lambda spec, policy=policy: specialize(spec, policy), made)
+        contracts = contracts_of(policy)
+        assets += dg.map_asset_specs(lambda spec, policy=policy, own=contracts: specialize(spec, policy, own), made)
         checks += [*contract_checks(policy.name), *risk_checks(policy.name)]
         jobs.append(
             dg.define_asset_job(
@@ -83,7 +84,7 @@ def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home |
     )
 
 
-def specialize(spec: dg.AssetSpec, policy: Policy) -> dg.AssetSpec:
+def specialize(spec: dg.AssetSpec, policy: Policy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
     """Give an asset what depends on the policy: partition, group, code version, owners, column schema.
 
     The code version is the method's version and the hash of the policy sections that the asset reads, so that a changed
@@ -91,16 +92,12 @@ def specialize(spec: dg.AssetSpec, policy: Policy) -> dg.AssetSpec:
     """
     metadata = spec.metadata
     sections = metadata["policy_sections"]
-    contracts = {**CONTRACTS, **release_contracts(policy)}
-    described = {}
-    if spec.key.path[-1] in contracts:
-        described["dagster/column_schema"] = column_schema(contracts[spec.key.path[-1]])
     return spec.replace_attributes(
         partitions_def=deliveries,
         group_name=f"{policy.name}/{metadata['stage']}",
         code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
         owners=list(policy.owners),
-    ).merge_attributes(metadata=described)
+    ).merge_attributes(metadata={"dagster/column_schema": column_schema(contracts[spec.key.path[-1]])})
 
 
 defs = build_definitions()

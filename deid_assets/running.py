@@ -50,7 +50,8 @@ def run_policy(
     console: Console | None = None,
 ) -> int:
     """Run a policy on a delivery; return the exit code: 0 published, 2 refused by the gate, 1 error."""
-    console = console or Console(highlight=False)
+    # Without a terminal, rich would assume 80 columns and cut numbers.
+    console = console or Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     started = time.monotonic()
     policy, file = find_policy(home, policy_name)
     _adopt_policy(home, policy, file)

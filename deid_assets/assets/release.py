@@ -19,7 +19,7 @@ from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
-from deid_assets.checks.contracts import RELEASE_TABLES
+from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import RISK_CHECKS
 from deid_assets.errors import DeidError
 from deid_assets.executors import search_executor
@@ -35,7 +35,6 @@ from deid_assets.release.keys import Secret
 from deid_assets.release.publication import Releases, Staging
 from deid_assets.release.registry import Entry
 from deid_assets.resources import Policies, Workplace
-from deid_assets.schemas import CONTRACTS
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGES
 from deid_assets.store import Table, connect, drop_schema, write_table
@@ -274,10 +273,10 @@ def _judge(
 
 
 def _gating_checks(policy: str) -> list[dg.AssetCheckKey]:
-    """Every blocking check of a policy's assets."""
-    contracts = [(asset, f"{asset}_keeps_contract") for asset in (*CONTRACTS, *RELEASE_TABLES)]
-    risk = [(check.asset, check.name) for check in RISK_CHECKS]
-    return [dg.AssetCheckKey(dg.AssetKey([policy, asset]), name) for asset, name in contracts + risk]
+    """Every blocking check of the assets before the release."""
+    contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in _upstream(policy)]
+    risk = [dg.AssetCheckKey(dg.AssetKey([policy, check.asset]), check.name) for check in RISK_CHECKS]
+    return contracts + risk
 
 
 def _upstream(policy: str) -> list[dg.AssetKey]:

@@ -48,6 +48,9 @@ def member_profiles(
 ) -> Query:
     """SELECT the member-level quasi-identifiers of the whole delivered population.
 
+    Whether claims were truncated is published with the days in hospital: of a member who was enrolled in neither year
+    nothing is told, so that his value is missing here too.
+
     Parameters
     ----------
     members
@@ -72,7 +75,8 @@ def member_profiles(
                 AS days_in_hospital_y2,
             CASE WHEN members.days_in_hospital_y3 > $1 THEN $1 ELSE members.days_in_hospital_y3 END::INTEGER
                 AS days_in_hospital_y3,
-            coalesce(truncated.claims_truncated, 0)::INTEGER AS claims_truncated,
+            CASE WHEN members.days_in_hospital_y2 IS NULL AND members.days_in_hospital_y3 IS NULL THEN NULL
+                 ELSE coalesce(truncated.claims_truncated, 0) END::INTEGER AS claims_truncated,
             coalesce(claim_counts.claims, 0) AS claims,
             members.member_id IN (SELECT member_id FROM {sample.sql}) AS released
         FROM {members.sql} AS members

@@ -34,8 +34,8 @@ def pseudonyms(kind: str, identifiers: Sequence[str], key: bytes) -> pd.DataFram
     Examples
     --------
     >>> made = pseudonyms("member", ["a", "b"], b"k" * 32)
-    >>> made["pseudonym"].between(10**14, 10**15 - 1).all() and made["pseudonym"].is_unique
-    np.True_
+    >>> bool(made["pseudonym"].between(10**14, 10**15 - 1).all()), made["pseudonym"].is_unique
+    (True, True)
     """
     keyed = hmac.new(key, digestmod=hashlib.sha256)
     taken: set[int] = set()

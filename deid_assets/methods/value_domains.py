@@ -60,29 +60,31 @@ def value_domain(
     pandas.DataFrame
         quasi_identifier, base_code, value (text), level, level_code, label (None where missing).
     """
+    values = list(values)
+    # A claim-level column without a single value has a domain too: one class, which nothing is in.
+    with_missing = with_missing or not values
     frames = []
     for level, (text, number) in enumerate(zip(labels, codes, strict=True)):
-        text = list(text)
+        text, number = list(text), np.asarray(number, dtype=np.int32)
+        joined = missing_labels[level] if missing_labels else None
+        missing_code = int(number[text.index(joined)]) if joined in text else int(number.max(initial=-1)) + 1
+        opened = text
         if top_code is not None and top_code in values:
-            text = _opened(text, text[list(values).index(top_code)])
+            opened = _opened(text, text[values.index(top_code)])
+        missing_label = opened[text.index(joined)] if joined in text else joined
+        extra = [None] if with_missing else []
         frames.append(
             pd.DataFrame(
                 {
                     "quasi_identifier": quasi_identifier,
-                    "base_code": np.arange(len(values), dtype=np.int32),
-                    "value": [str(value) for value in values],
-                    "level": np.int32(level),
-                    "level_code": np.asarray(number, dtype=np.int32),
-                    "label": text,
+                    "base_code": np.arange(len(values) + len(extra)),
+                    "value": [*(str(value) for value in values), *(MISSING for _ in extra)],
+                    "level": level,
+                    "level_code": [*number.tolist(), *(missing_code for _ in extra)],
+                    "label": [*opened, *(missing_label for _ in extra)],
                 }
             )
         )
-        if with_missing:
-            joined = missing_labels[level] if missing_labels else None
-            own_class = int(max(number, default=-1)) + 1
-            code = int(number[text.index(joined)]) if joined in text else own_class
-            missing = (quasi_identifier, len(values), MISSING, level, code, joined)
-            frames.append(pd.DataFrame([dict(zip(COLUMNS, missing, strict=True))]))
     rows = pd.concat(frames, ignore_index=True)
     # Text columns are of pandas' str type, so that DuckDB reads text even where every value is missing.
     return rows.astype(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections import AttackGate, Statistic
+from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
 
 
 def explain(policy: Policy) -> str:
@@ -66,7 +66,7 @@ def _removed(policy: Policy) -> Iterator[str]:
     if removal.newborn_days is not None:
         yield f"claims up to {removal.newborn_days} days after birth"
     if removal.non_procedure_claims:
-        yield "claims without a CPT procedure code (letter codes, three-digit codes)"
+        yield "claims whose procedure code is none of CPT (letter codes, three-digit codes)"
     if not removal.removes_members:
         yield "no member for what the claims tell"
 
@@ -84,9 +84,10 @@ def _released(policy: Policy) -> Iterator[str]:
         )
     if policy.declared_alpha is not None:
         yield f"alpha, released members over members of the population: {policy.declared_alpha:.4g}"
-    unpublished = [name for name in ("claims_truncated",) if not policy.publishes(name)]
-    if unpublished:
-        yield f"not published: {', '.join(unpublished)}"
+    for of, columns in (("members", MEMBER_COLUMNS), ("claims", CLAIM_COLUMNS)):
+        unpublished = [column for column in columns if not policy.publishes(column)]
+        if unpublished:
+            yield f"not published of {of}, so that nobody can match it: {', '.join(unpublished)}"
 
 
 def _cut(policy: Policy) -> Iterator[str]:
@@ -107,6 +108,25 @@ def _quasi_identifiers(policy: Policy) -> Iterator[str]:
         for found in listed:
             levels = " > ".join(policy.hierarchy(found.hierarchy).level_names)
             yield f"{found.column} of a {of}, published as {found.release_as}: {levels}"
+    yield from _missing_values(policy)
+
+
+def _missing_values(policy: Policy) -> Iterator[str]:
+    """How missing values are published: as part of a class where the policy says so, else as blanks."""
+    columns_of: dict[tuple[str, str], list[str]] = {}
+    for found in policy.quasi_identifiers.members:
+        hierarchy = policy.hierarchy(found.hierarchy)
+        for level, name in enumerate(hierarchy.level_names):
+            label = hierarchy.missing_label(level)
+            if label is not None:
+                columns_of.setdefault((name, label), []).append(found.column)
+    for (name, label), columns in columns_of.items():
+        yield (
+            f"at the level '{name}' a missing {' or '.join(columns)} joins the class '{label}', so that the release "
+            "does not tell whether it is missing"
+        )
+    others = "other missing values are" if columns_of else "missing values are"
+    yield f"{others} published as blanks: of a member a class of their own, of a claim nothing that an adversary knows"
 
 
 def _lattice(policy: Policy) -> Iterator[str]:
@@ -134,19 +154,26 @@ def _adversary(policy: Policy) -> Iterator[str]:
 
 def _gates(policy: Policy) -> Iterator[str]:
     risk, k = policy.risk, policy.safe_class_size
+    estimated = "" if policy.counts_population else ", as estimated from the release"
     yield (
         f"high risk: a member whose probability of re-identification is above {risk.threshold:g}, that is who shares "
-        f"what the adversary knows with fewer than {k} members of the population, himself included"
+        f"what the adversary knows with fewer than {k} members of the population{estimated}, himself included"
     )
     yield (
         f"at most {_share(risk.max_high_risk_share)} of released members are at high risk: "
         f"{_decides(risk.gate.statistic, risk.gate.confidence)} over {risk.gate.draws} fresh draws"
     )
     if risk.suppression.at_most > 0:
-        yield f"members at high risk may be suppressed, at most {_share(risk.suppression.at_most)} of the released"
+        yield (
+            f"to hold that, up to {_share(risk.suppression.at_most)} of the sampled members may be suppressed, those "
+            "whom simulated adversaries find most often; what remains is measured again on draws that did not choose "
+            "them"
+        )
+    else:
+        yield "no member is suppressed to hold that"
     yield (
         f"by member-level values alone at most {_share(risk.max_high_risk_share)} of released members are in a class "
-        f"of fewer than {policy.demographics.class_size_at_least} members of the population"
+        f"of fewer than {policy.demographics.class_size_at_least} members of the delivery"
     )
     attack = policy.neighbor_attack
     if attack.unconditional is not None:

@@ -4,7 +4,6 @@ A hierarchy is asked about distinct values, a few thousand at most, never about 
 in DuckDB. Each kind of hierarchy is a rule; `Hierarchy` adds what they have in common.
 """
 
-import datetime
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -44,7 +43,7 @@ class Hierarchy:
     rule
         Carries out one kind of hierarchy.
     missing_joins
-        Per level the value whose class missing values join, or None where they are a class of their own; empty: nowhere.
+        Per level the value whose class missing values join, or None where they are their own; empty: nowhere.
 
     Raises
     ------
@@ -73,20 +72,32 @@ class Hierarchy:
             raise PolicyError(f"hierarchy '{self.name}': " + "; ".join(problems))
 
     def _missing_problems(self) -> list[str]:
-        """Where missing values join a class, they must stay with it on the way up."""
+        """Where missing values join a class, the class must be there, and they must stay with it on the way up."""
+        joined = [value for value in self.missing_joins if value is not None]
+        if not self.rule.covers(np.array(joined, dtype=object)).all():
+            return [f"missing values join a value that has no class; it covers {self.rule.scope}"]
         found = []
         for level, (finer, coarser) in enumerate(itertools.pairwise(self.missing_joins), start=1):
             if finer is None:
                 continue
             if coarser is None or len(set(self.labels([finer, coarser], level))) > 1:
                 found.append(
-                    f"level '{self.level_names[level]}' does not nest: missing values leave the class that they join at "
-                    f"level '{self.level_names[level - 1]}'"
+                    f"level '{self.level_names[level]}' does not nest: missing values leave the class that they join "
+                    f"at level '{self.level_names[level - 1]}'"
                 )
         return found
 
     def missing_label(self, level: int) -> str | None:
-        """Return the label of the class that missing values are in at a level; None where they are their own class."""
+        """Return the label of the class that missing values are in at a level; None where they are their own class.
+
+        Examples
+        --------
+        >>> from deid_assets.policy.intervals import Cuts, Intervals, Wording
+        >>> rule = Intervals(0, None, (Cuts((0,), 1), Cuts((0, 1))), (Wording(), Wording(("none or unknown", "any"))))
+        >>> days = Hierarchy("days", ("days", "none or any"), rule, missing_joins=(None, 0))
+        >>> days.missing_label(0), days.missing_label(1)
+        (None, 'none or unknown')
+        """
         joined = self.missing_joins[level] if self.missing_joins else None
         return None if joined is None else self.labels([joined], level)[0]
 
@@ -133,13 +144,16 @@ class Hierarchy:
         values
             Distinct values.
         missing_is_value
-            True: missing values have a code of their own at every level (a blank age is published, and seen). False:
-            they have code -1 (a blank on a claim is no knowledge).
+            True: missing values have a code at every level (a blank age is published, and seen): that of the class that
+            they join, or their own. False: they have code -1 (a blank on a claim is no knowledge).
         """
-        return tuple(
-            pd.factorize(self.labels(values, level), use_na_sentinel=not missing_is_value)[0].astype(np.int32)
-            for level in range(self.levels)
-        )
+        found = []
+        for level in range(self.levels):
+            labels = self.labels(values, level)
+            if missing_is_value:
+                labels[pd.isna(labels)] = self.missing_label(level)
+            found.append(pd.factorize(labels, use_na_sentinel=not missing_is_value)[0].astype(np.int32))
+        return tuple(found)
 
     def order(self, level: int, values: Sequence | None = None) -> tuple[str, ...]:
         """Return the labels of a level in display order.
@@ -307,67 +321,6 @@ class Prefixes:
             for level, (before, after) in enumerate(itertools.pairwise(self.lengths), start=1)
             if after is None or (before is not None and after >= before)
         ]
-
-
-DATE_UNITS = ("day", "month", "quarter", "year")
-"""Units of dates, from fine to coarse. Weeks are not among them: they straddle months."""
-
-
-@dataclass(frozen=True)
-class Dates:
-    """Dates as days, months, quarters or years: '2008-03-07', '2008-03', '2008-Q1', '2008'."""
-
-    units: tuple[str, ...]
-    scope = "dates"
-
-    def covers(self, values: np.ndarray) -> np.ndarray:
-        """Say for each value whether it is a date (or ISO text, or NumPy's or pandas' date); bool."""
-        return np.fromiter((_date(value) is not None for value in values), dtype=bool, count=len(values))
-
-    def labels(self, values: np.ndarray, level: int) -> list[str]:
-        """Return each date in the unit of the level."""
-        return [_date_text(_date(value), self.units[level]) for value in values]
-
-    def sort_key(self, value: object) -> datetime.date:
-        """Key of the display order."""
-        return _date(value) or datetime.date.max
-
-    def all_values(self) -> None:
-        """Not listed."""
-
-    def all_labels(self, level: int) -> None:
-        """Not listed."""
-
-    def problems(self, names: tuple[str, ...]) -> list[str]:
-        """Dates nest exactly if each unit is coarser than the one before it."""
-        ranks = [DATE_UNITS.index(unit) for unit in self.units]
-        return [
-            f"level '{names[level]}' does not nest: it is not coarser than level '{names[level - 1]}'"
-            for level, (before, after) in enumerate(itertools.pairwise(ranks), start=1)
-            if after <= before
-        ]
-
-
-def _date(value: object) -> datetime.date | None:
-    """Return the value as a date; None if it is none."""
-    if isinstance(value, datetime.datetime):
-        return value.date()
-    if isinstance(value, datetime.date):
-        return value
-    if isinstance(value, np.datetime64):
-        return value.astype("datetime64[D]").item()
-    try:
-        return datetime.date.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
-def _date_text(date: datetime.date, unit: str) -> str:
-    if unit == "day":
-        return date.isoformat()
-    if unit == "month":
-        return f"{date.year:04}-{date.month:02}"
-    return f"{date.year:04}" + (f"-Q{(date.month + 2) // 3}" if unit == "quarter" else "")
 
 
 @dataclass(frozen=True)

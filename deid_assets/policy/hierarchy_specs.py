@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from deid_assets.errors import PolicyError
+from deid_assets.policy.dates import Dates
 from deid_assets.policy.files import read_rows
-from deid_assets.policy.hierarchies import CodeTable, Dates, Hierarchy, Identity, Prefixes
+from deid_assets.policy.hierarchies import CodeTable, Hierarchy, Identity, Prefixes
 from deid_assets.policy.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.sections import Said, Section
 
@@ -52,7 +53,6 @@ class IntervalLevel(Section):
     unit: Literal["day", "week", "month"] | None = Field(
         None, description="the other classes are labelled in this unit (a month has 28 days)"
     )
-
     missing_joins: Whole | None = Field(
         None,
         description="missing values of members are in the class of this value; null: they are a class of their own",

@@ -22,7 +22,6 @@ CLAIM_COLUMNS = (
 )
 """The columns that an adversary may know: of a member, and of each claim (S0 Tables 2 and 3; methods.md 0)."""
 
-
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 """What Dagster takes for an owner."""
 
@@ -112,7 +111,7 @@ class Removal(Section):
     newborn_days: Annotated[int, Field(ge=0)] | None = Field(
         description="claims up to this many days after birth are removed; null keeps them"
     )
-    non_procedure_claims: bool = Field(description="whether claims without a procedure code of CPT are removed")
+    non_procedure_claims: bool = Field(description="whether claims whose procedure code is none of CPT are removed")
     absence_posterior_at_most: Probability = Field(
         description="highest probability with which absence from the release may tell of a sensitive condition"
     )
@@ -218,8 +217,7 @@ class Search(Section):
     aim: Annotated[float, Field(gt=0, le=1)] = Field(
         0.95,
         description="the search accepts nodes whose high-risk share is below this part of max_high_risk_share; above "
-        "1 "
-        "it would choose nodes that the gate must refuse",
+        "1 it would choose nodes that the gate must refuse",
     )
     error: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.001, description="probability of a wrong decision in all")
     draws_at_most: Count = Field(2_000_000, description="draws after which an undecided node is not a candidate")
@@ -236,7 +234,7 @@ class RiskGate(Section):
 class Suppression(Section):
     """Whether members at high risk may be left out of the release."""
 
-    at_most: Share = Field(0.0, description="share of released members that may be suppressed; 0: none")
+    at_most: Share = Field(0.0, description="share of sampled members that may be suppressed; 0: none")
 
 
 class Risk(Section):

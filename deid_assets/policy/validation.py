@@ -245,6 +245,19 @@ def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:
             yield Problem((*path, "hierarchy"), message)
 
 
+def _blanks_of_claims(policy: Policy) -> Iterator[Problem]:
+    """A blank on a claim is no knowledge and is published as a blank: letting it join a class would change nothing."""
+    for number, listed in enumerate(policy.quasi_identifiers.claims):
+        if listed.hierarchy in policy.hierarchies and any(
+            value is not None for value in policy.hierarchy(listed.hierarchy).missing_joins
+        ):
+            yield Problem(
+                ("quasi_identifiers", "claims", number, "hierarchy"),
+                f"missing_joins of {listed.hierarchy} is for columns of members: a missing {listed.column} of a claim "
+                "is published as a blank, and is nothing that an adversary knows",
+            )
+
+
 def _interval_misfit(column: str, spec: IntervalsSpec) -> str | None:
     if column not in COLUMN_RANGES:
         return f"column {column} holds text; intervals are for whole numbers"
@@ -362,6 +375,7 @@ RULES: tuple[Rule, ...] = (
     _enough_draws,
     _known_hierarchies,
     _fitting_hierarchies,
+    _blanks_of_claims,
     _release_columns,
     _lattice,
 )

@@ -1,11 +1,24 @@
 """Contracts between stages: which columns a table has, what each one means, and which values it may hold.
 
-One module per stage; `CONTRACTS` finds the contract of an asset by its name. The tables of the release have no entry
-here, because their allowed values follow from the policy: `candidate.release_contracts` builds them.
+One module per stage. `contracts_of` finds the contracts of all assets under a policy; `CONTRACTS` are those that are the
+same under every policy.
 """
 
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.schemas import adversary, intake, preparation
+from deid_assets.policy.models import Policy
+from deid_assets.schemas import adversary, assessment, candidate, generalization, intake, preparation, release
 
-CONTRACTS: dict[str, DataFrameSchema] = {**intake.CONTRACTS, **preparation.CONTRACTS, **adversary.CONTRACTS}
+CONTRACTS: dict[str, DataFrameSchema] = {
+    **intake.CONTRACTS,
+    **preparation.CONTRACTS,
+    **adversary.CONTRACTS,
+    **generalization.CONTRACTS,
+    **assessment.CONTRACTS,
+    **release.CONTRACTS,
+}
+
+
+def contracts_of(policy: Policy) -> dict[str, DataFrameSchema]:
+    """The contract of every asset, by its name."""
+    return CONTRACTS | generalization.generalization_contracts(policy) | candidate.release_contracts(policy)

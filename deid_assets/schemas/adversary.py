@@ -3,27 +3,75 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check
 
+from deid_assets.policy.sections import CLAIM_COLUMNS
 from deid_assets.schemas.contract import Role, column, contract
+
+MEASURED_COLUMNS = ("year", *CLAIM_COLUMNS)
+"""Columns whose diversity is measured: those of S3 Table 5."""
+
+
+def _quasi_identifier(names: tuple[str, ...]):
+    return column(
+        dt.string,
+        Role.OTHER,
+        "name of a column of the claims",
+        Check.isin(list(names), error=f"one of the {len(names)} columns"),
+    )
+
 
 VALUE_DIVERSITY = contract(
     {
         "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a released member"),
-        "quasi_identifier": column(dt.string, Role.OTHER, "claim-level quasi-identifier, or year"),
-        "n_values": column(dt.int64, Role.MEASUREMENT, "claims with a value", Check.ge(0, error="at least 0")),
+        "quasi_identifier": _quasi_identifier(MEASURED_COLUMNS),
+        "n_values": column(
+            dt.int64, Role.MEASUREMENT, "claims with a value", Check.ge(0, error="at least 0"), unit="claims"
+        ),
         "diversity": column(
-            dt.float64, Role.MEASUREMENT, "1 - Simpson's index", Check.in_range(0, 1, error="0 to 1")
+            dt.float64,
+            Role.MEASUREMENT,
+            "1 - Simpson's index: that two values differ",
+            Check.in_range(0, 1, error="0 to 1"),
+            unit="probability",
         ),
     },
     unique=["member_id", "quasi_identifier"],
 )
 
+DIVERSITY_CORRELATION = contract(
+    {
+        "quasi_identifier": _quasi_identifier(MEASURED_COLUMNS),
+        **{
+            name: column(
+                dt.float64,
+                Role.MEASUREMENT,
+                f"with the diversity of {name.replace('_', ' ')}; blank where one of the two does not vary",
+                Check.in_range(-1, 1, error="-1 to 1"),
+                nullable=True,
+                unit="correlation",
+            )
+            for name in MEASURED_COLUMNS
+        },
+    },
+    unique=["quasi_identifier"],
+)
+
 ADVERSARY_POWER = contract(
     {
         "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a released member"),
-        "quasi_identifier": column(dt.string, Role.OTHER, "claim-level quasi-identifier"),
-        "power": column(dt.int32, Role.MEASUREMENT, "values known to the adversary", Check.ge(1, error="at least 1")),
+        "quasi_identifier": _quasi_identifier(CLAIM_COLUMNS),
+        "power": column(
+            dt.int32,
+            Role.MEASUREMENT,
+            "values known to the adversary",
+            Check.ge(1, error="at least 1"),
+            unit="values",
+        ),
     },
     unique=["member_id", "quasi_identifier"],
 )
 
-CONTRACTS = {"value_diversity": VALUE_DIVERSITY, "adversary_power": ADVERSARY_POWER}
+CONTRACTS = {
+    "value_diversity": VALUE_DIVERSITY,
+    "diversity_correlation": DIVERSITY_CORRELATION,
+    "adversary_power": ADVERSARY_POWER,
+}

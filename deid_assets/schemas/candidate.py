@@ -28,8 +28,11 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
             Role.QUASI_IDENTIFIER,
             "1 if some claims were cut",
             Check.isin(["0", "1"], error="0 or 1"),
+            nullable=True,
         )
-    days["DaysInHospital"] = column(dt.string, Role.QUASI_IDENTIFIER, "days in hospital in that year")
+    days["DaysInHospital"] = column(
+        dt.string, Role.QUASI_IDENTIFIER, "days in hospital in that year, at a level of the policy's hierarchy"
+    )
     claims = {
         "MemberID": _member(),
         "ProviderID": _pseudonym("who gave care"),

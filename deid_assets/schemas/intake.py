@@ -84,4 +84,27 @@ CLAIMS = contract(
     unique=["claim_id"],
 )
 
-CONTRACTS = {"members": MEMBERS, "claims": CLAIMS}
+# A line that was lost inside an unclosed quote has neither a number nor a text, and there may be several: no key.
+QUARANTINED_ROWS = contract(
+    {
+        "source_table": column(
+            dt.string,
+            Role.OTHER,
+            "what the row would have become",
+            Check.isin(["members", "claims"], error="members or claims"),
+        ),
+        "source_file": column(dt.string, Role.OTHER, "the file that it came in"),
+        "source_row": column(
+            dt.int64,
+            Role.OTHER,
+            "its line in a CSV file, else its row; blank where a line was lost",
+            Check.ge(1, error="at least 1"),
+            nullable=True,
+        ),
+        "rule": column(dt.string, Role.OTHER, "the first rule that it broke"),
+        "source_column": column(dt.string, Role.OTHER, "the column judged; empty where a whole line is at fault"),
+        "raw_row": column(dt.string, Role.DIRECT_IDENTIFIER, "the row as JSON, or the line as it was", nullable=True),
+    }
+)
+
+CONTRACTS = {"members": MEMBERS, "claims": CLAIMS, "quarantined_rows": QUARANTINED_ROWS}

@@ -85,8 +85,12 @@ def label(value, level: int, missing: str | None = None) -> str | None:
 
 
 def small_release(store: SmallStore, members, claims, suppressed=()) -> SmallRelease:
-    """Write the tables; the order of `claims` is the order in the files."""
-    members, claims = tuple(members), tuple(claims)
+    """Write the tables; the order of `claims` is the order in the files.
+
+    As in `member_profiles`, whether claims were truncated is missing for who was enrolled in neither year.
+    """
+    members = tuple((*m[:4], None if m[2] is None and m[3] is None else m[4], m[5]) for m in members)
+    claims = tuple(claims)
     ids = [f"m{number:03}" for number in range(len(members))]
     people = [
         (ids[i], i, *member[:5], sum(claim[0] == i for claim in claims), member[5]) for i, member in enumerate(members)

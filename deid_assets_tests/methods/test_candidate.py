@@ -64,7 +64,8 @@ def test_members_are_the_sampled_ones_without_those_suppressed(store, level):
 def test_days_in_hospital_have_a_row_for_each_year_of_enrolment(store, level):
     people, claims = random_rows(4)
     sampled = [i for i, person in enumerate(people) if person[5]]
-    _, _, days = small_release(store, people, claims, suppressed=sampled[1:2]).candidate(level)
+    made = small_release(store, people, claims, suppressed=sampled[1:2])
+    people, (_, _, days) = made.members, made.candidate(level)
     expected = [
         (year, pseudonym(i), label(people[i][4], level), label(people[i][place], level))
         for place, year in enumerate(YEARS, start=2)

@@ -103,9 +103,14 @@ class TestProfiles:
         assert {name: row["claims"] for name, row in found.items()} == {"a": 1, "b": 0, "c": 2}
 
     def test_members_without_a_flag_were_not_truncated(self, store):
-        members = [(name, None, None, None, None) for name in ("a", "b", "c")]
+        members = [("a", None, None, 0, None), ("b", None, None, None, 3), ("c", None, None, 1, 1)]
         found = self.profiles(store, members, truncated=[("b", 1), ("c", 0)])
         assert {name: row["claims_truncated"] for name, row in found.items()} == {"a": 0, "b": 1, "c": 0}
+
+    def test_of_members_enrolled_in_neither_year_truncation_is_not_told(self, store):
+        """ClaimsTruncated is published with the days in hospital: without a row there it is not published."""
+        found = self.profiles(store, [("a", 30, "F", None, None)], truncated=[("a", 1)])
+        assert found["a"]["claims_truncated"] is None
 
     def test_days_are_cut_at_the_top_code_and_not_enrolled_stays_missing(self, store):
         found = self.profiles(store, [("a", 30, "M", 16, None), ("b", None, None, 14, 15)], top_code=15)

@@ -14,14 +14,23 @@ from deid_assets_tests.policy.policy_texts import public_values
         "  - members with a rare and visible disease, with all of their claims",
         "  - a random sample: 20000 members, drawn from those who are eligible",
         "  - claims beyond the 95th percentile of claims per member and year are cut, the least supported first",
-        "  - age of a member, published as AgeAtFirstClaim: years > 5 years > 10 years > 20 years",
-        "  - nodes: 4 x 5 x 5 x 4 = 400",
+        "  - age of a member, published as AgeAtFirstClaim: years > 5 years > 10 years > 20 years > 40 years",
+        "  - at the level 'none or any, enrolment not told' a missing days_in_hospital_y2 or days_in_hospital_y3 joins "
+        "the class '0 or not enrolled', so that the release does not tell whether it is missing",
+        "  - other missing values are published as blanks: of a member a class of their own, of a claim nothing that "
+        "an adversary knows",
+        "  - not published of members, so that nobody can match it: claims_truncated",
+        "  - nodes: 5 x 6 x 6 x 5 = 900",
         "  - knows up to 5 values of each claim-level quasi-identifier, fewer where the target's values vary and "
         "claims are few (rounded: nearest)",
         "  - high risk: a member whose probability of re-identification is above 0.05, that is who shares what the "
         "adversary knows with fewer than 20 members of the population, himself included",
         "  - at most 0.8 % of released members are at high risk: judged by the 99 % upper confidence bound over "
         "1000000 fresh draws",
+        "  - to hold that, up to 3 % of the sampled members may be suppressed, those whom simulated adversaries find "
+        "most often; what remains is measured again on draws that did not choose them",
+        "  - by member-level values alone at most 0.8 % of released members are in a class of fewer than 20 members of "
+        "the delivery",
         "  - a nosey neighbour finds a given member with probability at most 0.05: judged by the 99 % upper "
         "confidence bound over 10000 simulated neighbours",
         "  - a known member's absence from the release tells of a sensitive condition with probability at most 0.15",
@@ -40,6 +49,7 @@ def test_an_extract_says_so():
     text = explain(policy_by_name("desynpuf"))
     assert "the delivery is an extract of a population of 2326856 members" in text
     assert "(truncated_poisson)" in text
+    assert "with fewer than 20 members of the population, as estimated from the release, himself included" in text
 
 
 def test_what_is_switched_off_is_not_claimed():
@@ -47,16 +57,29 @@ def test_what_is_switched_off_is_not_claimed():
         removal__code_list=None,
         removal__rare_visible_diseases=False,
         neighbor_attack__unconditional=None,
-        risk__suppression={"at_most": 0.02},
+        risk__suppression={"at_most": 0.0},
         risk__gate__statistic="estimate",
     )
-    del values["quasi_identifiers"]["members"][4]
     text = explain(policy_from(values))
     assert "no member for what the claims tell" in text and "absence" not in text
     assert "finds a given member" not in text
-    assert "at most 2 % of the released" in text
+    assert "no member is suppressed to hold that" in text and "may be suppressed" not in text
     assert "judged by the estimate over 1000000" in text
-    assert "not published: claims_truncated" in text
+
+
+def test_where_no_missing_value_joins_a_class_none_is_said_to():
+    text = explain(policy_by_name("heritage"))
+    assert "joins the class" not in text
+    assert "  - missing values are published as blanks: of a member a class of their own" in text
+
+
+def test_every_column_that_is_not_published_is_named():
+    values = public_values()
+    del values["quasi_identifiers"]["claims"][3:5], values["dimensions"][2:]
+    text = explain(policy_from(values))
+    assert "not published of members, so that nobody can match it: claims_truncated" in text
+    assert "not published of claims, so that nobody can match it: length_of_stay, days_since_first_claim" in text
+    assert "not published" not in explain(policy_by_name("heritage"))
 
 
 def test_members_who_opted_out_are_counted_and_not_named():

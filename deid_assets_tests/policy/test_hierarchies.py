@@ -1,6 +1,7 @@
 """Hierarchies: the worked edges of the Heritage formats, and nesting held against exhaustive comparison."""
 
 import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.policy import Hierarchy, policy_by_name
-from deid_assets.policy.hierarchies import CodeTable, Dates, Identity, Prefixes
+from deid_assets.policy.dates import Dates
+from deid_assets.policy.hierarchies import CodeTable, Identity, Prefixes
 from deid_assets.policy.intervals import Cuts, Intervals, Wording
+from deid_assets.reference.condition_groups import condition_group_names
 
 PUBLIC = policy_by_name("heritage_public")
 HERITAGE = policy_by_name("heritage")
@@ -41,6 +44,7 @@ class TestHeritageFormats:
             "<1 week", "<1 week", "1- 2 weeks", "1- 2 weeks", "2- 4 weeks",
         ]  # fmt: skip
         assert labels(hierarchy, [0, 28, 29, 183], 4) == ["<4 weeks", "<4 weeks", "4- 8 weeks", "26+ weeks"]
+        assert labels(hierarchy, [0, 28, 29, 183], 5) == ["any"] * 4
 
     def test_length_of_stay_is_published_as_in_the_heritage_files(self):
         assert PUBLIC.hierarchy("length_of_stay").order(2) == (
@@ -63,14 +67,19 @@ class TestHeritageFormats:
             "0- 2 weeks", "0- 2 weeks", "2- 4 weeks", "42-44 weeks", "44-46 weeks",
         ]  # fmt: skip
         assert labels(hierarchy, [0, 1, 366], 0) == ["0 days", "1 day", "366 days"]
+        assert labels(hierarchy, [0, 83, 84, 251, 252, 366], 4) == [
+            "0- 3 months", "0- 3 months", "3- 6 months", "6- 9 months", "9-12 months", "9-12 months",
+        ]  # fmt: skip
 
     def test_ages_at_the_top(self):
         hierarchy = PUBLIC.hierarchy("age")
-        assert [labels(hierarchy, [79, 80], level) for level in range(4)] == [
-            ["79", "80"], ["75-79", "80+"], ["70-79", "80+"], ["60-79", "80+"],
+        assert [labels(hierarchy, [39, 79, 80], level) for level in range(5)] == [
+            ["39", "79", "80"], ["35-39", "75-79", "80+"], ["30-39", "70-79", "80+"], ["20-39", "60-79", "80+"],
+            ["0-39", "40-79", "80+"],
         ]  # fmt: skip
         assert hierarchy.order(2) == ("0-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "70-79", "80+")
         assert hierarchy.order(3) == ("0-19", "20-39", "40-59", "60-79", "80+")
+        assert hierarchy.order(4) == ("0-39", "40-79", "80+")
 
     def test_days_in_hospital_at_every_edge(self):
         days = [0, 1, 7, 8, 14, 15, 200]
@@ -80,9 +89,10 @@ class TestHeritageFormats:
             ["0", "1", "7", "8-14", "8-14", "15+", "15+"],
             ["0", "1-7", "1-7", "8-14", "8-14", "15+", "15+"],
             ["0", "1+", "1+", "1+", "1+", "1+", "1+"],
+            ["0 or not enrolled", "1+", "1+", "1+", "1+", "1+", "1+"],
         ]
         public, heritage = PUBLIC.hierarchy("days_in_hospital"), HERITAGE.hierarchy("days_in_hospital")
-        assert [labels(public, days, level) for level in range(5)] == expected
+        assert [labels(public, days, level) for level in range(public.levels)] == expected
         assert [labels(heritage, days, level) for level in range(heritage.levels)] == expected[:3]
 
     def test_medicare_ages(self):
@@ -90,6 +100,19 @@ class TestHeritageFormats:
         hierarchy = DESYNPUF.hierarchy("age")
         assert labels(hierarchy, ages, 2) == ["0-64", "0-64", "65-74", "65-74", "75-84", "75-84", "85+", "85+"]
         assert hierarchy.order(3) == ("0-64", "65+")
+        assert hierarchy.order(4) == ("any",)
+
+    def test_medicare_condition_groups_are_all_in_a_body_system(self):
+        hierarchy = DESYNPUF.hierarchy("condition_group")
+        groups = list(condition_group_names())
+        assert sorted(hierarchy.order(0)) == sorted(groups) and len(groups) == 45
+        assert [len(hierarchy.order(level)) for level in range(4)] == [45, 11, 3, 1]
+        assert labels(hierarchy, ["AMI", "COPD", "CANCRA", "MISCL5"], 1) == [
+            "circulation", "respiration", "cancer", "other",
+        ]  # fmt: skip
+        assert labels(hierarchy, ["AMI", "COPD", "CANCRA", "MISCL5"], 2) == [
+            "heart or lungs", "heart or lungs", "other organs", "all other",
+        ]  # fmt: skip
 
     @pytest.mark.parametrize("policy", [PUBLIC, HERITAGE, DESYNPUF], ids=lambda policy: policy.name)
     def test_shipped_hierarchies_nest_value_by_value(self, policy):
@@ -116,7 +139,7 @@ class TestAnswers:
         values = [2, 9, 17, 85, 90]
         codes = PUBLIC.hierarchy("age").codes(values)
         assert [level.tolist() for level in codes] == [
-            [0, 1, 2, 3, 4], [0, 1, 2, 3, 3], [0, 0, 1, 2, 2], [0, 0, 0, 1, 1],
+            [0, 1, 2, 3, 4], [0, 1, 2, 3, 3], [0, 0, 1, 2, 2], [0, 0, 0, 1, 1], [0, 0, 0, 1, 1],
         ]  # fmt: skip
         assert {level.dtype for level in codes} == {np.dtype(np.int32)}
 
@@ -127,7 +150,7 @@ class TestAnswers:
 
     def test_no_values_give_no_labels(self):
         assert PUBLIC.hierarchy("age").labels([], 0).tolist() == []
-        assert [len(level) for level in PUBLIC.hierarchy("age").codes([])] == [0, 0, 0, 0]
+        assert [len(level) for level in PUBLIC.hierarchy("age").codes([])] == [0, 0, 0, 0, 0]
 
     def test_order_of_unlisted_values_needs_them(self):
         stays = PUBLIC.hierarchy("length_of_stay")
@@ -146,6 +169,74 @@ class TestAnswers:
         with pytest.raises(DeliveryError, match="for 1 of 2 distinct values; it covers the 2 values that") as caught:
             PUBLIC.hierarchy("sex").labels(["F", "secret"], 0)
         assert "secret" not in str(caught.value)
+
+
+def days(*joins: int | None, starts: tuple[tuple[int, ...], ...] = ((0,), (0, 1, 8), (0, 1))) -> Hierarchy:
+    """Days > none, a week, more > none or any; missing values join where `joins` says."""
+    cuts = (Cuts(starts[0], 1), *(Cuts(points) for points in starts[1:]))
+    wordings = (Wording(), *(Wording(("none", "some", "many")[: len(points)]) for points in starts[1:]))
+    return Hierarchy("days", ("days", "weeks", "any"), Intervals(0, None, cuts, wordings), joins)
+
+
+class TestMissingJoins:
+    def test_the_label_is_that_of_the_class_joined(self):
+        hierarchy = days(None, None, 0)
+        assert [hierarchy.missing_label(level) for level in range(3)] == [None, None, "none"]
+        assert days(None, 3, 3).missing_label(1) == "some"
+        assert [days().missing_label(level) for level in range(3)] == [None, None, None]
+
+    def test_labels_of_values_are_not_touched(self):
+        assert labels(days(None, None, 0), [0, None, 5], 2) == labels(days(), [0, None, 5], 2) == ["none", None, "some"]
+
+    def test_codes_say_the_same_as_labels(self):
+        one, other, alone = (hierarchy.codes([4, None, 0], missing_is_value=True)[2].tolist() for hierarchy in (
+            days(None, None, 0), days(None, None, 1), days()))  # fmt: skip
+        assert (one, other, alone) == ([0, 1, 1], [0, 0, 1], [0, 1, 2])
+        assert days(None, None, 0).codes([4, None, 0])[2].tolist() == [0, -1, 1]
+
+    def test_they_may_join_a_class_late_and_grow_with_it(self):
+        assert days(0, 0, 0).missing_label(2) == "none"
+        assert days(None, 5, 1).missing_label(2) == "some", "5 and 1 are one class from the second level on"
+
+    @pytest.mark.parametrize(
+        ("joins", "level", "before"),
+        [((None, 0, None), "any", "weeks"), ((0, None, 0), "weeks", "days"), ((None, 0, 1), "any", "weeks"),
+         ((5, 9, 9), "weeks", "days")],
+    )  # fmt: skip
+    def test_they_may_not_leave_it_again(self, joins, level, before):
+        with pytest.raises(PolicyError) as caught:
+            days(*joins)
+        assert str(caught.value) == (
+            f"hierarchy 'days': level '{level}' does not nest: missing values leave the class that they join at level "
+            f"'{before}'"
+        )
+
+    @given(st.lists(st.none() | st.integers(0, 12), min_size=3, max_size=3))
+    def test_nesting_against_exhaustive_comparison(self, joins):
+        values = list(range(13))
+        plain = days()
+        columns = []
+        for level, joined in enumerate(joins):
+            own = "alone" if joined is None else plain.labels([joined], level)[0]
+            columns.append([*labels(plain, values, level), own])
+        nests = all(len(set(zip(fine, coarse, strict=True))) == len(set(fine)) for fine, coarse in pairwise(columns))
+        if nests:
+            hierarchy = days(*joins)
+            for codes, column in zip(hierarchy.codes([*values, None], missing_is_value=True), columns, strict=True):
+                assert codes.tolist() == pd.factorize(np.array(column, dtype=object))[0].tolist()
+        else:
+            with pytest.raises(PolicyError, match="does not nest: missing values leave the class"):
+                days(*joins)
+
+    def test_a_value_without_a_class_can_not_be_joined(self):
+        rule = Intervals(0, 9, (Cuts((0,), 1, 9),), (Wording(),))
+        with pytest.raises(PolicyError, match="missing values join a value that has no class; it covers whole numbers"):
+            Hierarchy("h", ("l",), rule, (10,))
+
+    def test_the_default_no_longer_tells_enrolment_at_its_coarsest(self):
+        hierarchy = PUBLIC.hierarchy("days_in_hospital")
+        assert [hierarchy.missing_label(level) for level in range(6)] == [None] * 5 + ["0 or not enrolled"]
+        assert hierarchy.missing_label(5) in hierarchy.order(5)
 
 
 class TestKinds:

@@ -24,8 +24,10 @@ class TestShippedPolicies:
     def test_lattices_have_the_stated_size(self):
         assert policy_by_name("heritage").dimension_levels == (4, 3, 5, 4)
         assert policy_by_name("heritage").node_count == 240
-        assert policy_by_name("heritage-public").dimension_levels == (4, 5, 5, 4)
-        assert policy_by_name("heritage-public").node_count == 400
+        assert policy_by_name("heritage-public").dimension_levels == (5, 6, 6, 5)
+        assert policy_by_name("heritage-public").node_count == 900
+        assert policy_by_name("desynpuf").dimension_levels == (5, 4, 4, 5, 4)
+        assert policy_by_name("desynpuf").node_count == 1600
 
     def test_thresholds_of_the_paper(self):
         for name in ("heritage", "heritage_public", "desynpuf"):
@@ -33,13 +35,35 @@ class TestShippedPolicies:
             assert (policy.risk.threshold, policy.risk.max_high_risk_share, policy.adversary.power) == (0.05, 0.008, 5)
             assert policy.safe_class_size == 20
 
-    def test_the_default_differs_from_the_paper_only_in_coarser_days_in_hospital(self):
+    def test_the_default_differs_from_the_paper_only_in_what_makes_it_coarser_or_smaller(self):
         paper, default = policy_by_name("heritage").content(), policy_by_name("heritage_public").content()
         changed = {section for section in paper if paper[section] != default[section]}
-        assert changed == {"policy", "title", "description", "hierarchies"}
-        mine, theirs = (content["hierarchies"].pop("days_in_hospital") for content in (default, paper))
-        assert default["hierarchies"] == paper["hierarchies"]
-        assert mine["levels"][:3] == theirs["levels"] and len(mine["levels"]) == 5
+        assert changed == {"policy", "title", "description", "hierarchies", "quasi_identifiers", "risk"}
+
+        truncated = paper["quasi_identifiers"]["members"].pop(4)
+        assert truncated["column"] == "claims_truncated", "a column less is published"
+        assert default["quasi_identifiers"] == paper["quasi_identifiers"]
+        suppressions = [content["risk"].pop("suppression") for content in (paper, default)]
+        assert suppressions == [{"at_most": 0}, {"at_most": 0.03}]
+        assert default["risk"] == paper["risk"]
+
+        mine, theirs = default["hierarchies"], paper["hierarchies"]
+        assert theirs.pop("claims_truncated") and mine.keys() == theirs.keys()
+        coarser = {"age": 1, "days_in_hospital": 3, "length_of_stay": 1, "days_since_first_claim": 1}
+        for name, hierarchy in mine.items():
+            added = coarser.get(name, 0)
+            levels = hierarchy.pop("levels", None), theirs[name].pop("levels", None)
+            assert hierarchy == theirs[name] and bool(added) == (levels[0] != levels[1])
+            if added:
+                assert levels[0][:-added] == levels[1], "levels are added above the paper's, and none is taken away"
+
+    def test_an_extract_leaves_thresholds_and_adversary_alone(self):
+        paper, extract = policy_by_name("heritage").content(), policy_by_name("desynpuf").content()
+        for section in ("adversary", "neighbor_attack", "demographics", "provider_suppression", "long_tail"):
+            assert extract[section] == paper[section]
+        changed = {key for key in paper["risk"] if paper["risk"][key] != extract["risk"][key]}
+        assert changed == {"class_size", "population_size", "suppression"}
+        assert extract["removal"]["absence_posterior_at_most"] <= 0.15
 
 
 class TestMessages:
@@ -148,6 +172,9 @@ class TestMessages:
             ({"hierarchies__sex__valuez": []}, "hierarchies.sex.valuez: unknown key; did you mean values?; allowed: "
             "kind, level_name, values"),
             ({"hierarchies__sex": 3}, "hierarchies.sex: 3 is not a table of keys and values"),
+            ({"hierarchies__days_in_hospital__levels": [{"name": "days", "width": 1, "missing_joins": -1}]},
+             "hierarchies.days_in_hospital.levels[0].missing_joins: -1 is not allowed: it must be at least 0: missing "
+             "values of members are in the class of this value; null: they are a class of their own"),
             ({"removal__newborn_days": -1}, "removal.newborn_days: -1 is not allowed: it must be at least 0: claims "
             "up to this many days after birth are removed; null keeps them"),
         ],
@@ -173,6 +200,20 @@ class TestMessages:
             "nest: 1 of its classes begin inside a class of level 'from 1 week', so that members would change company "
             "on the way up; every cut point of a level must be a cut point of the level before it"
         )
+
+    def test_missing_values_that_leave_their_class_are_refused_with_the_line(self, tmp_path):
+        text = public_text().replace("starts: [0, 1]}  ", "starts: [0, 1], missing_joins: 1}  ")
+        assert text != public_text()
+        assert file_refusal(tmp_path, text)[1] == (
+            f"  line {line_of(text, '  days_in_hospital:')}, hierarchies.days_in_hospital: level 'none or any, "
+            "enrolment not told' does not nest: missing values leave the class that they join at level 'none or any'"
+        )
+
+    def test_missing_values_can_not_join_a_value_that_is_not_covered(self):
+        levels = [{"name": "years", "width": 1, "missing_joins": 500}]
+        assert refusal(hierarchies__age={"kind": "intervals", "from": 0, "to": 120, "levels": levels}) == [
+            "hierarchies.age: missing values join a value that has no class; it covers whole numbers from 0 to 120"
+        ]
 
     @pytest.mark.parametrize(
         ("level", "message"),
@@ -200,7 +241,8 @@ class TestFilesOfAPolicy:
         policy = policy_from(values, tmp_path)
         assert policy.hierarchy("place").labels(["HOME", "INPATIENT"], 1).tolist() == ["OUT", "IN"]
         assert policy.hierarchy("place").level_names == ("value", "level 1", "level 2")
-        assert policy.node_count == 1200 and policy.files == ("place.csv",)
+        assert policy.node_count == 3 * policy_by_name("heritage_public").node_count
+        assert policy.files == ("place.csv",)
 
     def test_its_content_counts_for_the_hash(self, tmp_path):
         one = policy_from(self.csv_policy(tmp_path, "OFFICE;*\nHOME;*\n"), tmp_path)

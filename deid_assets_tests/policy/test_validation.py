@@ -140,7 +140,7 @@ class TestQuasiIdentifiersAndLattice:
     def test_unknown_hierarchy(self):
         assert self.with_member(0, hierarchy="agee") == [
             "quasi_identifiers.members[0].hierarchy: there is no hierarchy 'agee'; did you mean age?; hierarchies: "
-            "age, sex, days_in_hospital, claims_truncated, length_of_stay, days_since_first_claim, specialty, place, "
+            "age, sex, days_in_hospital, length_of_stay, days_since_first_claim, specialty, place, "
             "procedure_group, condition_group"
         ]
 
@@ -204,23 +204,23 @@ class TestQuasiIdentifiersAndLattice:
         assert refusal(quasi_identifiers=values) == [
             "dimensions[2].columns[0]: length_of_stay is not a quasi-identifier of this policy: what is not published "
             "can not be generalized; quasi-identifiers: age, sex, days_in_hospital_y2, days_in_hospital_y3, "
-            "claims_truncated, specialty, place, procedure_group, days_since_first_claim, condition_group"
+            "specialty, place, procedure_group, days_since_first_claim, condition_group"
         ]
 
     def test_columns_that_move_together_need_as_many_levels(self):
         together = [{"name": "both", "columns": ["age", "days_since_first_claim"]}, *public_values()["dimensions"][1:3]]
-        assert policy_from(public_values(dimensions=together)).node_count == 4 * 5 * 5
+        assert policy_from(public_values(dimensions=together)).node_count == 5 * 6 * 6
         together[0]["columns"] = ["age", "length_of_stay"]
         del together[2]
         together.append({"name": "days_since_first_claim", "columns": ["days_since_first_claim"]})
         assert refusal(dimensions=together) == [
             "dimensions[0].columns: columns that move together need hierarchies with the same number of levels; here: "
-            "age 4, length_of_stay 5"
+            "age 5, length_of_stay 6"
         ]
 
     def test_levels_that_no_dimension_reaches(self):
         assert refusal(dimensions=public_values()["dimensions"][1:]) == [
-            "quasi_identifiers.members[0].hierarchy: age has 4 levels but belongs to no dimension, so that it would "
+            "quasi_identifiers.members[0].hierarchy: age has 5 levels but belongs to no dimension, so that it would "
             "always be published at the finest; name it in dimensions, or give it a hierarchy of one level"
         ]
 
@@ -231,13 +231,23 @@ class TestQuasiIdentifiersAndLattice:
             {"name": "y3", "columns": ["days_in_hospital_y3"]},
             *public_values()["dimensions"][2:],
         ]
-        assert policy_from(public_values(dimensions=apart)).node_count == 4 * 5 * 5 * 5 * 4
+        assert policy_from(public_values(dimensions=apart)).node_count == 5 * 6 * 6 * 6 * 5
 
     def test_claims_truncated_is_published_only_if_listed(self):
-        values = public_values()["quasi_identifiers"]
-        assert policy_from(public_values()).publishes("claims_truncated")
-        del values["members"][4]
-        assert not policy_from(public_values(quasi_identifiers=values)).publishes("claims_truncated")
+        assert not policy_from(public_values()).publishes("claims_truncated")
+        values = public_values(hierarchies__claims_truncated={"kind": "fixed"})
+        values["quasi_identifiers"]["members"].append(
+            {"column": "claims_truncated", "release_as": "ClaimsTruncated", "hierarchy": "claims_truncated"}
+        )
+        assert policy_from(values).publishes("claims_truncated")
+
+    def test_blanks_of_claims_join_nothing(self):
+        values = public_values()
+        values["hierarchies"]["length_of_stay"]["levels"][-1]["missing_joins"] = 0
+        assert refusal(hierarchies=values["hierarchies"]) == [
+            "quasi_identifiers.claims[3].hierarchy: missing_joins of length_of_stay is for columns of members: a "
+            "missing length_of_stay of a claim is published as a blank, and is nothing that an adversary knows"
+        ]
 
 
 def test_every_rule_says_why_it_exists():

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from deid_assets.home import Home
-from deid_assets_tests.release.making import publish, releases_in
 from deid_assets_tests.scenarios.command_line import deid
-from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 SECRET = "a secret of the scenarios, of more than 32 bytes"
@@ -58,7 +57,7 @@ def prepared(tmp_path_factory) -> Path:
         summary = pipeline.run(KEY, [name for name in pipeline.every_asset if name not in ("release", "release_report")])
         assert not summary.reasons and not summary.failed_checks, summary
         assert pipeline.table(KEY, "suppressed_members").count() > 0, "the scenarios need suppressed members"
-        publish(releases_in(root), "an earlier delivery", policy="small")
+        publish_earlier_release(pipeline.home)
     return root
 
 

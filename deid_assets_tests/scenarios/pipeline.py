@@ -10,24 +10,24 @@ import dagster as dg
 import duckdb
 from dagster._core.definitions.asset_selection import AssetSelection
 
-from deid_assets.definitions import build_definitions
+from deid_assets.definitions import build_definitions, job_name
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
 from deid_assets.registration import register_delivery
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.manifest import AttritionStep, editions, keyed_counts
+from deid_assets.release.publication import Releases
 from deid_assets.release.registry import Registry
 from deid_assets.running_summary import RunSummary, outcome_of
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import STAGE_OF
 from deid_assets.store import Table
+from deid_assets_tests.release import making
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-AFTER_INTAKE = tuple(name for stage, names in STAGES.items() if stage != "intake" for name in names)
-GENERALIZED_AND_JUDGED = tuple(
-    name for stage in ("generalization", "candidate", "assessment") for name in STAGES[stage] if name != "value_domains"
-)
 
 
 @dataclass
@@ -67,10 +67,16 @@ class Pipeline:
             selection = AssetSelection.assets(*(dg.AssetKey([self.policy, name]) for name in only))
         if not checks:
             selection = selection.without_checks()
-        definitions = dg.Definitions.merge(
-            self._definitions(), dg.Definitions(jobs=[dg.define_asset_job("scenario", selection)])
-        )
-        job = definitions.resolve_job_def("scenario")
+        made = self._definitions()
+        # Under the name of the policy's job, by which a run knows whose store to lock.
+        name = job_name(self.policy)
+        job = dg.Definitions(
+            assets=made.assets,
+            asset_checks=made.asset_checks,
+            resources=made.resources,
+            executor=made.executor,
+            jobs=[dg.define_asset_job(name, selection)],
+        ).resolve_job_def(name)
         result = job.execute_in_process(
             run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False
         )
@@ -115,6 +121,22 @@ class Pipeline:
             dg.AssetRecordsFilter(asset_key=key, asset_partitions=[delivery]), limit=1
         ).records
         return records[0].asset_materialization
+
+
+def publish_earlier_release(home: Home) -> None:
+    """Publish release 0001 of the small policy, of another delivery: the last good release that nothing may touch."""
+    attrition = (AttritionStep("released_members", "members", 100),)
+    releases = Releases(home.releases, SigningKey.load_or_create(home.keys), home.store / "manifests")
+    with duckdb.connect() as connection, releases.stage("small") as staging:
+        staging.write_table(connection, "Members", making.CLAIMS)
+        staging.publish(
+            lambda place: editions(
+                making.manifest(place, attrition=attrition), keyed_counts(making.SECRET, making.DELIVERY_DIGEST)
+            ),
+            "an-earlier-delivery",
+            making.SECRET.keyed_digest("inputs", "of an earlier delivery"),
+            "2024-01-01T00:00:00Z",
+        )
 
 
 @contextmanager

@@ -1,0 +1,67 @@
+"""Dates as days, months, quarters or years: what a hierarchy of dates is made of."""
+
+import datetime
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+DATE_UNITS = ("day", "month", "quarter", "year")
+"""Units of dates, from fine to coarse. Weeks are not among them: they straddle months."""
+
+
+@dataclass(frozen=True)
+class Dates:
+    """Dates as days, months, quarters or years: '2008-03-07', '2008-03', '2008-Q1', '2008'."""
+
+    units: tuple[str, ...]
+    scope = "dates"
+
+    def covers(self, values: np.ndarray) -> np.ndarray:
+        """Say for each value whether it is a date (or ISO text, or NumPy's or pandas' date); bool."""
+        return np.fromiter((_date(value) is not None for value in values), dtype=bool, count=len(values))
+
+    def labels(self, values: np.ndarray, level: int) -> list[str]:
+        """Return each date in the unit of the level."""
+        return [_date_text(_date(value), self.units[level]) for value in values]
+
+    def sort_key(self, value: object) -> datetime.date:
+        """Key of the display order."""
+        return _date(value) or datetime.date.max
+
+    def all_values(self) -> None:
+        """Not listed."""
+
+    def all_labels(self, level: int) -> None:
+        """Not listed."""
+
+    def problems(self, names: tuple[str, ...]) -> list[str]:
+        """Dates nest exactly if each unit is coarser than the one before it."""
+        ranks = [DATE_UNITS.index(unit) for unit in self.units]
+        return [
+            f"level '{names[level]}' does not nest: it is not coarser than level '{names[level - 1]}'"
+            for level, (before, after) in enumerate(itertools.pairwise(ranks), start=1)
+            if after <= before
+        ]
+
+
+def _date(value: object) -> datetime.date | None:
+    """Return the value as a date; None if it is none."""
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    if isinstance(value, datetime.date):
+        return value
+    if isinstance(value, np.datetime64):
+        return value.astype("datetime64[D]").item()
+    try:
+        return datetime.date.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _date_text(date: datetime.date, unit: str) -> str:
+    if unit == "day":
+        return date.isoformat()
+    if unit == "month":
+        return f"{date.year:04}-{date.month:02}"
+    return f"{date.year:04}" + (f"-Q{(date.month + 2) // 3}" if unit == "quarter" else "")

@@ -1,0 +1,30 @@
+"""Contracts of the assessment stage: one row of evidence each, bound to the rows, the policy and the method it judged."""
+
+import ibis.expr.datatypes as dt
+from pandera.ibis import Check, DataFrameSchema
+
+from deid_assets.schemas.contract import Role, column, contract
+from deid_assets.stages import STAGES
+
+_SHA256 = Check.str_matches(r"^[0-9a-f]{64}$", error="64 hexadecimal digits")
+
+
+def _evidence(asset: str) -> DataFrameSchema:
+    return contract(
+        {
+            "asset": column(dt.string, Role.OTHER, "who measured", Check.eq(asset, error=f"{asset}")),
+            "partition": column(dt.string, Role.OTHER, "key of the delivery"),
+            "policy_hash": column(dt.string, Role.OTHER, "SHA-256 of the policy", _SHA256),
+            "rows_digest": column(dt.string, Role.OTHER, "digest of the rows that were judged", _SHA256),
+            "method_version": column(dt.string, Role.OTHER, "version of the method"),
+            "measurements": column(
+                dt.string,
+                Role.MEASUREMENT,
+                "JSON: every measurement with its value, bound, threshold and unit",
+            ),
+        },
+        unique=["asset"],
+    )
+
+
+CONTRACTS = {asset: _evidence(asset) for asset in STAGES["assessment"]}

@@ -1,0 +1,159 @@
+"""Contracts of the generalization stage. Most depend on the policy: its quasi-identifiers, dimensions and levels."""
+
+import ibis.expr.datatypes as dt
+from pandera.ibis import Check, DataFrameSchema
+
+from deid_assets.policy.models import Policy
+from deid_assets.schemas.contract import Role, column, contract
+
+LATTICE_DIAGNOSIS = contract(
+    {
+        "kind": column(
+            dt.string,
+            Role.OTHER,
+            "kind of change, or of members",
+            Check.isin(
+                ["as it is", "without", "members with", "population", "suppressing"], error="one of the 5 kinds"
+            ),
+        ),
+        "what": column(dt.string, Role.OTHER, "what is changed, or which members"),
+        "share": column(
+            dt.float64,
+            Role.MEASUREMENT,
+            "of draws at high risk then; where members are suppressed, their share",
+            Check.in_range(0, 1, error="0 to 1"),
+            unit="share",
+        ),
+        "would_pass": column(dt.boolean, Role.OTHER, "whether this change alone would make a candidate"),
+    },
+    unique=["kind", "what"],
+)
+
+SUPPRESSED_MEMBERS = contract(
+    {"member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a sampled member who is left out of the release")},
+    unique=["member_id"],
+)
+
+CONTRACTS = {"lattice_diagnosis": LATTICE_DIAGNOSIS, "suppressed_members": SUPPRESSED_MEMBERS}
+
+
+def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
+    """The contracts that depend on the policy, by the name of their asset."""
+    return {
+        "value_domains": _value_domains(policy),
+        "generalization_lattice": _generalization_lattice(policy),
+        "chosen_generalization": _chosen_generalization(policy),
+    }
+
+
+def _value_domains(policy: Policy) -> DataFrameSchema:
+    names = [qi.column for qi in policy.quasi_identifiers.all]
+    levels = max(policy.hierarchy_of(name).levels for name in names)
+    return contract(
+        {
+            "quasi_identifier": column(
+                dt.string,
+                Role.OTHER,
+                "name of a column that an adversary may know",
+                Check.isin(names, error="a quasi-identifier of the policy"),
+            ),
+            "base_code": _number("number of the value"),
+            "value": column(dt.string, Role.QUASI_IDENTIFIER, "the value as text; empty: it is missing"),
+            "level": _level("level of the hierarchy", levels),
+            "level_code": _number("number of its class at this level"),
+            "label": column(
+                dt.string, Role.QUASI_IDENTIFIER, "what is published for it at this level; blank: nothing", nullable=True
+            ),
+        },
+        # The kernel reads by number and the release by value: neither may find two.
+        unique=[["quasi_identifier", "level", "base_code"], ["quasi_identifier", "level", "value"]],
+    )
+
+
+def _generalization_lattice(policy: Policy) -> DataFrameSchema:
+    tops = [levels - 1 for levels in policy.dimension_levels]
+    normalised = policy.risk.loss == "entropy_normalised"
+    return contract(
+        {
+            "node": _node("the levels of the node"),
+            **{
+                dimension.name: _level(f"level of {dimension.name.replace('_', ' ')}", top + 1, dt.int64)
+                for dimension, top in zip(policy.dimensions, tops, strict=True)
+            },
+            "height": _level("sum of the levels", sum(tops) + 1, dt.int64),
+            "loss": column(
+                dt.float64,
+                Role.MEASUREMENT,
+                "information lost, as entropy" + (", relative to the most that can be lost" if normalised else ""),
+                Check.in_range(0, 1, error="0 to 1") if normalised else Check.ge(0, error="at least 0"),
+                unit="share" if normalised else "bits",
+            ),
+            "flagged": column(
+                dt.int64,
+                Role.MEASUREMENT,
+                "draws at high risk",
+                Check.ge(0, error="at least 0"),
+                unit="draws",
+            ),
+            "draws": column(
+                dt.int64, Role.MEASUREMENT, "simulated adversaries", Check.ge(1, error="at least 1"), unit="draws"
+            ),
+            "share": _share("of draws at high risk"),
+            "lower": _share("lower bound of the share: Wilson's, 95 per cent"),
+            "upper": _share("upper bound of the share: Wilson's, 95 per cent"),
+            "decision": column(
+                dt.string,
+                Role.OTHER,
+                "whether the share is below what the search accepts; undecided is no candidate either",
+                Check.isin(["candidate", "not_candidate", "undecided"], error="one of the 3 decisions"),
+            ),
+            "reached": column(
+                dt.string,
+                Role.OTHER,
+                "how the decision was reached",
+                Check.isin(["measured", "inferred"], error="measured or inferred"),
+            ),
+            "inferred_from": _node("the node that decided it; blank if it was measured", nullable=True),
+            "minimal": column(dt.boolean, Role.OTHER, "a candidate with no candidate below"),
+            "chosen": column(dt.boolean, Role.OTHER, "the candidate that loses least"),
+            "certificate": column(dt.boolean, Role.OTHER, "directly below the chosen node, and no candidate"),
+        },
+        unique=["node"],
+    )
+
+
+def _chosen_generalization(policy: Policy) -> DataFrameSchema:
+    names = sorted({name for d in policy.dimensions for name in policy.hierarchy_of(d.columns[0]).level_names})
+    return contract(
+        {
+            "dimension": column(
+                dt.string,
+                Role.OTHER,
+                "dimension of the lattice",
+                Check.isin([dimension.name for dimension in policy.dimensions], error="a dimension of the policy"),
+            ),
+            "level": _level("its level in the release", max(policy.dimension_levels, default=1)),
+            "level_name": column(
+                dt.string, Role.OTHER, "the level's name", Check.isin(names, error="a level of the policy")
+            ),
+        },
+        unique=["dimension"],
+    )
+
+
+def _number(what: str):
+    return column(dt.int32, Role.OTHER, f"{what}, from 0", Check.ge(0, error="at least 0"))
+
+
+def _level(what: str, levels: int, dtype: dt.DataType = dt.int32):
+    return column(dtype, Role.OTHER, what, Check.in_range(0, levels - 1, error=f"0 to {levels - 1}"))
+
+
+def _node(what: str, nullable: bool = False):
+    return column(dt.string, Role.OTHER, f"{what}, in the order of the dimensions", nullable=nullable)
+
+
+def _share(what: str):
+    return column(
+        dt.float64, Role.MEASUREMENT, what, Check.in_range(0, 1, error="0 to 1"), unit="share of draws"
+    )

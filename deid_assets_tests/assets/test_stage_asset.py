@@ -1,0 +1,49 @@
+"""The decorator of assets, and small tables as metadata."""
+
+import dagster as dg
+import pandas as pd
+import pytest
+
+from deid_assets.assets.stage_asset import asset_metadata, markdown_table, stage_asset
+
+
+def test_an_asset_knows_its_stage_and_what_of_the_policy_it_reads():
+    @stage_asset(policy_sections=["removal"], version="3", derived_columns={"a": ["claims.b"]})
+    def removed_members(context: dg.AssetExecutionContext) -> str:
+        """Whoever is removed."""
+        return "SELECT 1"
+
+    (spec,) = removed_members.specs
+    assert spec.metadata["stage"] == "preparation"
+    assert spec.metadata["policy_sections"] == ["removal"]
+    assert spec.metadata["method_version"] == "3"
+    assert spec.metadata["derived_columns"] == {"a": ["claims.b"]}
+    assert (spec.description, set(spec.kinds)) == ("Whoever is removed.", {"duckdb"})
+
+
+def test_an_asset_that_no_stage_lists_cannot_be_made():
+    with pytest.raises(KeyError):
+        asset_metadata("unheard_of", [], "1")
+
+
+def test_inputs_are_the_parameters_of_the_function():
+    @stage_asset()
+    def eligible_members(context: dg.AssetExecutionContext, members: str, claims: str) -> str:
+        return members + claims
+
+    assert {key.to_user_string() for key in eligible_members.dependency_keys} == {"members", "claims"}
+
+
+class TestMarkdown:
+    def text(self, frame: pd.DataFrame) -> str:
+        return markdown_table(frame).md_str
+
+    def test_one_row_per_row(self):
+        frame = pd.DataFrame({"gate": ["a", "b"], "measured": [0.0123456, None]})
+        assert self.text(frame).splitlines() == ["| gate | measured |", "|---|---|", "| a | 0.01235 |", "| b |  |"]
+
+    def test_text_cannot_break_out_of_its_cell(self):
+        assert self.text(pd.DataFrame({"a": ["x | y"]})).splitlines()[2] == "| x \\| y |"
+
+    def test_an_empty_table_has_its_head(self):
+        assert self.text(pd.DataFrame({"a": []})) == "| a |\n|---|"

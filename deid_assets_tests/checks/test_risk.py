@@ -1,0 +1,94 @@
+"""Risk checks: each compares one measurement of the stored evidence with the policy's threshold, and refuses in doubt."""
+
+import warnings
+
+import dagster as dg
+import pytest
+
+from deid_assets.checks.risk import RISK_CHECKS, risk_checks
+from deid_assets.home import Home
+from deid_assets.partitions import deliveries
+from deid_assets.policy import policy_by_name
+from deid_assets.release import measure
+from deid_assets.release.evidence import Evidence, to_frame
+from deid_assets.resources import RestrictedStore
+from deid_assets_tests.release.making import measurement
+
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+
+POLICY = "heritage_public"
+CHECK = next(check for check in RISK_CHECKS if check.measurement == measure.UNCONDITIONAL)
+
+
+def evaluate(home: Home, *measurements) -> tuple[dict[str, dg.AssetCheckEvaluation], dg.ExecuteInProcessResult]:
+    """The evaluations of the checks on attack 1, for evidence with these measurements."""
+
+    @dg.asset(key_prefix=POLICY, partitions_def=deliveries)
+    def neighbor_attack():
+        return to_frame([Evidence("neighbor_attack", "2012", "p" * 64, "a" * 64, "1", measurements)])
+
+    checks = [check for check in risk_checks(POLICY) if check.check_key.asset_key.path[-1] == "neighbor_attack"]
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(deliveries.name, ["2012"])
+        result = dg.materialize(
+            [neighbor_attack, *checks],
+            instance=instance,
+            partition_key="2012",
+            resources={"io_manager": RestrictedStore(root=str(home.root))},
+            raise_on_error=False,
+        )
+    return {found.check_name: found for found in result.get_asset_check_evaluations()}, result
+
+
+def measured(**changes):
+    return measurement(**({"name": measure.UNCONDITIONAL, "threshold": 0.05, "value": 0.01, "bound": 0.02} | changes))
+
+
+def verdict(home, *measurements) -> dg.AssetCheckEvaluation:
+    return evaluate(home, *measurements)[0][CHECK.name]
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    return Home(tmp_path)
+
+
+def test_below_the_threshold_it_passes_and_shows_its_numbers(home):
+    found = verdict(home, measured())
+    shown = {name: value.value for name, value in found.metadata.items()}
+    assert found.passed and found.blocking
+    assert (shown["measured"], shown["value"], shown["threshold"]) == (0.02, 0.01, 0.05)
+    assert (shown["statistic"], shown["gating"]) == ("upper_bound", True)
+
+
+def test_the_bound_is_compared_not_the_value(home):
+    assert not verdict(home, measured(value=0.04, bound=0.06)).passed
+
+
+@pytest.mark.parametrize("changes", [{"value": None, "bound": None}, {"value": float("nan"), "bound": None}])
+def test_what_could_not_be_measured_does_not_pass(home, changes):
+    assert not verdict(home, measured(**changes)).passed
+
+
+def test_what_is_absent_from_the_evidence_does_not_pass(home):
+    found = verdict(home, measured(name="something else"))
+    assert not found.passed and found.description == f"{measure.UNCONDITIONAL} was not measured"
+
+
+def test_what_the_policy_does_not_gate_on_is_shown_and_passes(home):
+    found = verdict(home, measured(gating=False, value=0.9, bound=0.95))
+    assert found.passed and found.metadata["gating"].value is False
+
+
+def test_one_failure_stops_the_run_and_every_check_has_its_result(home):
+    both = (measured(value=0.2, bound=0.3), measured(name=measure.GIVEN_MEMBERSHIP))
+    found, result = evaluate(home, *both)
+    assert {name: one.passed for name, one in found.items()} == {
+        "neighbor_attack_risk_within_threshold": False, "neighbor_attack_given_membership_within_threshold": True,
+    }  # fmt: skip
+    assert not result.success
+
+
+def test_every_gate_that_a_policy_demands_has_its_check():
+    demanded = {(one.asset, one.measurement) for one in measure.required_measurements(policy_by_name(POLICY))}
+    assert demanded == {(check.asset, check.measurement) for check in RISK_CHECKS}

@@ -1,0 +1,179 @@
+"""The second opinion agrees with the kernel draw for draw, and notices everything that differs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.knowledge import draw_knowledge
+from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData
+from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
+from deid_assets.release.cross_check import cross_check
+from deid_assets.store import Table
+from deid_assets_tests.methods.cases import KEY, data_of, flat, rich_case
+from deid_assets_tests.methods.oracle import Person
+from deid_assets_tests.methods.small_tables import SmallStore, small_store
+
+DRAWS = 400
+
+
+@dataclass
+class Opinions:
+    """What the kernel found for some draws, and the same population as tables."""
+
+    store: SmallStore
+    data: LongitudinalData
+    kernel: DrawnClasses
+    labels: dict
+    members: list[dict]
+    claims: list[dict]
+
+    @classmethod
+    def of(cls, store: SmallStore, people, demographic_domains, history_domains, dimensions, node, missing=None):
+        """`missing` is the base code of the first demographic that stands for a missing value."""
+        data = data_of(people, demographic_domains, history_domains)
+        computation = NodeComputation(data, dimensions, k=1)
+        levels = computation.generalization(node)
+        labels = {}
+        for kind, domains, chosen in (("d", demographic_domains, levels.demographics), ("h", history_domains, levels.histories)):
+            for number, (domain, level) in enumerate(zip(domains, chosen, strict=True)):
+                labels[f"{kind}{number}"] = [f"{kind}{number} class {code}" for code in domain.levels[level]]
+        if missing is not None:
+            labels["d0"][missing] = None
+        rows, claims = [], []
+        for number, person in enumerate(people):
+            name = f"m{number}"
+            own = {f"d{i}": labels[f"d{i}"][code] for i, code in enumerate(person.demographics)}
+            rows.append({"member_id": name, "own_id": name, **own})
+            for h, values in enumerate(person.held):
+                claims += [{"member_id": name, f"h{h}": labels[f"h{h}"][value]} for value in values]
+        kernel = computation.drawn_classes(node, KEY, DRAWS, exemption="literal")
+        return cls(store, data, kernel, labels, rows, claims)
+
+    def table(self, name: str, columns: list[str], rows: list[dict]) -> Table:
+        kinds = ", ".join(f"{column} VARCHAR" for column in columns)
+        return self.store.table(name, kinds, [tuple(row.get(column) for column in columns) for row in rows])
+
+    def disagreements(self, sizes=None, exempt=None) -> int:
+        demographics = [name for name in self.labels if name.startswith("d")]
+        histories = [name for name in self.labels if name.startswith("h")]
+        population = self.table("population", ["member_id", "own_id", *demographics], self.members)
+        claims = self.table("population_claims", ["member_id", *histories], self.claims)
+        agreement = cross_check(
+            population,
+            self.data,
+            draw_knowledge(self.data, KEY, 0).take(np.arange(DRAWS)),
+            self.kernel.sizes if sizes is None else sizes,
+            self.kernel.exempt if exempt is None else exempt,
+            self.labels,
+            demographics,
+            histories,
+            [f"m{number}" for number in range(self.data.members)],
+            population,
+            claims,
+        )
+        assert agreement.draws == DRAWS
+        return agreement.disagreements
+
+
+@pytest.fixture
+def store():
+    with small_store() as made:
+        yield made
+
+
+def crowded(store, seed: int) -> Opinions:
+    """A crowded random case with at least one demographic."""
+    people, demographic_domains, history_domains, dimensions, _ = rich_case(seed)
+    if not demographic_domains:
+        pytest.skip("this case has no demographics")
+    node = tuple(dimension.levels // 2 for dimension in dimensions)
+    return Opinions.of(store, people, demographic_domains, history_domains, dimensions, node)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5, 7, 11, 13])
+def test_the_two_agree_on_random_populations(store, seed):
+    assert crowded(store, seed).disagreements() == 0
+
+
+def simple(store, **changes) -> Opinions:
+    """Eight members of two cells, one history of three values; one of them was truncated."""
+    histories = [(0, 0, 1), (0, 0), (0, 1), (2,), (0, 0, 1), (1, 1), (0, 2), (0,)]
+    people = [
+        Person((number % 2,), (values,), (values if number else values[:2],), (2,)) for number, values in enumerate(histories)
+    ]
+    domains = (flat(2),), (flat(3),)
+    return Opinions.of(store, people, *domains, [Dimension("history", (), (0,), 1)], (0,), **changes)
+
+
+class TestDifferences:
+    def test_none(self, store):
+        opinions = simple(store)
+        assert opinions.kernel.exempt.any() and not opinions.kernel.exempt.all()
+        assert opinions.disagreements() == 0
+
+    def test_a_size_that_is_off_by_one(self, store):
+        opinions = simple(store)
+        sizes = opinions.kernel.sizes.copy()
+        wrong = np.flatnonzero(~opinions.kernel.exempt)[:3]
+        sizes[wrong] += 1
+        assert opinions.disagreements(sizes=sizes) == 3
+
+    def test_an_exemption_that_is_flipped(self, store):
+        opinions = simple(store)
+        for draw in (np.flatnonzero(opinions.kernel.exempt)[0], np.flatnonzero(~opinions.kernel.exempt)[0]):
+            exempt = opinions.kernel.exempt.copy()
+            exempt[draw] = ~exempt[draw]
+            assert opinions.disagreements(exempt=exempt) == 1
+
+    def test_a_member_that_moved_to_another_cell(self, store):
+        opinions = simple(store)
+        opinions.members[2]["d0"] = opinions.members[1]["d0"]
+        assert opinions.disagreements() > 0
+
+    def test_a_member_that_is_gone_from_the_population(self, store):
+        opinions = simple(store)
+        del opinions.members[4]
+        assert opinions.disagreements() > 0
+
+    def test_a_member_that_occurs_twice(self, store):
+        opinions = simple(store)
+        opinions.members.append({**opinions.members[4], "member_id": "twin", "own_id": "twin"})
+        opinions.claims += [{**claim, "member_id": "twin"} for claim in opinions.claims if claim["member_id"] == "m4"]
+        assert opinions.disagreements() > 0
+
+    def test_one_claim_less(self, store):
+        opinions = simple(store)
+        opinions.claims.remove({"member_id": "m4", "h0": "h0 class 0"})
+        assert opinions.disagreements() > 0
+
+    def test_one_claim_more(self, store):
+        opinions = simple(store)
+        opinions.claims.append({"member_id": "m3", "h0": "h0 class 0"})
+        opinions.claims.append({"member_id": "m3", "h0": "h0 class 0"})
+        assert opinions.disagreements() > 0
+
+    def test_a_value_that_was_generalized_otherwise(self, store):
+        opinions = simple(store)
+        changed = next(claim for claim in opinions.claims if claim["member_id"] == "m4")
+        changed["h0"] = "something else"
+        assert opinions.disagreements() > 0
+
+    def test_claims_without_values_change_nothing(self, store):
+        opinions = simple(store)
+        opinions.claims += [{"member_id": f"m{number}"} for number in range(8)]
+        assert opinions.disagreements() == 0
+
+
+def test_missing_demographics_are_a_class_of_their_own(store):
+    opinions = simple(store, missing=1)
+    assert {row["d0"] for row in opinions.members} == {"d0 class 0", None}
+    assert opinions.disagreements() == 0
+    opinions.members[1]["d0"] = "d0 class 0"
+    assert opinions.disagreements() > 0
+
+
+def test_demographics_that_are_missing_in_every_draw(store):
+    people = [Person((1 if number < 4 else 0,), ((0,),), ((0,),), (1,), number < 4) for number in range(8)]
+    opinions = Opinions.of(store, people, (flat(2),), (flat(1),), [Dimension("h", (), (0,), 1)], (0,), missing=1)
+    assert opinions.disagreements() == 0

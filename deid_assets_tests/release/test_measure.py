@@ -1,0 +1,135 @@
+"""From findings to measurements: every gate of the policy gates, at the policy's threshold, on the statistic it names."""
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.absence import absence_posterior
+from deid_assets.methods.confidence import clopper_pearson_upper_bound
+from deid_assets.methods.demographic_risk import demographic_risk
+from deid_assets.methods.neighbor_attack import Estimate, NeighborAttack
+from deid_assets.methods.node_computation import Measurement as NodeMeasurement
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.release import measure
+from deid_assets_tests.policy.policy_texts import public_values
+
+POLICY = policy_by_name("heritage_public")
+LIMIT = POLICY.risk.max_high_risk_share
+
+
+def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttack:
+    estimate = Estimate(value, 0.0, high)
+    return NeighborAttack(
+        trials=10_000, alpha=0.1, in_release=1_000, matched=900, successes=9,
+        literal=estimate, unconditional=estimate, given_membership=estimate,
+    )  # fmt: skip
+
+
+class TestHighRisk:
+    def measured(self, fixed=4_000, literal=5_000, draws=1_000_000, policy=POLICY):
+        found = measure.high_risk_measurements(
+            policy, NodeMeasurement(fixed, 0, draws), NodeMeasurement(literal, 0, draws), "c" * 64
+        )
+        return {m.name: m for m in found}
+
+    def test_both_readings_gate_on_their_upper_bounds(self):
+        found = self.measured()
+        assert set(found) == {measure.FIXED, measure.LITERAL}
+        for name, flagged in ((measure.FIXED, 4_000), (measure.LITERAL, 5_000)):
+            one = found[name]
+            assert (one.value, one.sample_size) == (flagged / 1_000_000, 1_000_000)
+            assert one.bound == clopper_pearson_upper_bound(flagged, 1_000_000, 0.99)
+            assert (one.threshold, one.statistic, one.gating) == (LIMIT, "upper_bound", True)
+
+    def test_a_share_just_below_the_threshold_does_not_pass_because_its_bound_is_above(self):
+        found = self.measured(fixed=79, literal=10, draws=10_000)
+        assert found[measure.FIXED].value < LIMIT < found[measure.FIXED].bound
+        assert not found[measure.FIXED].passed and found[measure.LITERAL].passed
+
+    def test_a_policy_may_gate_on_the_estimate(self):
+        policy = policy_from(public_values(risk__gate__statistic="estimate"))
+        assert self.measured(fixed=79, literal=79, draws=10_000, policy=policy)[measure.FIXED].passed
+
+
+class TestNeighborAttack:
+    def test_both_figures_gate_and_the_literal_one_is_reported(self):
+        found = {m.name: m for m in measure.neighbor_measurements(POLICY, attack(), "c" * 64)}
+        assert {name: m.gating for name, m in found.items()} == {
+            measure.UNCONDITIONAL: True, measure.GIVEN_MEMBERSHIP: True, "neighbor_success_literal": False,
+        }  # fmt: skip
+        assert found[measure.GIVEN_MEMBERSHIP].threshold == 0.05
+        assert found[measure.GIVEN_MEMBERSHIP].compared == 0.02
+
+    def test_what_the_policy_does_not_gate_on_is_measured_without_a_threshold(self):
+        policy = policy_from(public_values(neighbor_attack__unconditional=None))
+        found = {m.name: m for m in measure.neighbor_measurements(policy, attack(), "c" * 64)}
+        assert not found[measure.UNCONDITIONAL].gating and found[measure.UNCONDITIONAL].threshold is None
+        assert found[measure.GIVEN_MEMBERSHIP].gating
+
+    def test_the_confidence_is_the_highest_that_a_gate_asks_for(self):
+        policy = policy_from(public_values(neighbor_attack__unconditional__confidence=0.999))
+        assert measure.attack_confidence(policy) == 0.999
+
+
+class TestDemographics:
+    def measured(self, population=(500, 19), release=(990, 10), removed=0.1, released_of_eligible=0.1):
+        risk = demographic_risk(population, release, k=20)
+        found = measure.demographic_measurements(POLICY, risk, removed, released_of_eligible, 100_000)
+        return {m.name: m for m in found}
+
+    def test_small_classes_gate_by_the_share_of_members_in_them(self):
+        one = self.measured()[measure.DEMOGRAPHIC]
+        assert (one.value, one.gating, one.passed) == (0.01, True, False)
+        assert self.measured(release=(993, 7))[measure.DEMOGRAPHIC].passed
+
+    def test_a_class_of_exactly_k_is_safe(self):
+        assert self.measured(population=(500, 20))[measure.DEMOGRAPHIC].value == 0
+
+    def test_a_release_of_nobody_does_not_pass(self):
+        one = self.measured(release=(0, 0))[measure.DEMOGRAPHIC]
+        assert one.value is None and not one.passed
+
+    def test_absence_gates_by_bayes_rule(self):
+        one = self.measured()[measure.ABSENCE]
+        assert one.value == absence_posterior(0.1, 0.1) == pytest.approx(0.11, abs=0.005)
+        assert one.passed and one.threshold == 0.15
+        assert not self.measured(released_of_eligible=0.776)[measure.ABSENCE].passed
+
+    def test_the_smallest_class_is_a_number_about_people_and_only_reported(self):
+        one = self.measured()["smallest_demographic_class"]
+        assert (one.value, one.gating, one.counts_people) == (19, False, True)
+
+
+class TestRequirements:
+    def test_every_gate_of_the_policy_is_demanded_with_its_threshold(self):
+        found = {(r.asset, r.measurement): r.threshold for r in measure.required_measurements(POLICY)}
+        assert found == {
+            ("longitudinal_risk", measure.FIXED): LIMIT,
+            ("longitudinal_risk", measure.LITERAL): LIMIT,
+            ("demographic_risk", measure.DEMOGRAPHIC): LIMIT,
+            ("demographic_risk", measure.ABSENCE): 0.15,
+            ("neighbor_attack", measure.UNCONDITIONAL): 0.05,
+            ("neighbor_attack", measure.GIVEN_MEMBERSHIP): 0.05,
+        }
+
+    def test_what_the_policy_does_not_gate_on_is_not_demanded(self):
+        policy = policy_from(public_values(neighbor_attack__unconditional=None))
+        names = {requirement.measurement for requirement in measure.required_measurements(policy)}
+        assert measure.UNCONDITIONAL not in names and measure.GIVEN_MEMBERSHIP in names
+
+    def test_every_demand_is_met_by_what_is_measured(self):
+        node = NodeMeasurement(0, 0, 1_000_000)
+        measured = [
+            *measure.high_risk_measurements(POLICY, node, node, "c" * 64),
+            *measure.neighbor_measurements(POLICY, attack(), "c" * 64),
+            *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1, 9),
+        ]
+        gating = {m.name: m.threshold for m in measured if m.gating}
+        assert gating == {r.measurement: r.threshold for r in measure.required_measurements(POLICY)}
+
+
+def test_the_interval_of_a_mean_holds_the_mean_and_stays_within_0_and_1():
+    interval = measure.mean_interval(0.99)
+    for values in (np.zeros(50), np.ones(50), np.linspace(0, 1, 400)):
+        low, high = interval(values)
+        assert 0 <= low <= values.mean() <= high <= 1
+    assert interval(np.linspace(0, 1, 40_000))[1] - 0.5 < 0.02

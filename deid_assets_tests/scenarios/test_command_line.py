@@ -1,0 +1,84 @@
+"""What `deid run` ends with: 0 published, 2 refused by the gate, 1 error. The published run is in its own module."""
+
+import pytest
+
+from deid_assets.home import Home
+from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid, start_deid, unwrapped
+from deid_assets_tests.scenarios.policies import write_policy
+from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables
+
+
+@pytest.fixture(scope="module")
+def refused_run(tmp_path_factory) -> tuple[Home, int, str]:
+    """The published method, literally, on far too few members."""
+    root = tmp_path_factory.mktemp("heritage") / "deid"
+    code, printed = deid(root, "run", "--policy", "heritage", "--members", 3_000, "--release", 300)
+    return Home(root), code, printed
+
+
+def test_a_refused_run_ends_with_2_and_publishes_nothing(refused_run):
+    home, code, printed = refused_run
+    assert code == REFUSED, printed
+    assert "Nothing was published" in printed
+    assert [path.name for path in home.releases.rglob("*") if path.is_file() and path.name != ".lock"] == []
+
+
+def test_a_refusal_says_which_quasi_identifiers_and_members_carry_the_risk(refused_run):
+    _, _, printed = refused_run
+    for named in ("age", "sex", "days_in_hospital_y2", "specialty", "procedure_group", "condition_group"):
+        assert f"without │ {named} │" in unwrapped(printed), named
+    assert "claims" in printed and "members with" in printed
+
+
+def test_a_refusal_says_which_changes_would_pass(refused_run):
+    """Suppressing nearly everyone is no change that a person could make."""
+    _, _, printed = refused_run
+    assert "would pass" in printed and "population" in printed
+    (line,) = [line for line in printed.splitlines() if "suppressing" in line and "flagged" in line and "│" in line]
+    assert "yes" not in line
+
+
+def test_a_refusal_never_recommends_a_smaller_release(refused_run):
+    """1/F does not depend on the release fraction: a smaller release is as risky for each who is in it."""
+    _, _, printed = refused_run
+    for word in ("fraction", "smaller", "fewer members", "alpha"):
+        assert word not in printed
+
+
+def test_a_policy_from_elsewhere_is_run_at_once(tmp_path):
+    """It is copied to where the UI finds it, and its job is there in the very run that brings it."""
+    file = tmp_path / "policies" / "tables.yaml"
+    write_policy(file.parent, TABLES)
+    delivery = good_tables(tmp_path / "delivery")
+    (delivery / "claims.csv").unlink()
+    code, printed = deid(tmp_path / "deid", "run", "--policy", file, "--delivery", delivery)
+    assert (tmp_path / "deid" / "policies" / "tables.yaml").exists()
+    assert "Traceback" not in printed
+    assert "claims.csv" in printed and "missing file" in printed
+    assert code == ERROR
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--policy", "heritage-pubic"), "did you mean"),
+        (("--policy", "nowhere.yaml"), "nowhere.yaml"),
+        (("--delivery", "/nowhere/at/all"), "/nowhere/at/all"),
+    ],
+)
+def test_a_wrong_argument_is_an_error_in_one_paragraph(tmp_path, arguments, named):
+    code, printed = deid(tmp_path / "deid", "run", *arguments)
+    assert code == ERROR and named in printed and "Traceback" not in printed
+
+
+def test_commands_that_need_no_run_work_in_a_new_home(tmp_path):
+    """Started together: each is a process that imports everything."""
+    started = {
+        "heritage_public": start_deid(tmp_path / "a", "policy", "list"),
+        "240": start_deid(tmp_path / "b", "policy", "check", "heritage"),
+        "BEGIN PUBLIC KEY": start_deid(tmp_path / "c", "key", "export"),
+    }
+    for expected, process in started.items():
+        printed, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, printed
+        assert expected in printed

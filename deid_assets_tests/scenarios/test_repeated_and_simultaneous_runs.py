@@ -1,0 +1,46 @@
+"""Unchanged inputs are not released twice, and one delivery has one run at a time."""
+
+import dagster as dg
+
+from deid_assets.running_summary import ERROR, PUBLISHED, outcome_of
+from deid_assets.store_lock import StoreLock
+from deid_assets_tests.scenarios.conftest import KEY
+
+
+def test_unchanged_inputs_are_not_released_twice(pipeline):
+    first = pipeline.run(KEY, ["release"])
+    before = pipeline.published_bytes()
+    again = pipeline.run(KEY, ["release"])
+    assert pipeline.published_bytes() == before and pipeline.releases == ["small/0001", "small/0002"]
+    assert again.exit_code == PUBLISHED, "nothing is wrong: the release stands, and was judged once more"
+    assert again.release == first.release
+    assert pipeline.materialization("release", KEY).metadata["unchanged"].value is True
+
+
+def test_a_second_run_of_a_delivery_ends_before_its_first_step(pipeline):
+    lock = StoreLock.of(pipeline.home, pipeline.policy, KEY)
+    lock.acquire()
+    try:
+        events = pipeline.events(KEY, ["released_sample", "release"])
+    finally:
+        lock.release()
+    assert not [event for event in events if event.event_type == dg.DagsterEventType.STEP_START]
+    summary = outcome_of(events)
+    assert summary.exit_code == ERROR
+    assert "another run is working on the delivery" in " ".join(summary.reasons)
+    assert pipeline.run(KEY, ["release"]).exit_code == 0, "the run that came too late took no lock with it"
+
+
+def test_another_delivery_may_run_at_the_same_time(pipeline):
+    lock = StoreLock.of(pipeline.home, pipeline.policy, "another-delivery")
+    lock.acquire()
+    try:
+        assert pipeline.run(KEY, ["released_sample"]).reasons == ()
+    finally:
+        lock.release()
+
+
+def test_the_lock_is_free_after_a_run_that_failed(pipeline):
+    pipeline.edit_store(KEY, "DROP TABLE preparation.eligible_members")
+    assert pipeline.run(KEY, ["released_sample"]).exit_code == ERROR
+    assert StoreLock.of(pipeline.home, pipeline.policy, KEY).try_acquire()

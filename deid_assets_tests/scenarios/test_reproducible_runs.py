@@ -1,0 +1,38 @@
+"""One secret, one result: data files do not depend on where, when or how often a release is made."""
+
+from pathlib import Path
+
+from deid_assets_tests.scenarios.conftest import KEY
+from deid_assets_tests.scenarios.pipeline import pipeline_in
+from deid_assets_tests.scenarios.policies import SMALL, write_policy
+
+SAMPLED = (
+    "members", "claims", "quarantined_rows", "code_book", "pseudonym_crosswalk", "removed_members", "eligible_claims",
+    "eligible_members", "released_sample",
+)  # fmt: skip
+
+
+def data_files(release: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((release / "data").iterdir())}
+
+
+def test_two_runs_with_one_secret_are_byte_identical(published, pipeline):
+    """One by `deid run` in a process of its own, one asset by asset, in another home."""
+    summary = pipeline.run(KEY, ["release"])
+    first, second = data_files(published.release), data_files(summary.release)
+    assert first.keys() == second.keys() and len(first) >= 6
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_another_secret_gives_other_pseudonyms_and_another_sample(published, tmp_path, monkeypatch):
+    monkeypatch.setenv("DEID_SECRET", "another secret of the scenarios, as long as it takes")
+    with pipeline_in(tmp_path / "deid") as other:
+        write_policy(other.home.policies, SMALL)
+        other.synthetic(KEY, 3_000, seed=1)
+        assert not other.run(KEY, SAMPLED, checks=False).reasons
+        pseudonyms, samples = (
+            [set(p.table(KEY, name).frame()[column]) for p in (published.pipeline, other)]
+            for name, column in (("pseudonym_crosswalk", "pseudonym"), ("released_sample", "member_id"))
+        )
+    assert pseudonyms[0].isdisjoint(pseudonyms[1])
+    assert samples[0] != samples[1] and len(samples[0]) == len(samples[1])

@@ -1,0 +1,72 @@
+"""Deliveries and policies that are allowed and unlike the synthetic ones: nobody removed, no days in hospital, one value."""
+
+from pathlib import Path
+from typing import Any
+
+from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary
+from deid_assets_tests.scenarios.pipeline import pipeline_in
+from deid_assets_tests.scenarios.policies import changed, write_policy
+from deid_assets_tests.scenarios.tables_delivery import TABLES, claim, member, write_tables
+
+MEMBERS = 120
+ALIKE = changed(TABLES, sample={"members": 40}, risk__gate={"draws": 5_000}, risk__search={"draws_at_most": 20_000})
+"""Of 120 members who are all alike 40 are released: everybody hides among 120."""
+
+
+def run_alike(root: Path, policy: dict[str, Any], **claims: list[str]) -> tuple[RunSummary, list[str]]:
+    """Run a policy on members who are alike; `claims` gives a column's values in turn. Returns what is published, too."""
+    columns = {name: [values[n % len(values)] for n in range(4 * MEMBERS)] for name, values in claims.items()}
+    rows = [
+        claim(n, member=f"person-{n % MEMBERS}", **{name: values[n // MEMBERS] for name, values in columns.items()})
+        for n in range(4 * MEMBERS)
+    ]
+    folder = write_tables(root / "in", [member(n) for n in range(MEMBERS)], rows)
+    with pipeline_in(root / "deid", policy["policy"]) as pipeline:
+        write_policy(pipeline.home.policies, policy)
+        pipeline.register("alike", "tables", folder)
+        return pipeline.run("alike"), pipeline.releases
+
+
+def test_a_delivery_in_which_nobody_is_removed_is_published(tmp_path):
+    """No row breaks a contract where there is no row."""
+    summary, releases = run_alike(tmp_path, ALIKE)
+    assert summary.exit_code == PUBLISHED, (summary.failed_checks, summary.reasons)
+    assert releases == ["tables/0001"]
+
+
+def test_releasing_every_member_is_refused_as_vacuous(tmp_path):
+    """At alpha = 1 absence would prove a sensitive condition. A number of members becomes a fraction only here."""
+    summary, releases = run_alike(tmp_path, changed(ALIKE, sample={"members": MEMBERS}))
+    assert summary.exit_code == REFUSED and releases == []
+    assert "alpha = 1" in " ".join(summary.reasons)
+
+
+def test_a_gate_that_cannot_fail_at_this_fraction_is_refused_as_vacuous(tmp_path):
+    """Attack 1 over all members is at most alpha by construction: such a gate alone is none."""
+    only = {"trials": 3_000, "unconditional": {"at_most": 0.9}, "given_membership": None}
+    summary, releases = run_alike(tmp_path, changed(ALIKE, neighbor_attack=only))
+    assert summary.exit_code == REFUSED and releases == []
+    assert "vacuous" in " ".join(summary.reasons)
+
+
+def test_a_policy_without_days_in_hospital_publishes_none(tmp_path):
+    """What a policy does not list is not published; many claims deliveries know nothing of later years."""
+    policy = changed(ALIKE, dimensions=[{"name": "age", "columns": ["age"]}])
+    policy["quasi_identifiers"]["members"] = policy["quasi_identifiers"]["members"][:2]
+    del policy["hierarchies"]["days_in_hospital"]
+    summary, releases = run_alike(tmp_path, policy)
+    assert summary.exit_code == PUBLISHED, (summary.failed_checks, summary.reasons)
+    assert releases == ["tables/0001"]
+    names = {path.name for path in (tmp_path / "deid" / "releases" / "tables" / "0001" / "data").iterdir()}
+    assert {"Members.csv", "Claims.csv"} <= names and not any("DaysInHospital" in name for name in names)
+
+
+def test_a_finest_level_that_joins_values_is_a_level_like_any_other(tmp_path):
+    """Stays of 0 days and of 1 day are both '1 day' at the finest level of the policies that ship."""
+    stays = {"kind": "intervals", "from": 0, "levels": [{"name": "stays", "starts": [0, 2, 8]}]}
+    policy = changed(ALIKE, hierarchies__length_of_stay=stays)
+    policy["quasi_identifiers"]["claims"].append(
+        {"column": "length_of_stay", "release_as": "LengthOfStay", "hierarchy": "length_of_stay"}
+    )
+    summary, _ = run_alike(tmp_path, policy, los=["0", "1", "3", ""])
+    assert summary.exit_code == PUBLISHED, (summary.failed_checks, summary.reasons)

@@ -1,0 +1,110 @@
+"""Where things lie: the home and its folders, deliveries that were registered, the instance's settings."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deid_assets.errors import DeliveryError
+from deid_assets.home import Home
+from deid_assets.instance import prepare_dagster_home, workspace_file
+from deid_assets.registration import delivery_file, register_delivery, registered_delivery
+from deid_assets.sources.delivery import Delivery
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class TestHome:
+    def test_deid_home_moves_it_and_a_relative_one_becomes_absolute(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("DEID_HOME", raising=False)
+        assert Home.here().root == tmp_path / ".deid"
+        monkeypatch.setenv("DEID_HOME", "elsewhere")
+        assert Home.here().root == tmp_path / "elsewhere"
+
+    def test_asking_where_it_is_makes_nothing(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("DEID_HOME", str(tmp_path / "deid"))
+        Home.here()
+        assert not (tmp_path / "deid").exists()
+
+    def test_what_may_tell_about_a_person_is_for_the_owner_only(self, tmp_path):
+        old = os.umask(0o022)
+        try:
+            home = Home(tmp_path / "deid").create()
+        finally:
+            os.umask(old)
+        assert [mode(folder) for folder in (home.store, home.deliveries, home.keys)] == [0o700] * 3
+        assert all(folder.is_dir() for folder in (home.dagster, home.releases, home.policies))
+
+    def test_making_it_again_changes_nothing(self, tmp_path):
+        home = Home(tmp_path).create()
+        (home.store / "kept").write_text("x")
+        home.create()
+        assert (home.store / "kept").read_text() == "x"
+
+    def test_every_folder_lies_below_the_root(self, tmp_path):
+        home = Home(tmp_path)
+        folders = {home.dagster, home.store, home.releases, home.policies, home.deliveries, home.keys}
+        assert len(folders) == 6 and {folder.parent for folder in folders} == {tmp_path}
+
+
+class TestRegistration:
+    @pytest.fixture
+    def home(self, tmp_path) -> Home:
+        return Home(tmp_path).create()
+
+    def delivery(self, **changes) -> Delivery:
+        return Delivery(**({"key": "2012-04", "kind": "tables", "paths": (Path("in"),)} | changes))
+
+    def test_a_delivery_is_found_again_under_its_key(self, home):
+        register_delivery(home, self.delivery(parameters={"release": 5}))
+        assert registered_delivery(home, "2012-04") == self.delivery(parameters={"release": 5})
+
+    def test_its_record_is_for_the_owner_only(self, home):
+        register_delivery(home, self.delivery())
+        assert mode(delivery_file(home, "2012-04")) == 0o600
+
+    def test_registering_the_same_again_is_harmless_and_another_is_refused(self, home):
+        register_delivery(home, self.delivery())
+        register_delivery(home, self.delivery())
+        with pytest.raises(DeliveryError, match="a different delivery is registered as 2012-04"):
+            register_delivery(home, self.delivery(paths=(Path("elsewhere"),)))
+        assert registered_delivery(home, "2012-04") == self.delivery()
+
+    def test_an_unknown_key_says_what_to_do(self, home):
+        with pytest.raises(DeliveryError, match="no delivery is registered as 2013; register one with"):
+            registered_delivery(home, "2013")
+
+
+class TestInstance:
+    def test_the_settings_lie_in_the_instances_folder(self, tmp_path):
+        home = Home(tmp_path)
+        prepare_dagster_home(home)
+        settings = yaml.safe_load((home.dagster / "dagster.yaml").read_text())
+        assert settings["telemetry"] == {"enabled": False}
+        assert settings["nux"] == {"enabled": False}
+
+    def test_one_run_at_a_time_for_each_store(self, tmp_path):
+        prepare_dagster_home(Home(tmp_path))
+        settings = yaml.safe_load((tmp_path / "home" / "dagster.yaml").read_text())
+        (limit,) = settings["concurrency"]["runs"]["tag_concurrency_limits"]
+        assert limit == {"key": "deid/store", "value": {"applyLimitPerUniqueValue": True}, "limit": 1}
+
+    def test_settings_are_renewed_and_nothing_else_is_touched(self, tmp_path):
+        home = Home(tmp_path)
+        prepare_dagster_home(home)
+        (home.dagster / "history").write_text("kept")
+        (home.dagster / "dagster.yaml").write_text("old")
+        prepare_dagster_home(home)
+        assert (home.dagster / "history").read_text() == "kept"
+        assert (home.dagster / "dagster.yaml").read_text() != "old"
+
+    def test_the_workspace_names_the_code_location(self):
+        (target,) = yaml.safe_load(workspace_file().read_text())["load_from"]
+        assert target == {
+            "python_module": {"module_name": "deid_assets.definitions", "location_name": "deid_assets"}
+        }

@@ -1,0 +1,162 @@
+"""The stages and the definitions say the same: every asset exists for each policy, checked, described, partitioned."""
+
+import dagster as dg
+import pytest
+
+from deid_assets.checks.risk import RISK_CHECKS
+from deid_assets.definitions import build_definitions, job_name
+from deid_assets.home import Home
+from deid_assets.partitions import deliveries
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policies_in
+from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets_tests.policy.policy_texts import public_values
+
+POLICIES = policies_in()
+
+
+@pytest.fixture(scope="module")
+def definitions(tmp_path_factory) -> dg.Definitions:
+    return build_definitions(POLICIES, Home(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="module")
+def graph(definitions):
+    return definitions.resolve_asset_graph()
+
+
+@pytest.fixture(scope="module")
+def specs(definitions) -> dict[dg.AssetKey, dg.AssetSpec]:
+    return {spec.key: spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def keys(policy: str) -> set[dg.AssetKey]:
+    return {dg.AssetKey([policy, asset]) for asset in STAGE_OF}
+
+
+def test_an_asset_is_in_one_stage():
+    listed = [asset for assets in STAGES.values() for asset in assets]
+    assert len(listed) == len(set(listed)) == len(STAGE_OF)
+
+
+def test_the_stages_are_in_the_order_of_the_data():
+    assert list(STAGES) == ["intake", "preparation", "adversary", "generalization", "candidate", "assessment", "release"]
+
+
+def test_every_asset_exists_for_each_policy_and_no_other(specs):
+    assert set(specs) == set().union(*(keys(policy) for policy in POLICIES))
+
+
+def test_no_asset_reads_one_of_a_later_stage(specs):
+    place = {stage: number for number, stage in enumerate(STAGES)}
+    for spec in specs.values():
+        for dep in spec.deps:
+            assert dep.asset_key.path[0] == spec.key.path[0], "policies do not read each other's data"
+            assert place[STAGE_OF[dep.asset_key.path[1]]] <= place[STAGE_OF[spec.key.path[1]]], spec.key
+
+
+def test_every_asset_says_what_the_ui_shows(specs):
+    for key, spec in specs.items():
+        policy, asset = key.path
+        assert spec.group_name == f"{policy}/{STAGE_OF[asset]}"
+        assert spec.partitions_def == deliveries
+        assert spec.description and spec.description.strip().endswith("."), key
+        assert list(spec.owners) == list(POLICIES[policy].owners)
+        assert "duckdb" in spec.kinds
+        assert spec.code_version
+
+
+class TestCodeVersions:
+    """A version is the method's and the hash of the sections that the asset reads."""
+
+    def versions(self, tmp_path, **changes) -> dict[str, str]:
+        policy = policy_from(public_values(**changes))
+        made = build_definitions({policy.name: policy}, Home(tmp_path))
+        return {spec.key.path[1]: spec.code_version for spec in made.resolve_all_asset_specs()}
+
+    def test_a_changed_threshold_makes_no_intake_stale(self, tmp_path):
+        before, after = self.versions(tmp_path), self.versions(tmp_path, risk__max_high_risk_share=0.004)
+        changed = {asset for asset in before if before[asset] != after[asset]}
+        assert {"generalization_lattice", "chosen_generalization", "longitudinal_risk", "release"} <= changed
+        untouched = {*STAGES["intake"], *STAGES["preparation"], *STAGES["adversary"], "value_domains"}
+        assert not changed & untouched
+
+    @pytest.mark.parametrize(
+        ("section", "assets"),
+        [
+            ({"removal__newborn_days": 14}, {"eligible_claims"}),
+            ({"opt_outs__members": ["a person"]}, {"removed_members"}),
+            ({"sample__members": 19_000}, {"released_sample"}),
+            ({"top_coding__percentile": 95}, {"grouped_claims", "member_profiles", "value_domains", "release_claims"}),
+            ({"grouping__charlson": "deyo"}, {"comorbidity_codes", "grouped_claims"}),
+            ({"long_tail__percentile": 90}, {"truncated_claims"}),
+            ({"adversary__power": 10}, {"adversary_power"}),
+            ({"provider_suppression__providers_at_least": 30}, {"release_claims"}),
+            ({"recipients__terms_of_use": "Others."}, {"release"}),
+            ({"neighbor_attack__trials": 20_000}, {"neighbor_attack"}),
+        ],
+    )
+    def test_an_asset_that_reads_a_section_has_another_version(self, tmp_path, section, assets):
+        before, after = self.versions(tmp_path), self.versions(tmp_path, **section)
+        changed = {asset for asset in before if before[asset] != after[asset]}
+        assert assets <= changed
+        assert not changed & {"members", "claims"}
+
+    def test_a_description_changes_nothing(self, tmp_path):
+        assert self.versions(tmp_path) == self.versions(tmp_path, title="Another title")
+
+
+class TestChecks:
+    def test_all_of_them_block_and_are_kept_by_delivery(self, definitions, graph):
+        """Without `partitions_def` a pass for one delivery lets automation release another."""
+        specs = [spec for checks in definitions.asset_checks for spec in checks.check_specs]
+        assert {spec.key for spec in specs} == graph.asset_check_keys
+        for spec in specs:
+            assert spec.blocking and spec.description, spec.key
+            assert spec.partitions_def == deliveries, spec.key
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_every_risk_and_every_published_table_is_checked(self, graph, policy):
+        found = {(key.asset_key.path[1], key.name) for key in graph.asset_check_keys if key.asset_key.path[0] == policy}
+        assert {(check.asset, check.name) for check in RISK_CHECKS} <= found
+        tables = ("members", "claims", "grouped_claims", "truncated_claims", *STAGES["candidate"])
+        assert {(asset, f"{asset}_keeps_contract") for asset in tables} <= found
+
+    def test_names_are_statements(self):
+        assert all(check.name.endswith("_within_threshold") and check.statement.endswith(".") for check in RISK_CHECKS)
+
+
+class TestJobs:
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_the_main_job_makes_everything_of_its_policy(self, definitions, policy):
+        job = definitions.resolve_job_def(job_name(policy))
+        assert set(job.asset_layer.selected_asset_keys) == keys(policy)
+        assert job.partitions_def == deliveries
+
+    def test_a_run_carries_the_tag_by_which_runs_of_a_store_wait_for_each_other(self, definitions):
+        with dg.DagsterInstance.ephemeral() as instance:
+            instance.add_dynamic_partitions(deliveries.name, ["2012"])
+            job = definitions.resolve_job_def(job_name("heritage"))
+            tags = job.get_tags_for_partition_key("2012", selected_asset_keys=None)
+        assert tags["deid/store"] == "heritage/2012"
+
+
+def test_every_step_runs_in_the_process_of_its_run(definitions):
+    """A step process for each tiny asset costs seconds, and two processes cannot share a DuckDB file."""
+    assert definitions.executor is dg.in_process_executor
+
+
+def test_definitions_of_one_policy_can_be_merged_into_another_project(tmp_path):
+    ours = build_definitions({"heritage": policy_by_name("heritage")}, Home(tmp_path))
+
+    @dg.asset
+    def theirs() -> None:
+        pass
+
+    merged = dg.Definitions.merge(ours, dg.Definitions(assets=[theirs]))
+    assert set(merged.resolve_asset_graph().get_all_asset_keys()) == keys("heritage") | {dg.AssetKey("theirs")}
+
+
+def test_building_definitions_makes_no_folder(tmp_path):
+    build_definitions({}, Home(tmp_path / "deid"))
+    assert not (tmp_path / "deid").exists()

@@ -1,0 +1,90 @@
+"""One run at a time for each policy and delivery, in this process and between processes."""
+
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from deid_assets.errors import StoreError
+from deid_assets.home import Home
+from deid_assets.store_lock import StoreLock
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def lock(tmp_path):
+    made = StoreLock.of(Home(tmp_path), "policy", "delivery")
+    yield made
+    made.release()
+
+
+def other_of(lock: StoreLock) -> StoreLock:
+    return StoreLock(lock.path)
+
+
+def test_it_lies_beside_the_store_and_is_for_its_owner_only(lock, tmp_path):
+    lock.acquire()
+    assert lock.path == tmp_path / "store" / "policy" / "delivery.lock"
+    assert stat.S_IMODE(lock.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(lock.path.parent.stat().st_mode) == 0o700
+
+
+def test_a_second_run_is_told_what_is_going_on(lock):
+    lock.acquire()
+    with pytest.raises(StoreError, match="another run is working on the delivery delivery under the policy policy"):
+        other_of(lock).acquire()
+    assert not other_of(lock).try_acquire()
+
+
+def test_when_it_is_released_the_next_one_takes_it(lock):
+    lock.acquire()
+    lock.release()
+    other = other_of(lock)
+    assert other.try_acquire()
+    other.release()
+
+
+def test_releasing_what_is_not_held_is_harmless(lock):
+    lock.release()
+    lock.acquire()
+    lock.release()
+    lock.release()
+
+
+def test_a_failed_attempt_leaves_the_holders_lock_alone(lock):
+    lock.acquire()
+    other = other_of(lock)
+    assert not other.try_acquire()
+    other.release()
+    assert not other_of(lock).try_acquire()
+
+
+def test_deliveries_and_policies_do_not_wait_for_each_other(tmp_path):
+    home = Home(tmp_path)
+    locks = [StoreLock.of(home, *pair) for pair in (("a", "x"), ("a", "y"), ("b", "x"))]
+    try:
+        assert all(lock.try_acquire() for lock in locks)
+    finally:
+        for lock in locks:
+            lock.release()
+
+
+def test_another_process_holds_it_until_it_ends_however_it_ends(lock):
+    lock.acquire()
+    lock.release()
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(lock.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout.readline() == "held\n"
+    assert not lock.try_acquire()
+    other.kill()
+    other.communicate()
+    assert lock.try_acquire()

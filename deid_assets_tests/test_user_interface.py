@@ -1,0 +1,222 @@
+"""The Dagster UI, as `deid ui` opens it: what it shows, and that Re-execute works on what `deid run` ran.
+
+One home for all: a policy from elsewhere is run on a delivery whose files are missing, which fails; then the files are
+there, and the failed run is executed again from the UI.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import deid_assets
+from deid_assets.home import Home
+from deid_assets.instance import workspace_file
+from deid_assets.sources.synthetic import write_delivery
+from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets_tests.scenarios.command_line import ERROR, deid
+from deid_assets_tests.scenarios.policies import SMALL, write_policy
+
+KEY = "mended"
+JOB = "release_small"
+WAIT = 90  # seconds for the UI to load, and for a run to end; on two idle cores it is ten
+
+
+@dataclass(frozen=True)
+class Ui:
+    """A running UI, and the run that failed before it was opened."""
+
+    root: Path
+    url: str
+    failed_run: str
+
+    def ask(self, query: str, **variables) -> dict:
+        """Send a GraphQL query; an error fails the test."""
+        request = urllib.request.Request(
+            f"{self.url}/graphql",
+            data=json.dumps({"query": query, "variables": variables}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found = json.loads(answer.read())
+        assert "errors" not in found, found["errors"]
+        return found["data"]
+
+
+def environment(root: Path) -> dict[str, str]:
+    """What a process needs to find this home, and this package even where it is not installed."""
+    package = str(Path(deid_assets.__file__).parents[1])
+    homes = {"DEID_HOME": str(root), "DAGSTER_HOME": str(root / "home")}
+    return {**os.environ, **homes, "PYTHONPATH": package, "PYTHONWARNINGS": "ignore"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(what: str, ready, seconds: float = WAIT):
+    """Ask until there is an answer."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = ready()
+        if found:
+            return found
+        time.sleep(0.3)
+    pytest.fail(f"{what}: not within {seconds} seconds")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """A home in which a run failed, because the files of its delivery were missing."""
+    folder = tmp_path_factory.mktemp("ui")
+    (folder / "delivery").mkdir()
+    write_policy(folder / "elsewhere", SMALL)
+    policy = folder / "elsewhere" / "small.yaml"
+    exit_code, printed = deid(folder / "deid", "run", "--policy", policy, "--delivery", folder / "delivery", "--key", KEY)
+    assert exit_code == ERROR and "missing file" in printed, printed
+    return folder / "deid"
+
+
+@pytest.fixture(scope="module")
+def ui(root) -> Iterator[Ui]:
+    """`deid ui` on that home."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    with open(root / "ui.txt", "wb") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deid_assets.cli", "ui", "--port", str(port)],
+            env=environment(root),
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+
+        def runs():
+            assert process.poll() is None, (root / "ui.txt").read_text()
+            try:
+                answer = Ui(root, url, "").ask("{ runsOrError { ... on Runs { results { runId } } } }")
+            except urllib.error.URLError:
+                return None
+            return answer["runsOrError"]["results"]
+
+        yield Ui(root, url, wait_for("the UI", runs)[0]["runId"])
+    finally:
+        # The UI's own processes, and nobody else's: they are one process group.
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
+
+
+def test_definitions_are_valid(root):
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(workspace_file())]
+    found = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+NODES = """{ assetNodes {
+    assetKey { path } groupName description owners { ... on TeamAssetOwner { team } } kinds isPartitioned jobNames
+    assetChecksOrError { ... on AssetChecks { checks { name blocking description } } }
+    partitionDefinition { name }
+    metadataEntries { __typename label }
+} }"""
+
+
+@pytest.fixture(scope="module")
+def nodes(ui) -> dict[tuple[str, str], dict]:
+    """Every asset that the UI shows, by policy and name."""
+    return {tuple(node["assetKey"]["path"]): node for node in ui.ask(NODES)["assetNodes"]}
+
+
+class TestWhatTheUiShows:
+    POLICIES = ("heritage", "heritage_public", "desynpuf", "small")
+
+    def test_every_asset_of_every_policy_in_the_group_of_its_stage(self, nodes):
+        assert {key: node["groupName"] for key, node in nodes.items()} == {
+            (policy, asset): f"{policy}/{stage}" for policy in self.POLICIES for asset, stage in STAGE_OF.items()
+        }
+
+    def test_every_asset_says_what_it_is_whose_it_is_and_of_what_kind(self, nodes):
+        for key, node in nodes.items():
+            assert node["description"] and node["kinds"], key
+            assert node["owners"] == [{"team": "privacy"}], key
+            assert node["partitionDefinition"]["name"] == "deliveries", key
+            assert f"release_{key[0]}" in node["jobNames"], key
+
+    def test_checks_block(self, nodes):
+        checks = {
+            (*key, check["name"]): check
+            for key, node in nodes.items()
+            for check in node["assetChecksOrError"].get("checks", [])
+        }
+        small = {name for policy, _, name in checks if policy == "small"}
+        assert {"claims_keeps_contract", "neighbor_attack_risk_within_threshold"} <= small
+        assert all(check["blocking"] and check["description"] for check in checks.values())
+
+    def test_the_run_of_the_command_line_is_there_with_its_partition(self, ui):
+        answer = ui.ask(
+            """query ($run: ID!) { runOrError(runId: $run) { ... on Run {
+                status jobName repositoryOrigin { repositoryName repositoryLocationName } tags { key value }
+            } } }""",
+            run=ui.failed_run,
+        )["runOrError"]
+        tags = {tag["key"]: tag["value"] for tag in answer["tags"]}
+        assert (answer["status"], answer["jobName"]) == ("FAILURE", JOB)
+        assert (tags["dagster/partition"], tags["deid/store"]) == (KEY, f"small/{KEY}")
+        assert answer["repositoryOrigin"]["repositoryLocationName"] == "deid_assets"
+
+    def test_the_delivery_is_a_partition_of_the_job(self, ui):
+        answer = ui.ask(
+            """{ partitionSetsOrError(
+                repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "deid_assets"}
+                pipelineName: "release_small") { ... on PartitionSets { results { partitionsOrError {
+                    ... on Partitions { results { name } } } } } } }"""
+        )
+        (found,) = answer["partitionSetsOrError"]["results"]
+        assert [partition["name"] for partition in found["partitionsOrError"]["results"]] == [KEY]
+
+
+RE_EXECUTE = """mutation ($run: String!) {
+    launchRunReexecution(reexecutionParams: {parentRunId: $run, strategy: ALL_STEPS}) {
+        __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+    } }"""
+RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run {
+    status parentRunId tags { key value }
+    assetMaterializations { assetKey { path } partition } stepStats { stepKey status }
+} } }"""
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+
+
+def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui):
+    write_delivery(ui.root.parent / "delivery", 600, seed=1)
+    launched = ui.ask(RE_EXECUTE, run=ui.failed_run)["launchRunReexecution"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+    run = launched["run"]["runId"]
+
+    def ended():
+        found = ui.ask(RUN, run=run)["runOrError"]
+        return found if found["status"] in ENDED else None
+
+    found = wait_for("the run", ended)
+    tags = {tag["key"]: tag["value"] for tag in found["tags"]}
+    assert found["parentRunId"] == ui.failed_run != run
+    assert (tags["dagster/partition"], tags["deid/store"], tags["deid/policy"]) == (KEY, f"small/{KEY}", "small")
+    made = {(*event["assetKey"]["path"], event["partition"]) for event in found["assetMaterializations"]}
+    # 600 members are too few for a release: the run does what it did not get to before, and is refused.
+    wanted = [*STAGES["intake"], *STAGES["preparation"], *STAGES["adversary"]]
+    assert {("small", asset, KEY) for asset in wanted} <= made
+    assert (Home(ui.root).store / "small" / f"{KEY}.duckdb").exists()
