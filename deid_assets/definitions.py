@@ -17,8 +17,8 @@ from deid_assets.checks.risk import risk_checks
 from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
-from deid_assets.policy.models import Policy
-from deid_assets.resources import JOB_PREFIX, Policies, RestrictedStore, Workplace, column_schema
+from deid_assets.policy.models import RESTRICTED_SECTIONS, Policy
+from deid_assets.resources import STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
 
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta one; pyproject.toml pins the version of
@@ -27,14 +27,6 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES = (intake, preparation, adversary, generalization, candidate, assessment, release)
-
-STORE_TAG = "deid/store"
-
-
-def job_name(policy: str) -> str:
-    """The name of a policy's main job."""
-    return f"{JOB_PREFIX}{policy}"
-
 
 def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home | None = None) -> dg.Definitions:
     """The definitions for some policies.
@@ -91,7 +83,8 @@ def specialize(spec: dg.AssetSpec, policy: Policy, contracts: Mapping[str, DataF
     threshold does not make the intake stale.
     """
     metadata = spec.metadata
-    sections = metadata["policy_sections"]
+    # A plain digest of who opted out would let a guess be tried; the keyed one of `made_under` covers it.
+    sections = [section for section in metadata["policy_sections"] if section not in RESTRICTED_SECTIONS]
     return spec.replace_attributes(
         partitions_def=deliveries,
         group_name=f"{policy.name}/{metadata['stage']}",

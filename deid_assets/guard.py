@@ -48,5 +48,7 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
         kind = type(error).__name__
     else:
         return
-    # Raised outside the handler, so that the original, whose message may quote a value, is not chained to it.
-    raise UnforeseenError(f"{what} failed with {kind}; its details, which may quote values, are in {file}")
+    unforeseen = UnforeseenError(f"{what} failed with {kind}; its details, which may quote values, are in {file}")
+    # Neither shown nor kept: Dagster stores the whole chain, and the original's message may quote a value.
+    unforeseen.__context__ = None
+    raise unforeseen from None

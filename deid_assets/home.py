@@ -49,8 +49,9 @@ class Home:
 
     def create(self) -> "Home":
         """Make the folders; those that may hold anything about a person are for their owner only."""
-        for folder in (self.root, self.dagster, self.releases, self.policies):
+        for folder in (self.root, self.releases):
             folder.mkdir(parents=True, exist_ok=True)
-        for folder in (self.store, self.deliveries, self.keys):
+        # The event log holds exact counts, and a policy may name who opted out.
+        for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
             owner_only(folder)
         return self

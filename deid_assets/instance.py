@@ -5,13 +5,14 @@ from pathlib import Path
 
 from deid_assets.errors import DeidError
 from deid_assets.home import Home
+from deid_assets.store import owner_only
 
 _PACKAGE = Path(__file__).parent
 
 
 def prepare_dagster_home(home: Home) -> None:
     """Put the instance's settings into its folder. Without DAGSTER_HOME the history would be lost on exit."""
-    home.dagster.mkdir(parents=True, exist_ok=True)
+    owner_only(home.dagster)
     shutil.copyfile(_shipped("dagster.yaml"), home.dagster / "dagster.yaml")
 
 

@@ -39,5 +39,5 @@ def registered_delivery(home: Home, key: str) -> Delivery:
     """
     file = delivery_file(home, key)
     if not file.exists():
-        raise DeliveryError(f"no delivery is registered as {key}; register one with `deid deliver` or `deid run`")
+        raise DeliveryError(f"no delivery is registered as {key}; `deid run --delivery PATH` registers it")
     return Delivery.from_json(file.read_text())

@@ -4,7 +4,7 @@ The IO manager hands `Table` handles to assets and turns a returned SELECT into 
 so that lineage follows parameter names and no row moves through Python.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -18,6 +18,7 @@ from deid_assets.meter import meter
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import released_elsewhere
+from deid_assets.release.registry import Registry
 from deid_assets.release.keys import Secret, SigningKey, load_secret
 from deid_assets.sources.delivery import Delivery
 from deid_assets.registration import registered_delivery
@@ -27,6 +28,15 @@ from deid_assets.store_lock import StoreLock
 
 JOB_PREFIX = "release_"
 """A policy's main job is called after it."""
+
+STORE_TAG = "deid/store"
+"""Tag of a run: policy and delivery, whose store it writes."""
+
+
+def job_name(policy: str) -> str:
+    """The name of a policy's main job."""
+    return f"{JOB_PREFIX}{policy}"
+
 
 Content = str | Query | pd.DataFrame | Table
 
@@ -72,7 +82,9 @@ class Workplace(dg.ConfigurableResource):
     def released_elsewhere(self, policy: str, delivery: str) -> int:
         """Members of the same population that other releases hold."""
         digest = self.delivery(delivery).digest()
-        return released_elsewhere(self.restricted_manifests, digest, policy, delivery)
+        registry = Registry(self.home.releases / "registry.jsonl")
+        commitment = self.secret().commitment()
+        return released_elsewhere(self.restricted_manifests, registry, digest, policy, delivery, commitment)
 
     def delivery(self, key: str) -> Delivery:
         """The delivery that was registered under this key."""
@@ -120,12 +132,20 @@ class RestrictedStore(dg.ConfigurableIOManager):
             "dagster/row_count": rows,
             "dagster/table_name": f"{table.schema}.{table.name}",
             "dagster/column_schema": observed_schema(columns, context.definition_metadata.get("dagster/column_schema")),
+            "made_under": self._made_under(context),
             **meter.read(context.run_id, context.step_key),
         }
         lineage = self._column_lineage(context, columns)
         if lineage.deps_by_column:
             metadata["dagster/column_lineage"] = lineage
         context.add_output_metadata(metadata)
+
+    def _made_under(self, context: dg.OutputContext) -> str:
+        """What of the policy this table was made by; the gate refuses what an earlier text of it made."""
+        home = Home(Path(self.root))
+        policy = policies_in(home.policies)[policy_name(context.asset_key)]
+        stated = context.definition_metadata
+        return made_under(policy, load_secret(home.keys), stated["method_version"], stated["policy_sections"])
 
     def load_input(self, context: dg.InputContext) -> Table:
         return self.table(context.asset_key, context.partition_key)
@@ -147,6 +167,14 @@ class RestrictedStore(dg.ConfigurableIOManager):
             if sources:
                 deps[column] = [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in sources]
         return dg.TableColumnLineage(deps)
+
+
+def made_under(policy: Policy, secret: Secret, version: str, sections: Sequence[str]) -> str:
+    """A keyed digest of a method's version and of the policy sections that an asset reads.
+
+    Keyed, because one section names members who opted out, and a guess could be tried on a plain digest.
+    """
+    return secret.keyed_digest("made under", version, *sections, policy.section_hash(*sections))
 
 
 def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> dg.AssetKey:

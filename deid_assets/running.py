@@ -19,15 +19,16 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
 from deid_assets.assets.release import inputs_digest, releases_of
-from deid_assets.definitions import STORE_TAG, job_name
-from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.errors import DeliveryError, PolicyError, ReleaseError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
 from deid_assets.policy.models import Policy
 from deid_assets.registration import register_delivery
-from deid_assets.resources import Workplace
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.verification import verify
+from deid_assets.resources import STORE_TAG, Workplace, job_name
 from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
@@ -59,6 +60,11 @@ def run_policy(
     register_delivery(home, delivery)
     earlier = _released_before(home, policy, delivery)
     if earlier is not None:
+        report = verify(earlier, SigningKey.load_or_create(home.keys).public, home.releases / "registry.jsonl")
+        if not report.ok:
+            raise ReleaseError(
+                f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
+            )
         console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
         return PUBLISHED
     prepare_dagster_home(home)
@@ -129,7 +135,7 @@ def _delivery(
         for path in resolved:
             if not path.exists():
                 raise DeliveryError(f"delivery: missing file or folder {path}")
-        return Delivery(key or "+".join(path.stem for path in resolved), policy.source.kind, resolved, release)
+        return Delivery(key or "_".join(path.stem for path in resolved), policy.source.kind, resolved, release)
     if policy.source.kind != "synthetic":
         raise DeliveryError(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; say with --delivery PATH where one lies"
@@ -175,6 +181,8 @@ def _execute(
     """Run the job that the UI runs, with both origins, so that the UI shows it and can execute it again."""
     if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
         instance.add_dynamic_partitions(deliveries.name, [delivery.key])
+    # Loaded anew: the policy may have been copied to where the definitions find it just now.
+    sys.modules.pop(MODULE, None)
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
     job = repository.get_reconstructable_job(job_name(policy.name))
     location = ManagedGrpcPythonEnvCodeLocationOrigin(

@@ -78,6 +78,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             if "refused" in metadata:
                 refused = True
                 reasons.append(str(failure.user_failure_data.description))
+            elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
+                continue  # the evaluation of the check has decided what it is
             else:
                 errors = True
                 cause = failure.error.cause if failure.error and failure.error.cause else failure.error

@@ -31,7 +31,6 @@ def test_the_details_are_for_the_owner_only(raised, tmp_path):
     assert stat.S_IMODE(details.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.xfail(strict=True, reason="Python chains what is raised in the exit of a `with` to what ended its block")
 def test_a_traceback_of_it_shows_nothing_of_the_original(raised):
     assert CANARY not in "".join(traceback.format_exception(raised))
 

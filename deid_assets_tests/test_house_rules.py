@@ -1,4 +1,4 @@
-"""The rules of the house: what may import what, how long a file is, what lies at the top level (design.md section 3)."""
+"""The rules of the house: what may import what, how long a file is, what lies at the top level (design section 3)."""
 
 import ast
 import fnmatch
@@ -20,8 +20,10 @@ KNOW_DAGSTER = (
 )  # fmt: skip
 """Where Dagster may be imported; everything else is plain Python that can be used without it."""
 
-NOT_IN_METHODS = ("dagster", "deid_assets.policy", "deid_assets.home", "deid_assets.resources", "deid_assets.assets",
-                  "deid_assets.checks", "deid_assets.release", "deid_assets.sources", "deid_assets.definitions")  # fmt: skip
+NOT_IN_METHODS = (
+    "dagster", "deid_assets.policy", "deid_assets.home", "deid_assets.resources", "deid_assets.assets",
+    "deid_assets.checks", "deid_assets.release", "deid_assets.sources", "deid_assets.definitions",
+)  # fmt: skip
 
 AT_THE_TOP = {"pyproject.toml", "workspace.yaml", "dagster.yaml", "README.md", "deid_assets", "deid_assets_tests"}
 LOCK_FILES = {"requirements.lock", "requirements.txt", "constraints.txt", "pylock.toml", "uv.lock"}

@@ -79,12 +79,12 @@ def wait_for(what: str, ready, seconds: float = WAIT):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
-    """A home in which a run failed, because the files of its delivery were missing."""
+    """A home in which the first run of a policy from elsewhere failed: the files of its delivery were missing."""
     folder = tmp_path_factory.mktemp("ui")
     (folder / "delivery").mkdir()
     write_policy(folder / "elsewhere", SMALL)
-    policy = folder / "elsewhere" / "small.yaml"
-    exit_code, printed = deid(folder / "deid", "run", "--policy", policy, "--delivery", folder / "delivery", "--key", KEY)
+    policy, delivery = folder / "elsewhere" / "small.yaml", folder / "delivery"
+    exit_code, printed = deid(folder / "deid", "run", "--policy", policy, "--delivery", delivery, "--key", KEY)
     assert exit_code == ERROR and "missing file" in printed, printed
     return folder / "deid"
 

@@ -130,7 +130,6 @@ def neighbor_attack(
     measured = measure.neighbor_measurements(policy, attack, workplace.secret().commitment())
     context.add_output_metadata(
         {
-            "alpha": alpha,
             "trials": trials,
             "attack": dg.MetadataValue.md(
                 markdown_image(
@@ -211,17 +210,19 @@ def demographics_of(
     write_table(released, profiles_query(policy, members, days))
     sizes = population.arrays(demographic_class_sizes(population, released, columns))
     return summarize_demographic_risk(
-        sizes["population_size"], sizes["released_size"], policy.demographics.class_size_at_least
+        sizes["population_size"],
+        sizes["released_size"],
+        max(policy.demographics.class_size_at_least, policy.safe_class_size),
     )
 
 
-def absence_numbers(members: Table, removed: Table, released: int) -> tuple[float, float, int]:
-    """Share of members removed for what their claims tell, released over remaining members, and delivered members."""
+def absence_numbers(members: Table, removed: Table, released: int) -> tuple[float, float]:
+    """Share of members removed for what their claims tell, and released over remaining members."""
     delivered = members.count()
     sensitive = int(
         removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
     )
-    return sensitive / delivered, min(1.0, released / max(delivered - sensitive, 1)), delivered
+    return sensitive / delivered, min(1.0, released / max(delivered - sensitive, 1))
 
 
 def candidate_digest(tables: tuple[Table, ...]) -> str:

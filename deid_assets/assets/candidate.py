@@ -1,5 +1,8 @@
 """Candidate: the very rows that would be published, generalized, providers suppressed, under pseudonyms."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import dagster as dg
 
 from deid_assets.assets.generalization import chosen_levels
@@ -8,14 +11,64 @@ from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods import candidate
 from deid_assets.methods.provider_suppression import providers_needed, suppress_identifiers, suppression_summary
 from deid_assets.methods.top_coding import top_code
+from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies
 from deid_assets.store import Table
 
 YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
 """Released years of days in hospital, and their columns."""
 
+Levels = Mapping[str, int]
+"""Level of every quasi-identifier at the chosen node."""
+
+
+@dataclass(frozen=True)
+class ClaimTables:
+    """The claims that a release is made of: eligible, grouped, and after the long tail is cut."""
+
+    eligible: Table
+    grouped: Table
+    truncated: Table
+
+
 IN_DAYS_IN_HOSPITAL = (*YEARS.values(), "claims_truncated")
 """Member-level columns that the days-in-hospital table carries instead of the members table."""
+
+
+def members_query(
+    policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table
+) -> str:
+    """SELECT the members table of the release from the restricted store."""
+    listed = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
+    own = {column: levels[column] for column in listed}
+    return candidate.release_members(profiles, suppressed, crosswalk, domains, own, listed)
+
+
+def days_query(
+    policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table
+) -> str:
+    """SELECT the days-in-hospital table of the release from the restricted store."""
+    years = {year: column for year, column in YEARS.items() if policy.publishes(column)}
+    truncated = policy.publishes("claims_truncated")
+    own = {column: levels[column] for column in [*years.values(), *(["claims_truncated"] if truncated else [])]}
+    return candidate.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
+
+
+def claims_query(
+    policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table, claims: ClaimTables
+) -> str:
+    """SELECT the claims table of the release from the restricted store."""
+    needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
+    return candidate.release_claims(
+        suppress_identifiers(claims.truncated, claims.grouped, needed),
+        profiles,
+        suppressed,
+        crosswalk,
+        domains,
+        {column: levels[column] for column in CLAIM_QUASI_IDENTIFIERS if policy.publishes(column)},
+        {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims},
+        top_code(claims.eligible, ["pay_delay"], policy.top_coding.percentile),
+    )
 
 
 @stage_asset(policy_sections=["quasi_identifiers"])
@@ -31,15 +84,7 @@ def release_members(
     """Members as they would be published: MemberID and demographics at the chosen generalization."""
     policy = policies.of(context)
     levels = chosen_levels(policy, chosen_generalization)
-    listed = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
-    return candidate.release_members(
-        member_profiles,
-        suppressed_members,
-        pseudonym_crosswalk,
-        value_domains,
-        {column: levels[column] for column in listed},
-        listed,
-    )
+    return members_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
 
 
 @stage_asset(policy_sections=["quasi_identifiers"])
@@ -55,18 +100,7 @@ def release_days_in_hospital(
     """Days in hospital as they would be published, one row per member and year of enrolment."""
     policy = policies.of(context)
     levels = chosen_levels(policy, chosen_generalization)
-    years = {year: column for year, column in YEARS.items() if policy.publishes(column)}
-    truncated = policy.publishes("claims_truncated")
-    columns = [*years.values(), *(["claims_truncated"] if truncated else [])]
-    return candidate.release_days_in_hospital(
-        member_profiles,
-        suppressed_members,
-        pseudonym_crosswalk,
-        value_domains,
-        {column: levels[column] for column in columns},
-        years,
-        truncated,
-    )
+    return days_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "provider_suppression", "top_coding"])
@@ -84,19 +118,17 @@ def release_claims(
 ) -> str:
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
     policy = policies.of(context)
-    levels = chosen_levels(policy, chosen_generalization)
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
     summary = truncated_claims.query(suppression_summary(truncated_claims, grouped_claims, needed))
     for row in summary.itertuples():
         share = row.claims_blanked / row.claims_with_identifier if row.claims_with_identifier else 0.0
         context.add_output_metadata({f"{row.identifier}_blanked_share": float(share)})
-    return candidate.release_claims(
-        suppress_identifiers(truncated_claims, grouped_claims, needed),
+    return claims_query(
+        policy,
+        chosen_levels(policy, chosen_generalization),
         member_profiles,
         suppressed_members,
         pseudonym_crosswalk,
         value_domains,
-        {column: levels[column] for column in CLAIM_QUASI_IDENTIFIERS if policy.publishes(column)},
-        {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims},
-        top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile),
+        ClaimTables(eligible_claims, grouped_claims, truncated_claims),
     )

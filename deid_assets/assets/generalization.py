@@ -140,6 +140,7 @@ def lattice_diagnosis(
             adversary_of(policy, member_profiles).claims,
             policy.risk.max_high_risk_share,
             _DIAGNOSIS_DRAWS,
+            policy.counts_population,
             executor,
         )
     context.add_output_metadata({"diagnosis": markdown_table(found)})

@@ -48,6 +48,11 @@ def intake(
             progress=lambda text: context.log.info(text),
         )
         # Without a version of its own the table would have that of the code, whatever was delivered.
-        version = dg.DataVersion(delivery.digest()[:32])
+        version = dg.DataVersion(delivery_version(delivery.digest()))
     for name, table in tables.items():
         yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)
+
+
+def delivery_version(digest: str) -> str:
+    """The data version of what was taken in from a delivery with this digest."""
+    return digest[:32]

@@ -21,6 +21,7 @@ from deid_assets.methods.sampling import sample_size
 from deid_assets.methods.top_coding import top_code
 from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
+from deid_assets.release.keys import Secret
 from deid_assets.reports.figures import claims_per_member_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Query, Table
@@ -64,7 +65,7 @@ def pseudonym_crosswalk(
         ("pcp", claims, "pcp_id"),
     ):
         found = table.query(f"SELECT DISTINCT {column} AS id FROM {table.sql} WHERE {column} IS NOT NULL ORDER BY id")
-        key = secret.derive("pseudonym", prefix_of(context), context.partition_key, kind)
+        key = pseudonym_key(secret, prefix_of(context), context.partition_key, kind)
         frames.append(pseudonyms(kind, found["id"].tolist(), key))
     return pd.concat(frames, ignore_index=True)
 
@@ -206,3 +207,8 @@ def member_profiles(
     days = top_code(members, years, policies.of(context).top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
     return member_profiles_query(members, released_sample, grouped_claims, truncated, days.code if days else None)
+
+
+def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str) -> bytes:
+    """The key of the pseudonyms of one kind: of this policy and delivery, so that two releases cannot be joined."""
+    return secret.derive("pseudonym", policy, delivery, kind)

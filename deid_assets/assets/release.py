@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from functools import partial
 from collections.abc import Mapping
 
 import dagster as dg
@@ -15,13 +16,16 @@ from deid_assets.assets.assessment import (
     kept_targets,
     profiles_query,
 )
+from deid_assets.assets.candidate import ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.release_report import report_of
-from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.intake import delivery_version
+from deid_assets.assets.preparation import pseudonym_key
+from deid_assets.assets.stage_asset import MADE_FROM, markdown_table, stage_asset
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import RISK_CHECKS
-from deid_assets.errors import DeidError
+from deid_assets.errors import PolicyError
 from deid_assets.executors import search_executor
 from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import check_vacuous
@@ -34,7 +38,7 @@ from deid_assets.release.manifest import AttritionStep, Manifest, Place, PolicyT
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication import Releases, Staging
 from deid_assets.release.registry import Entry
-from deid_assets.resources import Policies, Workplace
+from deid_assets.resources import Policies, Workplace, made_under
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGES
 from deid_assets.store import Table, connect, drop_schema, write_table
@@ -56,6 +60,7 @@ def release(
     removed_members: Table,
     eligible_members: Table,
     eligible_claims: Table,
+    released_sample: Table,
     grouped_claims: Table,
     truncated_claims: Table,
     member_profiles: Table,
@@ -89,15 +94,22 @@ def release(
             staged = _stage(staging, candidate, member_profiles)
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, candidate, staged, chosen_generalization, suppressed_members,
-                pseudonym_crosswalk, members, removed_members, (longitudinal_risk, neighbor_attack, demographic_risk),
+                pseudonym_crosswalk, members, removed_members, released_sample, eligible_claims,
+                (longitudinal_risk, neighbor_attack, demographic_risk),
             )  # fmt: skip
             if refusals:
                 raise _refusal(refusals)
             attrition = _attrition(
                 members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate
             )
-            lineage = data_versions(context.instance, _upstream(policy.name), context.partition_key)
             secret = workplace.secret()
+            # Keyed: a data version is a digest of its inputs', on which a guess of who opted out could be tried.
+            lineage = {
+                name: secret.keyed_digest("lineage", name, version)
+                for name, version in data_versions(
+                    context.instance, _upstream(policy.name), context.partition_key
+                ).items()
+            }
             digest = delivery.digest()
             inputs = inputs_digest(policy, secret, delivery, digest)
             created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -222,7 +234,7 @@ def _stage(staging: Staging, candidate: Mapping[str, Table], profiles: Table) ->
 def _judge(
     context, policy: Policy, workplace: Workplace, tables: PopulationTables, candidate: Mapping[str, Table],
     staged: gate.Staged, chosen: Table, suppressed: Table, crosswalk: Table, members: Table, removed: Table,
-    assessments: tuple[Table, ...],
+    sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
     """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them."""
     levels, node = chosen_levels(policy, chosen), chosen_node(policy, chosen)
@@ -237,18 +249,36 @@ def _judge(
     refusals += gate.consistency_refusals(
         policy, staged, staged_profiles, levels, tables.profiles, tables.held, tables.domains, crosswalk, suppressed
     )
+    builders = {
+        "release_members": members_query,
+        "release_days_in_hospital": days_query,
+    }
+    common = (policy, levels, tables.profiles, suppressed, crosswalk, tables.domains)
+    expected = {name: build(*common) for name, build in builders.items()}
+    expected["release_claims"] = claims_query(*common, ClaimTables(eligible_claims, tables.known, tables.held))
+    refusals += gate.identity_refusals(staged, expected)
+    refusals += gate.membership_refusals(policy, staged, crosswalk, sample, removed)
+    secret = workplace.secret()
+    refusals += gate.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
     refusals += gate.provider_refusals(policy, staged, levels, tables.known, tables.domains)
     refusals += gate.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS)
     refusals += witness(context.instance, _gating_checks(policy.name), context.partition_key)
-    refusals += stale_inputs(context.instance, _upstream(policy.name), context.partition_key)
+    must_be_made_under = {
+        dg.AssetKey([policy.name, name]): made_under(policy, secret, *MADE_FROM[name])
+        for key in _upstream(policy.name)
+        for name in key.path[-1:]
+    }
+    refusals += stale_inputs(context.instance, must_be_made_under, context.partition_key)
+    refusals += _delivery_refusals(context, policy, workplace)
 
     keep = kept_targets(tables.profiles, suppressed)
     before = workplace.released_elsewhere(policy.name, context.partition_key)
-    alpha = sampling_fraction(policy, int(keep.sum()) + before, tables.profiles.count())
-    try:
-        check_vacuous(policy, alpha)
-    except DeidError as error:
-        refusals.append(Refusal("vacuous_policy", policy.name, None, None, str(error)))
+    # What was released before makes absence and membership tell more; the classes of this release stand alone.
+    for released in {int(keep.sum()) + before, int(keep.sum())}:
+        try:
+            check_vacuous(policy, sampling_fraction(policy, released, tables.profiles.count()))
+        except PolicyError as error:
+            refusals.append(Refusal("vacuous_policy", policy.name, None, None, str(error)))
 
     risk = demographics_of(
         policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql
@@ -259,17 +289,30 @@ def _judge(
 
     computation = node_computation(policy, tables).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
-    key = stream_key(context, workplace, "gate")
+    # Rows or a policy that were changed after a refusal are judged on other draws.
+    key = stream_key(context, workplace, f"gate {policy.hash} {digest}")
     with search_executor() as executor:
         measured += gate.risk_measurements(policy, computation, node, adversary, key, commitment, executor)
     disagreements, cross = gate.cross_check_refusals(
-        policy, computation, node, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
+        policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
         crosswalk, key, commitment,
     )  # fmt: skip
     refusals += disagreements
     refusals += gate.measurement_refusals("gate", measured)
     gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "1", (*measured, cross))
     return refusals, gate_evidence, evidence
+
+
+def _delivery_refusals(context: dg.AssetExecutionContext, policy: Policy, workplace: Workplace) -> list[Refusal]:
+    """Refuse when the delivery's files are not those that were taken in: the manifest would name what nobody judged."""
+    digest = workplace.delivery(context.partition_key).digest()
+    versions = data_versions(
+        context.instance, [dg.AssetKey([policy.name, name]) for name in ("members", "claims")], context.partition_key
+    )
+    if set(versions.values()) == {delivery_version(digest)}:
+        return []
+    text = "the delivery's files changed after they were taken in; materialize members and claims again"
+    return [Refusal("changed_delivery", "delivery", None, None, text)]
 
 
 def _gating_checks(policy: str) -> list[dg.AssetCheckKey]:

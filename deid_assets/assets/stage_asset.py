@@ -13,6 +13,9 @@ from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.stages import STAGE_OF
 
+MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
+"""Method version and policy sections of every asset, as they were declared."""
+
 
 def stage_asset(
     policy_sections: Sequence[str] = (),
@@ -57,6 +60,7 @@ def asset_metadata(
     derived_columns: Mapping[str, Sequence[str]] | None = None,
 ) -> dict:
     """What `definitions.specialize` reads to give an asset its group and code version for one policy."""
+    MADE_FROM[name] = (version, tuple(policy_sections))
     return {
         "stage": STAGE_OF[name],
         "policy_sections": list(policy_sections),

@@ -33,7 +33,7 @@ def _contract_check(policy: str, asset: str) -> dg.AssetChecksDefinition:
         broken = violations(table, contracts_of(policies.named(policy))[asset])
         return dg.AssetCheckResult(
             passed=not broken,
-            metadata={"measured": sum(broken.values()), "threshold": 0, **{rule: rows for rule, rows in broken.items()}},
+            metadata={"measured": sum(broken.values()), "threshold": 0, **broken},
         )
 
     return keeps_contract

@@ -99,6 +99,10 @@ def release_days_in_hospital(
         Column of the days in hospital for each released year, such as {'Y2': 'days_in_hospital_y2'}.
     """
     truncated = 'm."claims_truncated" AS "ClaimsTruncated", ' if with_claims_truncated else ""
+    if not years:
+        blank = 'NULL::VARCHAR AS "ClaimsTruncated", ' if with_claims_truncated else ""
+        return f"""SELECT NULL::VARCHAR AS "Year", NULL::BIGINT AS "MemberID", {blank}NULL::VARCHAR AS "DaysInHospital"
+            WHERE false"""
     parts = [
         f"""SELECT '{year}' AS "Year", x.pseudonym AS "MemberID", {truncated}m.{quoted(column)} AS "DaysInHospital"
             FROM generalized AS m JOIN kept USING (member_id)

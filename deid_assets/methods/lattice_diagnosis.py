@@ -29,6 +29,7 @@ def diagnose(
     claims_per_target: np.ndarray,
     max_share: float,
     draws: int,
+    counted: bool = True,
     executor: Executor | None = None,
 ) -> pd.DataFrame:
     """Measure where the risk of the coarsest node comes from.
@@ -39,6 +40,8 @@ def diagnose(
         (n,) claims of each released member.
     max_share
         MaxSup.
+    counted
+        Whether classes are counted in the population.
 
     Returns
     -------
@@ -67,7 +70,8 @@ def diagnose(
         if own.any():
             text = f"{low} claim" if low == high == 1 else f"{low} to {high} claims" if high else f"over {low - 1} claims"
             rows.append(("members with", text, float(at_risk[own].mean()), False))
-    for times in _LARGER:
+    # Where classes are estimated from the sample, k follows from alpha: a larger population lowers it without any gain.
+    for times in _LARGER if counted else ():
         share = float((~classes.exempt & (classes.sizes < computation.k / times)).mean())
         rows.append(("population", f"{times} times as large", share, share <= max_share))
     members = len(computation.data.targets)

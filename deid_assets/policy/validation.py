@@ -191,7 +191,8 @@ def _enough_draws(policy: Policy) -> Iterator[Problem]:
     """A gate whose bound lies above the threshold before the first flag refuses every release, however safe."""
     gate, limit = policy.risk.gate, policy.risk.max_high_risk_share
     bound = clopper_pearson_upper_bound(0, gate.draws, gate.confidence)
-    if gate.statistic == "upper_bound" and bound > limit:
+    # Also where the estimate decides: one draw passes nearly always, whatever the risk.
+    if bound > limit:
         needed = math.ceil(math.log1p(-gate.confidence) / math.log1p(-limit))
         yield Problem(
             ("risk", "gate", "draws"),
@@ -207,7 +208,7 @@ def _enough_draws(policy: Policy) -> Iterator[Problem]:
 
 def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem]:
     bound = bound_of_no_success(trials, gate.confidence)
-    if gate.statistic == "upper_bound" and bound > gate.at_most:
+    if bound > gate.at_most:
         needed = math.ceil(7 * math.log(2 / (1 - gate.confidence)) / (3 * gate.at_most)) + 1
         yield Problem(
             ("neighbor_attack", "trials"),

@@ -22,6 +22,22 @@ DRAWS_AT_ONCE = 500
 """Draws that one query counts: where demographics are coarse, each has very many candidates."""
 
 
+@dataclass(frozen=True, eq=False)
+class CountedByQuery:
+    """What DuckDB found for some draws, in the order of the stream.
+
+    Attributes
+    ----------
+    sizes
+        (B,) int64: members whose rows agree with the draw; -1 where no query answered.
+    holds_own
+        (B,) bool: the target's own rows hold all that the adversary knows.
+    """
+
+    sizes: np.ndarray
+    holds_own: np.ndarray
+
+
 @dataclass(frozen=True)
 class Agreement:
     """How many draws were counted twice, and on how many the two disagreed."""
@@ -30,76 +46,97 @@ class Agreement:
     disagreements: int
 
 
-def cross_check(
-    file_table: Table,
+def count_by_query(
     data: LongitudinalData,
     drawn: Knowledge,
-    kernel_sizes: np.ndarray,
-    kernel_exempt: np.ndarray,
     labels: Mapping[str, Sequence[str | None]],
     member_columns: Sequence[str],
     claim_columns: Sequence[str],
     member_ids: Sequence[str],
     population: Table,
     population_claims: Table,
-) -> Agreement:
-    """Count the classes of some draws with DuckDB and compare them with the kernel's.
+) -> CountedByQuery:
+    """Count the classes of some draws with DuckDB.
 
     Parameters
     ----------
-    file_table
-        Any table of the store file to work in; `gate.draws` and `gate.knowledge` are written beside it.
     data
         What the kernel worked on; only the draws' own demographics and codes are read from it.
     drawn
         (B,) draws, in the order of the stream.
-    kernel_sizes, kernel_exempt
-        (B,) int and bool: what the kernel found at the chosen node, with the literal exemption.
     labels
-        For every quasi-identifier the released label of each base code at the chosen node.
+        For every quasi-identifier the released label of each base code at the node.
     member_columns, claim_columns
         Names of the quasi-identifiers, in the order of `data`.
     member_ids
         (N,) identifier of each member of the population of `data`.
     population, population_claims
-        member_id and demographics; member_id and claim values: released members as staged, the rest from the store.
+        member_id, own_id (the same) and demographics; member_id and claim values, at the node.
     """
     members = data.targets[drawn.targets]
     draws = pd.DataFrame({"draw_id": np.arange(len(members)), "own_id": [member_ids[m] for m in members]})
     for number, column in enumerate(member_columns):
-        text = np.array(list(labels[column]), dtype=object)
-        draws[column] = text[data.demographics[members, number]]
-    draw, history, code = drawn.facts()
-    names = np.array(list(claim_columns), dtype=object)
-    value = np.empty(len(draw), dtype=object)
-    for number, column in enumerate(claim_columns):
-        of_this = history == number
-        value[of_this] = np.array(list(labels[column]), dtype=object)[code[of_this]]
-    knowledge = pd.DataFrame({"draw_id": draw, "quasi_identifier": names[history], "value": value})
-    knowledge = knowledge.groupby(["draw_id", "quasi_identifier", "value"]).size().rename("times").reset_index()
-
+        draws[column] = np.array(list(labels[column]), dtype=object)[data.demographics[members, number]]
     draws = draws.astype({column: "str" for column in member_columns})
-    counted = np.full(len(members), -1, dtype=np.int64)
+    knowledge = _knowledge(drawn, labels, claim_columns)
+    sizes = np.full(len(members), -1, dtype=np.int64)
     holds_own = np.zeros(len(members), dtype=bool)
     for first in range(0, len(members), DRAWS_AT_ONCE):
         some = range(first, min(first + DRAWS_AT_ONCE, len(members)))
         tables = (
-            _written(file_table, "draws", draws[draws["draw_id"].isin(some)]),
-            _written(file_table, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
+            _written(population, "draws", draws[draws["draw_id"].isin(some)]),
+            _written(population, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
             population,
             population_claims,
         )
-        sizes = population.query(class_sizes_from_claims(*tables, member_columns, claim_columns))
+        found = population.query(class_sizes_from_claims(*tables, member_columns, claim_columns))
         own = population.query(class_sizes_from_claims(*tables, ["own_id"], claim_columns))
-        counted[sizes["draw_id"]] = sizes["class_size"]
+        sizes[found["draw_id"]] = found["class_size"]
         holds_own[own["draw_id"]] = own["class_size"] > 0
-    # A draw that no query answered keeps -1, which no class size is.
-    wrong = holds_own == kernel_exempt
-    wrong |= ~kernel_exempt & (counted != kernel_sizes)
-    return Agreement(len(members), int(np.count_nonzero(wrong)))
+    return CountedByQuery(sizes, holds_own)
 
 
-def _written(file_table: Table, name: str, frame: pd.DataFrame) -> Table:
-    table = Table(file_table.file, SCHEMA, name)
+def compare(
+    counted: CountedByQuery, kernel_exempt: np.ndarray, kernel_sizes: np.ndarray, kernel_flags: np.ndarray, k: int
+) -> Agreement:
+    """Hold the kernel's exact sizes, exemptions and flags at one node, with the literal exemption, against DuckDB's.
+
+    The flags come from the very function whose count gates; the sizes from another, which shares no early stop with it.
+    """
+    wrong = counted.holds_own == kernel_exempt
+    wrong |= counted.holds_own & (counted.sizes != kernel_sizes)
+    wrong |= (counted.holds_own & (counted.sizes < k)) != kernel_flags
+    return Agreement(len(wrong), int(np.count_nonzero(wrong)))
+
+
+def compare_fixed(counted: CountedByQuery, kept_at_top: np.ndarray, kernel_flags: np.ndarray, k: int) -> Agreement:
+    """Hold the kernel's flags with the exemption decided once, at the coarsest node, against DuckDB's.
+
+    Parameters
+    ----------
+    kept_at_top
+        (B,) bool: at the coarsest node the target's own rows hold all that the adversary knows.
+    """
+    # The target counts himself where his own rows, at this node, do not.
+    sizes = counted.sizes + ~counted.holds_own
+    wrong = (kept_at_top & (sizes < k)) != kernel_flags
+    wrong |= counted.sizes < 0
+    return Agreement(len(wrong), int(np.count_nonzero(wrong)))
+
+
+def _knowledge(drawn: Knowledge, labels: Mapping[str, Sequence[str | None]], columns: Sequence[str]) -> pd.DataFrame:
+    """draw_id, quasi_identifier, value, times: what each adversary knows, at the node of the labels."""
+    draw, history, code = drawn.facts()
+    value = np.empty(len(draw), dtype=object)
+    for number, column in enumerate(columns):
+        of_this = history == number
+        value[of_this] = np.array(list(labels[column]), dtype=object)[code[of_this]]
+    names = np.array(list(columns), dtype=object)
+    facts = pd.DataFrame({"draw_id": draw, "quasi_identifier": names[history], "value": value})
+    return facts.groupby(["draw_id", "quasi_identifier", "value"]).size().rename("times").reset_index()
+
+
+def _written(beside: Table, name: str, frame: pd.DataFrame) -> Table:
+    table = Table(beside.file, SCHEMA, name)
     write_table(table, frame)
     return table

@@ -4,7 +4,7 @@ The one module of `release` that knows Dagster. Evidence tables could be edited;
 gating check passed on the materialization that is current, for this partition.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
@@ -67,20 +67,32 @@ _DATA_VERSION = "dagster/data_version"
 _INPUT_EVENT = "dagster/input_event_pointer/"
 
 
-def stale_inputs(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> list[Refusal]:
-    """Refuse where an asset was made from another materialization of an input than the current one.
+def stale_inputs(
+    instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, str], partition: str
+) -> list[Refusal]:
+    """Refuse what was made from other inputs than the current ones, or under another text of the policy.
 
-    Selecting a part of the assets leaves the rest as they were; a candidate made before its claims were taken in again is
-    not the release of these claims.
+    Selecting a part of the assets leaves the rest as they were: a candidate made before its claims were taken in again is
+    not the release of these claims, and one made before a member opted out still holds him.
+
+    Parameters
+    ----------
+    made_under
+        For every asset before the release the digest of the policy sections that it must have been made by.
     """
-    records = {key.to_user_string(): current_materialization(instance, key, partition) for key in keys}
+    records = {key.to_user_string(): current_materialization(instance, key, partition) for key in made_under}
     found = []
-    for name, record in records.items():
-        short = name.split("/")[-1]
+    for key, expected in made_under.items():
+        name, short = key.to_user_string(), key.path[-1]
+        record = records[name]
         if record is None or record.asset_materialization is None:
             text = f"{short}: it was never materialized for this delivery"
             found.append(Refusal("missing_asset", short, None, None, text))
             continue
+        stated = record.asset_materialization.metadata.get("made_under")
+        if stated is None or stated.value != expected:
+            text = f"{short}: it was made under another policy, or an earlier text of it; materialize it again"
+            found.append(Refusal("stale_policy", short, None, None, text))
         for tag, pointer in (record.asset_materialization.tags or {}).items():
             upstream = records.get(tag.removeprefix(_INPUT_EVENT)) if tag.startswith(_INPUT_EVENT) else None
             # The tag of an input's data version is a digest over partitions; the event that was read is told plainly.

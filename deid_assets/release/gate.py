@@ -6,7 +6,7 @@ store, the thresholds on a random stream of their own, an independent DuckDB cou
 the assessments. A check that cannot be carried out refuses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,13 @@ import numpy as np
 from deid_assets.methods.candidate import generalized_claims, generalized_members
 from deid_assets.methods.demographic_risk import DemographicRisk
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK, draw_knowledge
-from deid_assets.methods.literal_reading import Adversary, both_readings
+from deid_assets.methods.literal_reading import Adversary, both_readings, literal_power
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.provider_suppression import IDENTIFIERS, PATTERN, pattern_counts, providers_needed
+from deid_assets.methods.pseudonyms import pseudonyms
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
-from deid_assets.release.cross_check import SCHEMA, cross_check
+from deid_assets.release.cross_check import SCHEMA, compare, compare_fixed, count_by_query
 from deid_assets.release.evidence import Context, Evidence, Measurement, Refusal, judge
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.contract import violations
@@ -123,6 +124,72 @@ def consistency_refusals(
     return found
 
 
+def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refusal]:
+    """Compare every column of every staged row with what the restricted store gives: no more and no less.
+
+    Parameters
+    ----------
+    expected
+        A SELECT of the rows of each table of the release.
+    """
+    found = []
+    for name, table in staged.by_name().items():
+        rows = int(table.query(_either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected[name]})"))["n"].iloc[0])
+        if rows:
+            text = f"{name}: the staged rows are not those that the restricted store gives"
+            found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def membership_refusals(
+    policy: Policy, staged: Staged, crosswalk: Table, sample: Table, removed: Table
+) -> list[Refusal]:
+    """Refuse members in any staged file who opted out by the policy as it is now, were removed, or were not drawn."""
+    ids = " UNION ".join(f'SELECT "MemberID" FROM {table.sql}' for table in staged.by_name().values())
+    published = f"""SELECT p."MemberID", x.original_id AS member_id FROM ({ids}) AS p
+        LEFT JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID" """
+    rules = {
+        "unknown_member": ("are no members of the delivery", "member_id IS NULL", []),
+        "opted_out_member": (
+            "opted out",
+            "member_id IN (SELECT unnest(?::VARCHAR[]))",
+            [list(policy.opt_outs.all_members)],
+        ),
+        "removed_member": ("were removed", f"member_id IN (SELECT member_id FROM {removed.sql})", []),
+        "member_not_drawn": (
+            "are not in the random sample",
+            f"member_id IS NOT NULL AND member_id NOT IN (SELECT member_id FROM {sample.sql})",
+            [],
+        ),
+        "member_without_demographics": (
+            "are not in the members file",
+            f'"MemberID" NOT IN (SELECT "MemberID" FROM {staged.members.sql})',
+            [],
+        ),
+    }
+    found = []
+    for rule, (text, condition, values) in rules.items():
+        rows = staged.members.query(f"SELECT count(*) AS n FROM ({published}) WHERE {condition}", values)["n"].iloc[0]
+        if rows:
+            found.append(Refusal(rule, "release", float(rows), 0.0, f"members who {text} are in the staged files", "members"))
+    return found
+
+
+def pseudonym_refusals(crosswalk: Table, key_of: Callable[[str], bytes]) -> list[Refusal]:
+    """Compute every pseudonym again: an identifier that is none, or another's, must not be published."""
+    found = []
+    for kind in ("member", "provider", "vendor", "pcp"):
+        stored = crosswalk.query(
+            f"SELECT original_id, pseudonym FROM {crosswalk.sql} WHERE kind = ? ORDER BY original_id", [kind]
+        )
+        expected = pseudonyms(kind, stored["original_id"].tolist(), key_of(kind))["pseudonym"]
+        wrong = int((stored["pseudonym"].to_numpy() != expected.to_numpy()).sum())
+        if wrong:
+            text = f"pseudonym_crosswalk: pseudonyms of kind {kind} are not those of the secret key"
+            found.append(Refusal("wrong_pseudonym", kind, float(wrong), 0.0, text, "rows"))
+    return found
+
+
 def provider_refusals(policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table) -> list[Refusal]:
     """Refuse identifiers that are shown beside a pattern of care that too few providers, vendors or PCPs share."""
     columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
@@ -179,6 +246,7 @@ def cross_check_refusals(
     policy: Policy,
     computation: NodeComputation,
     node: Sequence[int],
+    adversary: Adversary,
     levels: Mapping[str, int],
     staged: Staged,
     staged_profiles: Table,
@@ -189,60 +257,102 @@ def cross_check_refusals(
     stream_key: bytes,
     commitment: str,
 ) -> tuple[list[Refusal], Measurement]:
-    """Count some draws of the gate's stream with DuckDB, on the staged rows, and compare them with the kernel's."""
+    """Count some draws of the gate's stream with DuckDB, on the staged rows, and compare both readings draw by draw."""
     member_columns = [qi.column for qi in policy.quasi_identifiers.members]
     claim_names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
-    pseudonyms = f"(SELECT original_id, pseudonym FROM {crosswalk.sql} WHERE kind = 'member')"
-    names = ", ".join(quoted(column) for column in member_columns)
-    released = ", ".join(f"s.{quoted(name)} AS {quoted(column)}" for column, name in claim_names.items())
-    members_sql = f"""
-        SELECT x.original_id AS member_id, x.original_id AS own_id, {names}
-        FROM {staged_profiles.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID" """
-    claims_sql = f"""
-        SELECT x.original_id AS member_id, {released}
-        FROM {staged.claims.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID" """
-    ids = f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number"
-    if policy.counts_population:
-        others = f"""(SELECT member_id FROM {profiles.sql} WHERE member_id NOT IN (
-            SELECT original_id FROM {pseudonyms} WHERE pseudonym IN (SELECT "MemberID" FROM {staged_profiles.sql})))"""
-        of_members = {column: levels[column] for column in member_columns}
-        of_claims = {column: levels[column] for column in claim_names}
-        members_sql += f"""UNION ALL SELECT member_id, member_id AS own_id, {names}
-            FROM ({generalized_members(profiles, domains, of_members)}) WHERE member_id IN {others}"""
-        columns = ", ".join(quoted(column) for column in claim_names)
-        claims_sql += f"""UNION ALL SELECT member_id, {columns}
-            FROM ({generalized_claims(held, domains, of_claims)}) WHERE member_id IN {others}"""
-        ids = f"SELECT member_id FROM {profiles.sql} ORDER BY member_number"
     file = profiles.file
-    drawn = draw_knowledge(computation.data, stream_key, 0).take(np.arange(CROSS_CHECKED_DRAWS))
-    kernel = computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
-    agreement = cross_check(
-        profiles,
+    population, claims = _population_views(
+        policy, member_columns, claim_names, levels, staged, staged_profiles, profiles, held, domains, crosswalk
+    )
+    which = "" if policy.counts_population else "WHERE released"
+    ids = profiles.query(f"SELECT member_id FROM {profiles.sql} {which} ORDER BY member_number")["member_id"].tolist()
+    names = (member_columns, list(claim_names), ids)
+    labels = labels_at(domains, levels)
+    first = np.arange(CROSS_CHECKED_DRAWS)
+
+    drawn = draw_knowledge(computation.data, stream_key, 0).take(first)
+    counted = count_by_query(computation.data, drawn, labels, *names, population, claims)
+    top = {column: policy.hierarchy_of(column).levels - 1 for column in levels}
+    at_top = count_by_query(
         computation.data,
         drawn,
-        kernel.sizes,
-        kernel.exempt,
-        _labels(domains, levels),
-        member_columns,
-        list(claim_names),
-        profiles.query(ids)["member_id"].tolist(),
-        write_view(Table(file, SCHEMA, "population"), members_sql),
-        write_view(Table(file, SCHEMA, "population_claims"), claims_sql),
+        labels_at(domains, top),
+        *names,
+        write_view(
+            Table(file, SCHEMA, "population_top"),
+            f"SELECT member_id, member_id AS own_id, * EXCLUDE (member_id, released) FROM ("
+            f"{generalized_members(profiles, domains, {column: top[column] for column in member_columns})})",
+        ),
+        write_view(
+            Table(file, SCHEMA, "population_claims_top"),
+            generalized_claims(held, domains, {column: top[column] for column in claim_names}),
+        ),
     )
+    flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).flags
+    fixed = compare_fixed(counted, at_top.holds_own, flags, computation.k)
+
+    literal_computation = computation.with_power(literal_power(computation, node, adversary))
+    drawn = draw_knowledge(literal_computation.data, stream_key, 0).take(first)
+    counted = count_by_query(literal_computation.data, drawn, labels, *names, population, claims)
+    kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
+    flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).flags
+    literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
+
     measured = measure.exact(
         "cross_check_disagreements",
         "disagreements",
-        agreement.disagreements,
+        fixed.disagreements + literal.disagreements,
         0,
         "cross_check",
         "design 5; methods.md 4",
-        agreement.draws,
+        fixed.draws + literal.draws,
         seed_commitment=commitment,
     )
     return measurement_refusals("gate", [measured]), measured
 
 
-def _labels(domains: Table, levels: Mapping[str, int]) -> dict[str, list[str | None]]:
+def _population_views(
+    policy: Policy,
+    member_columns: Sequence[str],
+    claim_names: Mapping[str, str],
+    levels: Mapping[str, int],
+    staged: Staged,
+    staged_profiles: Table,
+    profiles: Table,
+    held: Table,
+    domains: Table,
+    crosswalk: Table,
+) -> tuple[Table, Table]:
+    """The population in which classes are counted: released members as staged, everybody else from the store.
+
+    Where classes are estimated from the sample, everybody else are the members of the sample who were suppressed.
+    """
+    pseudonyms = f"(SELECT original_id, pseudonym FROM {crosswalk.sql} WHERE kind = 'member')"
+    names = ", ".join(quoted(column) for column in member_columns)
+    released = ", ".join(f"s.{quoted(name)} AS {quoted(column)}" for column, name in claim_names.items())
+    columns = ", ".join(quoted(column) for column in claim_names)
+    others = f"""(SELECT member_id FROM {profiles.sql} WHERE {"true" if policy.counts_population else "released"}
+        AND member_id NOT IN (SELECT original_id FROM {pseudonyms}
+            WHERE pseudonym IN (SELECT "MemberID" FROM {staged_profiles.sql})))"""
+    members_sql = f"""
+        SELECT x.original_id AS member_id, x.original_id AS own_id, {names}
+        FROM {staged_profiles.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
+        UNION ALL SELECT member_id, member_id AS own_id, {names}
+        FROM ({generalized_members(profiles, domains, {column: levels[column] for column in member_columns})})
+        WHERE member_id IN {others}"""
+    claims_sql = f"""
+        SELECT x.original_id AS member_id, {released}
+        FROM {staged.claims.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
+        UNION ALL SELECT member_id, {columns}
+        FROM ({generalized_claims(held, domains, {column: levels[column] for column in claim_names})})
+        WHERE member_id IN {others}"""
+    return (
+        write_view(Table(profiles.file, SCHEMA, "population"), members_sql),
+        write_view(Table(profiles.file, SCHEMA, "population_claims"), claims_sql),
+    )
+
+
+def labels_at(domains: Table, levels: Mapping[str, int]) -> dict[str, list[str | None]]:
     """For every quasi-identifier the released label of each base code."""
     frame = domains.frame()
     found = {}

@@ -6,6 +6,7 @@ restricted store"). The public edition holds the digest of the restricted one, w
 it, whoever knows all else could try exact counts until the digest fits.
 """
 
+import math
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -286,23 +287,35 @@ def _public_evidence(item: Evidence, protect: Protect) -> dict:
     """Evidence without exact numbers about people, and without the hash of the whole policy."""
     told = item.to_json()
     del told["policy_hash"]
-    told["measurements"] = [_public_measurement(item.asset, measured, protect) for measured in item.measurements]
+    told["measurements"] = [_public_measurement(measured, protect) for measured in item.measurements]
     return told
 
 
-def _public_measurement(asset: str, measured: Measurement, protect: Protect) -> dict:
+def _public_measurement(measured: Measurement, protect: Protect) -> dict:
     """A measurement with protected numbers if they are about people; threshold and outcome stay.
 
     A bound follows from value and sample size and would tell the exact value: it is left out, unless it is the value.
     """
     told = measured.to_json()
+    if measured.unit == "probability":
+        # The ratio of two attacks is alpha, and alpha with the number of released rows is the exact population.
+        return told | {name: _two_digits(told[name]) for name in ("value", "bound")}
     if not measured.counts_people:
         return told
-    cell = f"{asset}/{measured.name}"
+    # One cell for one thing that is counted, whoever counted it: independent noises could be averaged.
+    cell = measured.name
     size = None if measured.sample_size is None else protect(f"{cell}/sample_size", measured.sample_size)
     value = _protected_value(cell, measured, size, protect)
     bound = value if measured.bound == measured.value else None
     return told | {"value": value, "bound": bound, "sample_size": size, "protected": True}
+
+
+def _two_digits(number: float | str | None) -> float | str | None:
+    """A number rounded up to two significant digits, so that a bound stays one."""
+    if not isinstance(number, float) or number <= 0:
+        return number
+    scale = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return float(f"{math.ceil(number / scale - 1e-9) * scale:.2g}")
 
 
 def _protected_value(

@@ -92,7 +92,7 @@ def attack_confidence(policy: Policy) -> float:
 
 
 def demographic_measurements(
-    policy: Policy, risk: DemographicRisk, sensitive_share: float, released_of_eligible: float, delivered: int
+    policy: Policy, risk: DemographicRisk, sensitive_share: float, released_of_eligible: float
 ) -> tuple[Measurement, ...]:
     """What member-level columns alone tell: small classes, counted exactly, and what absence discloses.
 
@@ -104,8 +104,6 @@ def demographic_measurements(
         Members removed for what their claims tell, over delivered members.
     released_of_eligible
         Released members over members who were not removed for what their claims tell.
-    delivered
-        Delivered members.
     """
     limit = policy.risk.max_high_risk_share
     share = risk.share_below_k if risk.released else None
@@ -131,7 +129,7 @@ def demographic_measurements(
             policy.removal.absence_posterior_at_most,
             "absence",
             "methods.md 0",
-            delivered,
+            None,
         ),
         exact(
             "expected_reidentified_share",

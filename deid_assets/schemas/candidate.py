@@ -19,7 +19,9 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         if qi.column not in IN_DAYS_IN_HOSPITAL
     }
     days = {
-        "Year": column(dt.string, Role.QUASI_IDENTIFIER, "year of enrolment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")),
+        "Year": column(
+            dt.string, Role.QUASI_IDENTIFIER, "year of enrolment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")
+        ),
         "MemberID": _member(),
     }
     if policy.publishes("claims_truncated"):

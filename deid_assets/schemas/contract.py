@@ -67,7 +67,8 @@ def violations(table: Table, expected: DataFrameSchema) -> dict[str, int]:
         filled = connection.execute(f"SELECT 1 FROM {table.sql} LIMIT 1").fetchone() is not None
         expression = ibis.duckdb.from_connection(connection).table(table.name, database=table.schema)
         broken = _broken_columns(expression, expected, filled)
-        repeated = sum(_repeated(connection, table, key) for key in _keys(expected) if set(key) <= set(expression.columns))
+        keys = [key for key in _keys(expected) if set(key) <= set(expression.columns)]
+        repeated = sum(_repeated(connection, table, key) for key in keys)
     return broken | {"table: multiple_fields_uniqueness": repeated} if repeated else broken
 
 

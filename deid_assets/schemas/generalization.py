@@ -62,7 +62,10 @@ def _value_domains(policy: Policy) -> DataFrameSchema:
             "level": _level("level of the hierarchy", levels),
             "level_code": _number("number of its class at this level"),
             "label": column(
-                dt.string, Role.QUASI_IDENTIFIER, "what is published for it at this level; blank: nothing", nullable=True
+                dt.string,
+                Role.QUASI_IDENTIFIER,
+                "what is published for it at this level; blank: nothing",
+                nullable=True,
             ),
         },
         # The kernel reads by number and the release by value: neither may find two.

@@ -1,4 +1,4 @@
-"""Contracts of the intake stage: the canonical form of a delivery, after row-level rules have sent rows to quarantine."""
+"""Contracts of the intake stage: a delivery in canonical form, and the rows that row-level rules sent to quarantine."""
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check

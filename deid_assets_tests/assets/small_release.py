@@ -111,7 +111,8 @@ def small_release(store: SmallStore, members, claims, suppressed=()) -> SmallRel
         codes = [np.unique(level, return_inverse=True)[1] if len(level) else np.zeros(0, int) for level in levels]
         codes[0] = np.arange(len(values))
         frames.append(value_domain(name, values, levels, codes, name in MEMBER_COLUMNS))
-    power = [(ids[i], name, 1 + (i + j) % 3) for i, m in enumerate(members) if m[5] for j, name in enumerate(CLAIM_NAMES)]
+    released = [i for i, member in enumerate(members) if member[5]]
+    power = [(ids[i], name, 1 + (i + j) % 3) for i in released for j, name in enumerate(CLAIM_NAMES)]
     # Pseudonyms in another order than identifiers, as in life.
     crosswalk = [("member", name, 10**14 + (7 * i) % 1009) for i, name in enumerate(ids)]
     crosswalk += [("provider", f"p{i}", 2 * 10**14 + i) for i in (0, 1)]
@@ -160,7 +161,12 @@ def random_rows(seed: int, members: int = 12, claims: int = 60) -> tuple[list[tu
     ]  # fmt: skip
     rows = [(0, 1, "AMI", True)]
     rows += [
-        (int(generator.integers(members)), one_of(1, 2, 3, None, None), one_of(*GROUPS, None), bool(generator.random() < 0.8))
+        (
+            int(generator.integers(members)),
+            one_of(1, 2, 3, None, None),
+            one_of(*GROUPS, None),
+            bool(generator.random() < 0.8),
+        )
         for _ in range(claims - 1)
     ]
     return people, rows

@@ -1,4 +1,4 @@
-"""Risk checks: each compares one measurement of the stored evidence with the policy's threshold, and refuses in doubt."""
+"""Risk checks: each compares a measurement of the stored evidence with its threshold, and refuses in doubt."""
 
 import warnings
 

@@ -106,7 +106,8 @@ def test_the_order_of_the_rows_tells_nothing_of_the_order_of_the_delivery(store)
         rows = small_release(store, people, [(*claim[:3], True) for claim in order])
         sql = candidate.release_claims(
             f"SELECT * REPLACE (1 AS year, 5 AS pay_delay) FROM {rows.held.sql}",
-            rows.profiles, rows.suppressed, rows.crosswalk, rows.domains, dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
+            rows.profiles, rows.suppressed, rows.crosswalk, rows.domains,
+            dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
         )  # fmt: skip
         found.append(store.rows(sql))
     assert found[0] == found[1]

@@ -35,7 +35,10 @@ members = st.lists(
 def deliveries(draw):
     people = draw(members)
     claim = st.tuples(
-        st.integers(0, len(people) - 1), st.sampled_from([1, 2, 40, None]), st.sampled_from([*GROUPS, None]), st.booleans()
+        st.integers(0, len(people) - 1),
+        st.sampled_from([1, 2, 40, None]),
+        st.sampled_from([*GROUPS, None]),
+        st.booleans(),
     )
     return people, [(0, 1, "AMI", True), *draw(st.lists(claim, max_size=25))]
 
@@ -43,14 +46,17 @@ def deliveries(draw):
 def multisets(found, values) -> list[Counter]:
     """What each member holds, as values."""
     return [
-        Counter(values[code] for code in found.codes[found.offsets[i] : found.offsets[i + 1]]) for i in range(len(found))
+        Counter(values[code] for code in found.codes[found.offsets[i] : found.offsets[i + 1]])
+        for i in range(len(found))
     ]
 
 
 def expected(claims, numbers, place, only_held) -> list[Counter]:
     return [
         Counter(
-            claim[place] for claim in claims if claim[0] == i and claim[place] is not None and (claim[3] or not only_held)
+            claim[place]
+            for claim in claims
+            if claim[0] == i and claim[place] is not None and (claim[3] or not only_held)
         )
         for i in numbers
     ]

@@ -50,7 +50,8 @@ def population(rare: int, members: int = 240, seed: int = 1) -> LongitudinalData
     coarser = np.minimum(np.arange(base), 3)
     domain = Domain((np.arange(base), np.unique(coarser, return_inverse=True)[1], np.zeros(base, int)))
     power = np.full(members, 2, dtype=np.int8)
-    return LongitudinalData(np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (power,))
+    nobody_differs = np.zeros((members, 0), int)
+    return LongitudinalData(nobody_differs, (), (values,), (domain,), np.arange(members), (values,), (power,))
 
 
 def computation_of(data: LongitudinalData) -> Recorded:

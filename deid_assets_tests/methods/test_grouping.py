@@ -61,17 +61,19 @@ def test_a_code_without_a_group_or_outside_the_book_is_blank_and_keeps_its_claim
 
 
 def test_a_stay_of_no_days_counts_as_one_and_a_missing_stay_stays_missing(store):
-    rows = [(f"c{days}", "m1", None, None, None, 1, None, None, None, None, days, None, None) for days in (0, 1, 2, None)]
+    stays = (0, 1, 2, None)
+    rows = [(f"c{days}", "m1", None, None, None, 1, None, None, None, None, days, None, None) for days in stays]
     found = grouped(store, rows)
-    assert [found[f"c{days}"]["length_of_stay"] for days in (0, 1, 2, None)] == [1, 1, 2, None]
+    assert [found[f"c{days}"]["length_of_stay"] for days in stays] == [1, 1, 2, None]
 
 
 def test_the_pay_delay_is_cut_at_its_top_code_and_a_missing_one_stays_missing(store):
-    rows = [(f"c{delay}", "m1", None, None, None, 1, None, None, None, None, None, delay, None) for delay in (0, 9, 10, None)]
+    delays = (0, 9, 10, None)
+    rows = [(f"c{delay}", "m1", None, None, None, 1, None, None, None, None, None, delay, None) for delay in delays]
     found = grouped(store, rows, top_code=9)
-    assert [found[f"c{delay}"]["pay_delay"] for delay in (0, 9, 10, None)] == [0, 9, 9, None]
+    assert [found[f"c{delay}"]["pay_delay"] for delay in delays] == [0, 9, 9, None]
     found = grouped(store, rows, top_code=None)
-    assert [found[f"c{delay}"]["pay_delay"] for delay in (0, 9, 10, None)] == [0, 9, 10, None]
+    assert [found[f"c{delay}"]["pay_delay"] for delay in delays] == [0, 9, 10, None]
 
 
 def test_claims_without_a_charlson_condition_are_in_band_0(store):
@@ -97,7 +99,8 @@ class TestProfiles:
         return {row[0]: dict(zip(names, row, strict=True)) for row in store.rows(f"SELECT * FROM {table.sql}")}
 
     def test_every_delivered_member_has_one_row_numbered_in_the_order_of_identifiers(self, store):
-        found = self.profiles(store, [(name, 1, "F", 0, 0) for name in ("b", "c", "a")], sample=["c"], claims=["c", "c", "a"])
+        members = [(name, 1, "F", 0, 0) for name in ("b", "c", "a")]
+        found = self.profiles(store, members, sample=["c"], claims=["c", "c", "a"])
         assert [(name, row["member_number"]) for name, row in sorted(found.items())] == [("a", 0), ("b", 1), ("c", 2)]
         assert {name: row["released"] for name, row in found.items()} == {"a": False, "b": False, "c": True}
         assert {name: row["claims"] for name, row in found.items()} == {"a": 1, "b": 0, "c": 2}

@@ -103,5 +103,5 @@ def test_released_profiles_are_those_of_the_population(store, level):
 
 @pytest.mark.parametrize("level", (0, 1))
 def test_released_profiles_with_claims_truncated_are_those_of_the_population(store, level):
-    """Of a member who was enrolled in neither year nothing is told about truncation, and the population says nothing."""
+    """Of a member enrolled in neither year nothing is told about truncation, and the population says nothing."""
     assert agrees_with_population(store, small_release(store, *random_rows(2)), level, MEMBER_COLUMNS)

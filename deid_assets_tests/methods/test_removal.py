@@ -114,14 +114,16 @@ class TestRemovedMembers:
 
     def test_the_same_digits_elsewhere_are_no_reason(self, delivery):
         harmless = [
-            ("diagnosis_1", "897"), ("cpt", "89700"), ("cpt", "8970"), ("place", "56"), ("diagnosis_1", "V50"), ("cpt", "042")
+            ("diagnosis_1", "897"), ("cpt", "89700"), ("cpt", "8970"), ("place", "56"),
+            ("diagnosis_1", "V50"), ("cpt", "042"),
         ]  # fmt: skip
         rows = [claim(f"c{n}", f"m{n}", **{column: code}) for n, (column, code) in enumerate(harmless)]
         assert delivery(rows).removed() == []
 
     def test_a_member_is_listed_once_per_reason(self, delivery):
-        rows = [claim("c1", "m1", diagnosis_1="042", diagnosis_2="0430"), claim("c2", "m1", diagnosis_1="042", cpt="59840")]
-        reasons = [row[1] for row in delivery(rows).removed()]
+        one = claim("c1", "m1", diagnosis_1="042", diagnosis_2="0430")
+        other = claim("c2", "m1", diagnosis_1="042", cpt="59840")
+        reasons = [row[1] for row in delivery([one, other]).removed()]
         assert len(reasons) == len(set(reasons)) == 2
 
     def test_lists_of_the_policy_decide(self, delivery):

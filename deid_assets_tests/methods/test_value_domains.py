@@ -110,7 +110,8 @@ def test_labels_and_codes_say_the_same(values, width, with_missing, joins):
     frame = domain(values, [fine, coarse], with_missing, top_code=max(values), missing_labels=[None, joined])
     for _, rows in frame.groupby("level"):
         labels = ["" if label != label else label for label in rows["label"]]
-        assert len(set(zip(labels, rows["level_code"], strict=True))) == len(set(labels)) == rows["level_code"].nunique()
+        pairs = set(zip(labels, rows["level_code"], strict=True))
+        assert len(pairs) == len(set(labels)) == rows["level_code"].nunique()
     Domain(level_maps(frame, "q"))
 
 

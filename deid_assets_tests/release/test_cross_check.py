@@ -8,7 +8,8 @@ import pytest
 from deid_assets.methods.knowledge import draw_knowledge
 from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
-from deid_assets.release.cross_check import cross_check
+from deid_assets.release import cross_check
+from deid_assets.release.cross_check import CountedByQuery, compare, compare_fixed, count_by_query
 from deid_assets.store import Table
 from deid_assets_tests.methods.cases import KEY, data_of, flat, rich_case
 from deid_assets_tests.methods.oracle import Person
@@ -23,19 +24,24 @@ class Opinions:
 
     store: SmallStore
     data: LongitudinalData
-    kernel: DrawnClasses
+    k: int
+    literal: DrawnClasses
+    literal_flags: np.ndarray
+    once: DrawnClasses
+    once_flags: np.ndarray
     labels: dict
     members: list[dict]
     claims: list[dict]
 
     @classmethod
-    def of(cls, store: SmallStore, people, demographic_domains, history_domains, dimensions, node, missing=None):
+    def of(cls, store: SmallStore, people, demographic_domains, history_domains, dimensions, node, k=3, missing=None):
         """`missing` is the base code of the first demographic that stands for a missing value."""
         data = data_of(people, demographic_domains, history_domains)
-        computation = NodeComputation(data, dimensions, k=1)
+        computation = NodeComputation(data, dimensions, k)
         levels = computation.generalization(node)
         labels = {}
-        for kind, domains, chosen in (("d", demographic_domains, levels.demographics), ("h", history_domains, levels.histories)):
+        kinds = (("d", demographic_domains, levels.demographics), ("h", history_domains, levels.histories))
+        for kind, domains, chosen in kinds:
             for number, (domain, level) in enumerate(zip(domains, chosen, strict=True)):
                 labels[f"{kind}{number}"] = [f"{kind}{number} class {code}" for code in domain.levels[level]]
         if missing is not None:
@@ -47,33 +53,47 @@ class Opinions:
             rows.append({"member_id": name, "own_id": name, **own})
             for h, values in enumerate(person.held):
                 claims += [{"member_id": name, f"h{h}": labels[f"h{h}"][value]} for value in values]
-        kernel = computation.drawn_classes(node, KEY, DRAWS, exemption="literal")
-        return cls(store, data, kernel, labels, rows, claims)
+        found = []
+        for exemption in ("literal", "once"):
+            found.append(computation.drawn_classes(node, KEY, DRAWS, exemption=exemption))
+            found.append(computation.measure(node, KEY, DRAWS, exemption=exemption, keep_flags=True).flags)
+        return cls(store, data, k, *found, labels, rows, claims)
 
     def table(self, name: str, columns: list[str], rows: list[dict]) -> Table:
         kinds = ", ".join(f"{column} VARCHAR" for column in columns)
         return self.store.table(name, kinds, [tuple(row.get(column) for column in columns) for row in rows])
 
-    def disagreements(self, sizes=None, exempt=None) -> int:
+    def counted(self) -> CountedByQuery:
+        """The draws of the stream, counted in the tables as they are now."""
         demographics = [name for name in self.labels if name.startswith("d")]
         histories = [name for name in self.labels if name.startswith("h")]
-        population = self.table("population", ["member_id", "own_id", *demographics], self.members)
-        claims = self.table("population_claims", ["member_id", *histories], self.claims)
-        agreement = cross_check(
-            population,
+        return count_by_query(
             self.data,
             draw_knowledge(self.data, KEY, 0).take(np.arange(DRAWS)),
-            self.kernel.sizes if sizes is None else sizes,
-            self.kernel.exempt if exempt is None else exempt,
             self.labels,
             demographics,
             histories,
             [f"m{number}" for number in range(self.data.members)],
-            population,
-            claims,
+            self.table("population", ["member_id", "own_id", *demographics], self.members),
+            self.table("population_claims", ["member_id", *histories], self.claims),
+        )
+
+    def disagreements(self, sizes=None, exempt=None, flags=None) -> int:
+        """Of the kernel's literal reading, some of it changed, with the tables."""
+        agreement = compare(
+            self.counted(),
+            self.literal.exempt if exempt is None else exempt,
+            self.literal.sizes if sizes is None else sizes,
+            self.literal_flags if flags is None else flags,
+            self.k,
         )
         assert agreement.draws == DRAWS
         return agreement.disagreements
+
+    def disagreements_of_the_search(self, flags=None) -> int:
+        """Of the reading in which exemptions are decided once."""
+        counted, flags = self.counted(), self.once_flags if flags is None else flags
+        return compare_fixed(counted, ~self.once.exempt, flags, self.k).disagreements
 
 
 @pytest.fixture
@@ -84,23 +104,34 @@ def store():
 
 def crowded(store, seed: int) -> Opinions:
     """A crowded random case with at least one demographic."""
-    people, demographic_domains, history_domains, dimensions, _ = rich_case(seed)
-    if not demographic_domains:
-        pytest.skip("this case has no demographics")
+    people, demographic_domains, history_domains, dimensions, k = rich_case(seed)
+    assert demographic_domains, "the second opinion counts within demographic cells"
     node = tuple(dimension.levels // 2 for dimension in dimensions)
-    return Opinions.of(store, people, demographic_domains, history_domains, dimensions, node)
+    return Opinions.of(store, people, demographic_domains, history_domains, dimensions, node, k)
 
 
-@pytest.mark.parametrize("seed", [0, 2, 5, 7, 11, 13])
+@pytest.mark.parametrize("seed", [0, 2, 5, 7, 12, 13])
 def test_the_two_agree_on_random_populations(store, seed):
-    assert crowded(store, seed).disagreements() == 0
+    opinions = crowded(store, seed)
+    assert opinions.disagreements() == 0
+    assert opinions.disagreements_of_the_search() == 0
+
+
+def test_many_draws_are_counted_in_several_queries(store, monkeypatch):
+    opinions = crowded(store, 2)
+    at_once = opinions.counted()
+    monkeypatch.setattr(cross_check, "DRAWS_AT_ONCE", 150)
+    in_parts = opinions.counted()
+    assert np.array_equal(at_once.sizes, in_parts.sizes)
+    assert np.array_equal(at_once.holds_own, in_parts.holds_own)
 
 
 def simple(store, **changes) -> Opinions:
     """Eight members of two cells, one history of three values; one of them was truncated."""
     histories = [(0, 0, 1), (0, 0), (0, 1), (2,), (0, 0, 1), (1, 1), (0, 2), (0,)]
     people = [
-        Person((number % 2,), (values,), (values if number else values[:2],), (2,)) for number, values in enumerate(histories)
+        Person((number % 2,), (values,), (values if number else values[:2],), (2,))
+        for number, values in enumerate(histories)
     ]
     domains = (flat(2),), (flat(3),)
     return Opinions.of(store, people, *domains, [Dimension("history", (), (0,), 1)], (0,), **changes)
@@ -109,22 +140,43 @@ def simple(store, **changes) -> Opinions:
 class TestDifferences:
     def test_none(self, store):
         opinions = simple(store)
-        assert opinions.kernel.exempt.any() and not opinions.kernel.exempt.all()
+        assert opinions.literal.exempt.any() and not opinions.literal.exempt.all()
         assert opinions.disagreements() == 0
 
     def test_a_size_that_is_off_by_one(self, store):
         opinions = simple(store)
-        sizes = opinions.kernel.sizes.copy()
-        wrong = np.flatnonzero(~opinions.kernel.exempt)[:3]
+        sizes = opinions.literal.sizes.copy()
+        wrong = np.flatnonzero(~opinions.literal.exempt)[:3]
         sizes[wrong] += 1
         assert opinions.disagreements(sizes=sizes) == 3
 
     def test_an_exemption_that_is_flipped(self, store):
         opinions = simple(store)
-        for draw in (np.flatnonzero(opinions.kernel.exempt)[0], np.flatnonzero(~opinions.kernel.exempt)[0]):
-            exempt = opinions.kernel.exempt.copy()
+        for draw in (np.flatnonzero(opinions.literal.exempt)[0], np.flatnonzero(~opinions.literal.exempt)[0]):
+            exempt = opinions.literal.exempt.copy()
             exempt[draw] = ~exempt[draw]
             assert opinions.disagreements(exempt=exempt) == 1
+
+    def test_a_flag_that_is_flipped(self, store):
+        opinions = simple(store)
+        flags = opinions.literal_flags.copy()
+        flags[:2] = ~flags[:2]
+        assert opinions.disagreements(flags=flags) == 2
+        flags = opinions.once_flags.copy()
+        flags[5] = ~flags[5]
+        assert opinions.disagreements_of_the_search(flags) == 1
+
+    @pytest.mark.xfail(strict=True, reason="in the literal reading an unanswered draw counts as an exempt one")
+    def test_a_draw_that_no_query_answered(self, store):
+        opinions = simple(store)
+        for draw in (np.flatnonzero(opinions.literal.exempt)[0], np.flatnonzero(~opinions.literal.exempt)[0]):
+            counted = opinions.counted()
+            counted.sizes[draw], counted.holds_own[draw] = -1, False
+            literal = opinions.literal
+            found = compare(counted, literal.exempt, literal.sizes, opinions.literal_flags, opinions.k)
+            assert found.disagreements == 1
+            once = compare_fixed(counted, ~opinions.once.exempt, opinions.once_flags, opinions.k)
+            assert once.disagreements >= 1
 
     def test_a_member_that_moved_to_another_cell(self, store):
         opinions = simple(store)

@@ -61,7 +61,8 @@ def log():
                 return [refusal.text.split(": ", 1)[1] for refusal in found]
 
             def stale(self, partition="first"):
-                return [(refusal.rule, refusal.name) for refusal in stale_inputs(instance, [CLAIMS, CANDIDATE], partition)]
+                found = stale_inputs(instance, [CLAIMS, CANDIDATE], partition)
+                return [(refusal.rule, refusal.name) for refusal in found]
 
         yield Log()
 
@@ -113,7 +114,8 @@ class TestWitness:
 
     def test_every_check_has_to_pass(self, log):
         log.run(claims, candidate, check())
-        assert log.problems(keys=[CHECK, dg.AssetCheckKey(CANDIDATE, "another")]) == ["the check never ran for this delivery"]
+        another = dg.AssetCheckKey(CANDIDATE, "another")
+        assert log.problems(keys=[CHECK, another]) == ["the check never ran for this delivery"]
 
 
 class TestStaleInputs:

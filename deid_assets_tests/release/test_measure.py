@@ -1,4 +1,4 @@
-"""From findings to measurements: every gate of the policy gates, at the policy's threshold, on the statistic it names."""
+"""From findings to measurements: every gate of the policy gates, at its threshold, on the statistic it names."""
 
 import numpy as np
 import pytest

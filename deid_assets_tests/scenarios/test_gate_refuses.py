@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import dagster as dg
 import numpy as np
-import pytest
 
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release.evidence import Evidence, from_frame, to_frame
@@ -92,11 +91,10 @@ def test_an_event_log_without_a_check_refuses(pipeline):
 # Missing evidence
 
 
-@pytest.mark.parametrize("asset", ASSESSMENTS)
-def test_evidence_that_was_never_made_refuses(pipeline, asset):
-    pipeline.instance.wipe_assets([dg.AssetKey([pipeline.policy, asset])])
-    pipeline.edit_store(KEY, f"DELETE FROM assessment.{asset}")
-    refused(pipeline, f"{asset}: no evidence", "never materialized")
+def test_evidence_that_was_never_made_refuses(pipeline):
+    pipeline.instance.wipe_assets([dg.AssetKey([pipeline.policy, "neighbor_attack"])])
+    pipeline.edit_store(KEY, "DELETE FROM assessment.neighbor_attack")
+    refused(pipeline, "neighbor_attack: no evidence", "neighbor_attack: it was never materialized")
 
 
 def test_evidence_whose_table_is_gone_refuses(pipeline):
@@ -125,11 +123,6 @@ def test_evidence_of_another_delivery_refuses(pipeline):
     refused(pipeline, *(f"{asset}: it judged another delivery" for asset in ASSESSMENTS))
 
 
-def test_evidence_of_another_version_of_the_method_refuses(pipeline):
-    edit_evidence(pipeline, "neighbor_attack", method_version="0")
-    refused(pipeline, "another version of its method")
-
-
 def test_evidence_edited_in_the_store_refuses(pipeline):
     """Edited so that it is consistent, bound to these rows, and still passes: the event log tells other numbers."""
     (item,) = from_frame(pipeline.table(KEY, "neighbor_attack").frame())
@@ -138,16 +131,19 @@ def test_evidence_edited_in_the_store_refuses(pipeline):
     refused(pipeline, "neighbor_attack")
 
 
-def test_evidence_with_a_threshold_of_its_own_refuses(pipeline):
+def test_evidence_that_was_judged_otherwise_than_now_refuses(pipeline):
+    """Against another threshold, for information only, by another version of the method."""
     (item,) = from_frame(pipeline.table(KEY, "longitudinal_risk").frame())
     edit_evidence(pipeline, "longitudinal_risk", measurements=measured_differently(item, "high_risk_share", threshold=0.5))
-    refused(pipeline, "another threshold than the policy's")
-
-
-def test_evidence_that_no_longer_gates_refuses(pipeline):
     (item,) = from_frame(pipeline.table(KEY, "demographic_risk").frame())
     edit_evidence(pipeline, "demographic_risk", measurements=measured_differently(item, "absence_posterior", gating=False))
-    refused(pipeline, "measured as information only")
+    edit_evidence(pipeline, "neighbor_attack", method_version="0")
+    refused(
+        pipeline,
+        "longitudinal_risk/high_risk_share: it was compared with another threshold",
+        "demographic_risk/absence_posterior: the policy gates on it; it was measured as information only",
+        "neighbor_attack: it was measured by another version of its method",
+    )
 
 
 # Stale inputs

@@ -110,13 +110,15 @@ class TestIntake:
         assert len(known) > 500
         table = Table(tmp_path / "store.duckdb", "tests", "held")
         others = ", ".join(f"{CLAIM[name]} AS {name}" for name in CLAIM if name not in ("claim_id", "diagnosis_1"))
-        write_table(table, Query(f"SELECT code AS claim_id, code AS diagnosis_1, {others} FROM (SELECT unnest(?) AS code)", (known,)))
+        sql = f"SELECT code AS claim_id, code AS diagnosis_1, {others} FROM (SELECT unnest(?) AS code)"
+        write_table(table, Query(sql, (known,)))
         assert violations(table, CONTRACTS["claims"]) == {}
 
 
 class TestPreparation:
     def test_every_group_that_a_code_can_get_is_allowed(self):
-        assert set(place_groups(["11", "12", "20", "21", "22", "24", "81", "99"])["place_group"].dropna()) <= set(PLACE_GROUPS)
+        places = place_groups(["11", "12", "20", "21", "22", "24", "81", "99"])["place_group"]
+        assert set(places.dropna()) <= set(PLACE_GROUPS)
         assert set(procedure_groups(["00100", "99213", "59000", "69990"])["procedure_group"]) <= set(PROCEDURE_GROUPS)
         assert set(condition_groups(["4280", "410", "V221"])["condition_group"]) <= set(CONDITION_GROUPS)
         assert set(specialty_groups(["01"])["specialty_group"].dropna()) <= set(SPECIALTY_GROUPS)

@@ -79,7 +79,7 @@ class TestNulls:
 
 class TestFrames:
     def test_text_columns_of_nothing_but_nulls_stay_text_only_as_str(self, connection):
-        """Why frames of text are of pandas' `str`: as `object` the column gets no type, and contracts cannot hold it."""
+        """Why frames of text are of pandas' `str`: as `object` the column gets no type that a contract knows."""
         frame = pd.DataFrame({"as_object": pd.Series([None], dtype=object), "as_str": pd.Series([None], dtype="str")})
         connection.register("frame", frame)
         connection.execute("CREATE TABLE t AS SELECT * FROM frame")
