@@ -85,12 +85,17 @@ def specialize(spec: dg.AssetSpec, policy: Policy, contracts: Mapping[str, DataF
     metadata = spec.metadata
     # A plain digest of who opted out would let a guess be tried; the keyed one of `made_under` covers it.
     sections = [section for section in metadata["policy_sections"] if section not in RESTRICTED_SECTIONS]
+    name = spec.key.path[-1]
+    described = {"dagster/column_schema": column_schema(contracts[name])}
+    derived = candidate.release_lineage(policy).get(name)
+    if derived:
+        described["derived_columns"] = derived
     return spec.replace_attributes(
         partitions_def=deliveries,
         group_name=f"{policy.name}/{metadata['stage']}",
         code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
         owners=list(policy.owners),
-    ).merge_attributes(metadata={"dagster/column_schema": column_schema(contracts[spec.key.path[-1]])})
+    ).merge_attributes(metadata=described)
 
 
 defs = build_definitions()

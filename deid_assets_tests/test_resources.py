@@ -11,34 +11,46 @@ import pytest
 
 from deid_assets.home import Home
 from deid_assets.partitions import deliveries
-from deid_assets.policy import policy_by_name
-from deid_assets.resources import JOB_PREFIX, Policies, RestrictedStore, Workplace, column_schema, observed_schema
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.release.keys import Secret
+from deid_assets.resources import (
+    Policies,
+    RestrictedStore,
+    Workplace,
+    column_schema,
+    job_name,
+    made_under,
+    observed_schema,
+)
 from deid_assets.schemas import contracts_of
 from deid_assets.store import Query, Table
 from deid_assets.store_lock import StoreLock
+from deid_assets_tests.policy.policy_texts import public_values
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 CANARY = "CANARY-4711"
-MEMBERS = dg.AssetKey(["policy", "members"])
+POLICY = "heritage_public"
+MEMBERS = dg.AssetKey([POLICY, "members"])
+MADE = {"method_version": "1", "policy_sections": ["removal", "opt_outs"]}
 
 
-@dg.asset(key_prefix="policy", partitions_def=deliveries)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
 def members() -> str:
     return "SELECT 'm1' AS member_id, 40 AS age UNION ALL SELECT 'm2', NULL"
 
 
-@dg.asset(key_prefix="policy", partitions_def=deliveries, metadata={"derived_columns": {"n": ["members.age"]}})
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE | {"derived_columns": {"n": ["members.age"]}})
 def removed_members(members: Table) -> Query:
     return Query(f"SELECT member_id, ?::INTEGER AS n FROM {members.sql}", (7,))
 
 
-@dg.asset(key_prefix="policy", partitions_def=deliveries)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
 def code_book(members: Table) -> pd.DataFrame:
     return pd.DataFrame({"code": pd.Series(["x", None], dtype="str")})
 
 
-@dg.asset(key_prefix="policy", partitions_def=deliveries)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
 def claims(members: Table) -> str:
     return f"SELECT '{CANARY}'::INTEGER AS n FROM {members.sql}"
 
@@ -52,13 +64,13 @@ def run(home: Home, *assets, partition="2012") -> dg.ExecuteInProcessResult:
     """Run assets in a job that is called after their policy, as the main job of a policy is."""
     definitions = dg.Definitions(
         assets=list(assets),
-        jobs=[dg.define_asset_job(f"{JOB_PREFIX}policy", dg.AssetSelection.assets(*assets))],
+        jobs=[dg.define_asset_job(job_name(POLICY), dg.AssetSelection.assets(*assets))],
         resources={"io_manager": RestrictedStore(root=str(home.root))},
         executor=dg.in_process_executor,
     )
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(deliveries.name, [partition])
-        job = definitions.resolve_job_def(f"{JOB_PREFIX}policy")
+        job = definitions.resolve_job_def(job_name(POLICY))
         return job.execute_in_process(instance=instance, partition_key=partition, raise_on_error=False)
 
 
@@ -71,7 +83,7 @@ class TestTables:
     def test_a_select_a_query_and_a_frame_become_the_assets_tables(self, home):
         assert run(home, members, removed_members, code_book).success
         store = RestrictedStore(root=str(home.root))
-        tables = {name: store.table(dg.AssetKey(["policy", name]), "2012") for name in ("members", "removed_members")}
+        tables = {name: store.table(dg.AssetKey([POLICY, name]), "2012") for name in ("members", "removed_members")}
         assert tables["members"].schema == "intake" and tables["removed_members"].schema == "preparation"
         assert tables["removed_members"].frame("member_id").values.tolist() == [["m1", 7], ["m2", 7]]
 
@@ -82,7 +94,7 @@ class TestTables:
 
     def test_the_file_is_for_its_owner_only(self, home):
         run(home, members)
-        file = home.store / "policy" / "2012.duckdb"
+        file = home.store / POLICY / "2012.duckdb"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
@@ -111,12 +123,40 @@ class TestMetadata:
         assert "dagster/column_lineage" not in metadata_of(run(home, members), "members")
 
 
+class TestMadeUnder:
+    """What of the policy a table was made by, as a keyed digest: the gate refuses what an earlier text of it made."""
+
+    SECRET, OTHER = (Secret(letter * 64, "environment") for letter in (b"a", b"b"))
+
+    def digest(self, secret=SECRET, version="1", sections=("removal", "opt_outs"), **changes) -> str:
+        return made_under(policy_from(public_values(**changes)), secret, version, sections)
+
+    def test_it_changes_with_the_method_and_with_the_sections_that_are_read(self):
+        assert self.digest() == self.digest()
+        others = {
+            self.digest(version="2"),
+            self.digest(removal__newborn_days=14),
+            self.digest(opt_outs__members=["a person"]),
+            self.digest(sections=("removal",)),
+        }
+        assert len(others) == 4 and self.digest() not in others
+        assert self.digest(risk__threshold=0.04) == self.digest(), "a section that is not read"
+
+    def test_who_opted_out_cannot_be_guessed_from_it_without_the_secret(self):
+        assert self.digest(self.SECRET) != self.digest(self.OTHER)
+
+    def test_every_materialization_states_it(self, home):
+        stated = metadata_of(run(home, members), "members")["made_under"].value
+        secret = Workplace(root=str(home.root)).secret()
+        assert stated == made_under(policy_by_name(POLICY), secret, MADE["method_version"], MADE["policy_sections"])
+
+
 class TestErrors:
     def test_a_value_in_an_error_of_the_database_does_not_reach_the_event_log(self, home):
         result = run(home, members, claims)
         assert not result.success
         (failure,) = [event for event in result.all_events if event.is_step_failure]
-        assert "policy/claims failed with ConversionException" in failure.step_failure_data.error.to_string()
+        assert f"{POLICY}/claims failed with ConversionException" in failure.step_failure_data.error.to_string()
         assert CANARY not in str(result.all_events)
 
     def test_the_details_are_in_the_restricted_store(self, home):
@@ -128,25 +168,25 @@ class TestErrors:
 
 class TestLocks:
     def test_a_run_does_not_begin_while_another_holds_the_store(self, home):
-        other = StoreLock.of(home, "policy", "2012")
+        other = StoreLock.of(home, POLICY, "2012")
         other.acquire()
         try:
             result = run(home, members)
         finally:
             other.release()
         assert not result.success
-        assert not (home.store / "policy" / "2012.duckdb").exists()
+        assert not (home.store / POLICY / "2012.duckdb").exists()
 
     def test_it_is_held_while_the_run_lasts_and_free_afterwards(self, home):
         seen = []
 
-        @dg.asset(key_prefix="policy", partitions_def=deliveries, name="members")
+        @dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE, name="members")
         def watching() -> str:
-            seen.append(StoreLock.of(home, "policy", "2012").try_acquire())
+            seen.append(StoreLock.of(home, POLICY, "2012").try_acquire())
             return "SELECT 1 AS n"
 
         assert run(home, watching).success
-        free = StoreLock.of(home, "policy", "2012")
+        free = StoreLock.of(home, POLICY, "2012")
         assert (seen, free.try_acquire()) == ([False], True)
         free.release()
 
@@ -162,7 +202,7 @@ class TestLocks:
         )
         store = RestrictedStore(root=str(home.root))
         store.setup_for_execution(SimpleNamespace(dagster_run=started))
-        other = StoreLock.of(home, "policy", "2012")
+        other = StoreLock.of(home, POLICY, "2012")
         free = other.try_acquire()
         other.release()
         store.teardown_after_execution(SimpleNamespace(dagster_run=started))
@@ -170,7 +210,7 @@ class TestLocks:
 
     def test_it_is_free_after_a_run_that_failed(self, home):
         run(home, members, claims)
-        free = StoreLock.of(home, "policy", "2012")
+        free = StoreLock.of(home, POLICY, "2012")
         assert free.try_acquire()
         free.release()
 

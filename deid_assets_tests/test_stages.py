@@ -86,7 +86,6 @@ class TestCodeVersions:
         ("section", "assets"),
         [
             ({"removal__newborn_days": 14}, {"eligible_claims"}),
-            ({"opt_outs__members": ["a person"]}, {"removed_members"}),
             ({"sample__members": 19_000}, {"released_sample"}),
             ({"top_coding__percentile": 95}, {"grouped_claims", "member_profiles", "value_domains", "release_claims"}),
             ({"grouping__charlson": "deyo"}, {"comorbidity_codes", "grouped_claims"}),
@@ -102,6 +101,10 @@ class TestCodeVersions:
         changed = {asset for asset in before if before[asset] != after[asset]}
         assert assets <= changed
         assert not changed & {"members", "claims"}
+
+    def test_who_opted_out_is_in_no_version(self, tmp_path):
+        """A version is shown to everybody, and a guess could be tried on a plain digest; see `made_under`."""
+        assert self.versions(tmp_path) == self.versions(tmp_path, opt_outs__members=["a person"])
 
     def test_a_description_changes_nothing(self, tmp_path):
         assert self.versions(tmp_path) == self.versions(tmp_path, title="Another title")

@@ -35,6 +35,36 @@ IN_DAYS_IN_HOSPITAL = (*YEARS.values(), "claims_truncated")
 """Member-level columns that the days-in-hospital table carries instead of the members table."""
 
 
+def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
+    """Where the columns of the release come from, by asset: their released names are the policy's."""
+    member = {"MemberID": ["pseudonym_crosswalk.pseudonym", "member_profiles.member_id"]}
+    columns = policy.quasi_identifiers
+    return {
+        "release_members": member
+        | {
+            qi.release_as: [f"member_profiles.{qi.column}"]
+            for qi in columns.members
+            if qi.column not in IN_DAYS_IN_HOSPITAL
+        },
+        "release_days_in_hospital": member
+        | {
+            "DaysInHospital": [f"member_profiles.{column}" for column in YEARS.values()],
+            "ClaimsTruncated": ["member_profiles.claims_truncated"],
+        },
+        "release_claims": member
+        | {
+            "ProviderID": ["pseudonym_crosswalk.pseudonym", "truncated_claims.provider_id"],
+            "Vendor": ["pseudonym_crosswalk.pseudonym", "truncated_claims.vendor_id"],
+            "PCP": ["pseudonym_crosswalk.pseudonym", "truncated_claims.pcp_id"],
+            "Year": ["truncated_claims.year"],
+            "PayDelay": ["truncated_claims.pay_delay"],
+            "CharlsonIndex": ["truncated_claims.charlson"],
+            "SupLOS": ["truncated_claims.length_of_stay"],
+        }
+        | {qi.release_as: [f"truncated_claims.{qi.column}"] for qi in columns.claims},
+    }
+
+
 def members_query(
     policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table
 ) -> str:

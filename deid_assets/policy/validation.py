@@ -16,7 +16,7 @@ from deid_assets.methods.population_class_size import minimum_sample_class_size
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.hierarchy_specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections import AnyQuasiIdentifier, AttackGate
+from deid_assets.policy.sections import AnyQuasiIdentifier, AttackGate, Statistic
 
 COLUMN_RANGES = {
     "age": (0, 120),
@@ -188,17 +188,20 @@ def bound_of_no_success(trials: int, confidence: float) -> float:
 
 
 def _enough_draws(policy: Policy) -> Iterator[Problem]:
-    """A gate whose bound lies above the threshold before the first flag refuses every release, however safe."""
+    """A gate must see enough to decide.
+
+    Where the bound decides and lies above the threshold before the first flag, every release is refused, however safe;
+    where the estimate decides, as few draws pass nearly every release, however risky.
+    """
     gate, limit = policy.risk.gate, policy.risk.max_high_risk_share
     bound = clopper_pearson_upper_bound(0, gate.draws, gate.confidence)
-    # Also where the estimate decides: one draw passes nearly always, whatever the risk.
     if bound > limit:
         needed = math.ceil(math.log1p(-gate.confidence) / math.log1p(-limit))
         yield Problem(
             ("risk", "gate", "draws"),
             f"{gate.draws} draws are too few: with none of them flagged, the {gate.confidence:g} upper bound is "
-            f"{bound:.4g}, above max_high_risk_share {limit:g}, so that no release could pass; at least {needed} are "
-            "needed",
+            f"{bound:.4g}, above max_high_risk_share {limit:g}, so that {_too_few(gate.statistic)}; at least {needed} "
+            "are needed",
         )
     attack = policy.neighbor_attack
     for name, found in (("unconditional", attack.unconditional), ("given_membership", attack.given_membership)):
@@ -213,9 +216,14 @@ def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem
         yield Problem(
             ("neighbor_attack", "trials"),
             f"{trials} trials are too few for {name}: with no success in any of them, the {gate.confidence:g} upper "
-            f"bound is {bound:.4g}, above at_most {gate.at_most:g}, so that no release could pass; at least {needed} "
-            "are needed",
+            f"bound is {bound:.4g}, above at_most {gate.at_most:g}, so that {_too_few(gate.statistic)}; at least "
+            f"{needed} are needed",
         )
+
+
+def _too_few(statistic: Statistic) -> str:
+    """What comes of it when too few draws decide."""
+    return "no release could pass" if statistic == "upper_bound" else "chance would pass what is not safe"
 
 
 def _known_hierarchies(policy: Policy) -> Iterator[Problem]:

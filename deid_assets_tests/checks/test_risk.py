@@ -23,7 +23,7 @@ CHECK = next(check for check in RISK_CHECKS if check.measurement == measure.UNCO
 def evaluate(home: Home, *measurements) -> tuple[dict[str, dg.AssetCheckEvaluation], dg.ExecuteInProcessResult]:
     """The evaluations of the checks on attack 1, for evidence with these measurements."""
 
-    @dg.asset(key_prefix=POLICY, partitions_def=deliveries)
+    @dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata={"method_version": "1", "policy_sections": []})
     def neighbor_attack():
         return to_frame([Evidence("neighbor_attack", "2012", "p" * 64, "a" * 64, "1", measurements)])
 

@@ -108,7 +108,17 @@ class TestEnoughDraws:
             "above max_high_risk_share 0.008, so that no release could pass; at least 574 are needed"
         ]
         policy_from(public_values(risk__gate__draws=574))
-        policy_from(public_values(risk__gate__draws=1, risk__gate__statistic="estimate"))
+
+    def test_an_estimate_of_few_draws_decides_nothing_either(self):
+        assert refusal(risk__gate__draws=1, risk__gate__statistic="estimate") == [
+            "risk.gate.draws: 1 draws are too few: with none of them flagged, the 0.99 upper bound is 0.99, above "
+            "max_high_risk_share 0.008, so that chance would pass what is not safe; at least 574 are needed"
+        ]
+        policy_from(public_values(risk__gate__draws=574, risk__gate__statistic="estimate"))
+        few = {"trials": 248, "unconditional": GATE, "given_membership": GATE | {"statistic": "estimate"}}
+        assert [line.split("so that ")[1].split(";")[0] for line in refusal(neighbor_attack=few)] == [
+            "no release could pass", "chance would pass what is not safe",
+        ]  # fmt: skip
 
     @given(share=st.floats(0.001, 0.5), confidence=st.floats(0.5, 0.999))
     def test_the_number_named_is_the_smallest_that_could_pass(self, share, confidence):

@@ -15,13 +15,13 @@ CHECK = dg.AssetCheckKey(CANDIDATE, "candidate_is_safe")
 
 
 @dg.asset(key_prefix="policy", partitions_def=DELIVERIES, code_version="1")
-def claims() -> None:
-    pass
+def claims() -> dg.MaterializeResult:
+    return dg.MaterializeResult(metadata={"made_under": "this policy"})
 
 
 @dg.asset(key_prefix="policy", partitions_def=DELIVERIES, code_version="1", deps=[CLAIMS])
-def candidate() -> None:
-    pass
+def candidate() -> dg.MaterializeResult:
+    return dg.MaterializeResult(metadata={"made_under": "this policy"})
 
 
 def check(passed: bool = True, severity=dg.AssetCheckSeverity.ERROR, raises: bool = False) -> dg.AssetChecksDefinition:
@@ -60,8 +60,9 @@ def log():
                 assert all(refusal.rule == "check_not_passed" for refusal in found)
                 return [refusal.text.split(": ", 1)[1] for refusal in found]
 
-            def stale(self, partition="first"):
-                found = stale_inputs(instance, [CLAIMS, CANDIDATE], partition)
+            def stale(self, partition="first", **made_under):
+                wanted = {key: made_under.get(key.path[-1], "this policy") for key in (CLAIMS, CANDIDATE)}
+                found = stale_inputs(instance, wanted, partition)
                 return [(refusal.rule, refusal.name) for refusal in found]
 
         yield Log()
@@ -129,6 +130,18 @@ class TestStaleInputs:
         assert log.stale() == [("stale_input", "candidate")]
         log.run(claims, candidate, selection=[candidate])
         assert log.stale() == []
+
+    def test_what_was_made_under_an_earlier_text_of_the_policy(self, log):
+        log.run(claims, candidate)
+        assert log.stale(candidate="a later text") == [("stale_policy", "candidate")]
+
+    def test_what_does_not_say_under_which_policy_it_was_made(self, log):
+        @dg.asset(key_prefix="policy", name="candidate", partitions_def=DELIVERIES, code_version="1", deps=[CLAIMS])
+        def silent() -> None:
+            pass
+
+        log.run(claims, silent)
+        assert log.stale() == [("stale_policy", "candidate")]
 
     def test_an_asset_that_is_missing(self, log):
         log.run(claims)

@@ -73,7 +73,7 @@ class TestNeighborAttack:
 class TestDemographics:
     def measured(self, population=(500, 19), release=(990, 10), removed=0.1, released_of_eligible=0.1):
         risk = demographic_risk(population, release, k=20)
-        found = measure.demographic_measurements(POLICY, risk, removed, released_of_eligible, 100_000)
+        found = measure.demographic_measurements(POLICY, risk, removed, released_of_eligible)
         return {m.name: m for m in found}
 
     def test_small_classes_gate_by_the_share_of_members_in_them(self):
@@ -121,7 +121,7 @@ class TestRequirements:
         measured = [
             *measure.high_risk_measurements(POLICY, node, node, "c" * 64),
             *measure.neighbor_measurements(POLICY, attack(), "c" * 64),
-            *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1, 9),
+            *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
         ]
         gating = {m.name: m.threshold for m in measured if m.gating}
         assert gating == {r.measurement: r.threshold for r in measure.required_measurements(POLICY)}

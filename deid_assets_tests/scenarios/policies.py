@@ -1,7 +1,7 @@
 """Policies small enough to run in seconds: few and coarse quasi-identifiers, the product's rules, smaller gate draws.
 
-Nothing in them is loosened to get a green run: a few thousand members are too few for what a public release promises, so
-that the thresholds are those of a release to a known recipient, and about one member in fifty has to be suppressed.
+Nothing in them is loosened to get a green run: a few thousand members are too few for what a public release promises,
+so that the thresholds are those of a release to known recipients, and about one member in ten has to be suppressed.
 """
 
 import copy

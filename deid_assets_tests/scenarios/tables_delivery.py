@@ -9,7 +9,9 @@ import duckdb
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 MEMBERS_HEADER = ("id", "sex", "born", "days_y2", "days_y3")
-CLAIMS_HEADER = ("no", "member", "provider", "day", "specialty", "place", "cpt", "los", "admitted", "left", "dx", "note")
+CLAIMS_HEADER = (
+    "no", "member", "provider", "day", "specialty", "place", "cpt", "los", "admitted", "left", "dx", "note",
+)  # fmt: skip
 
 TABLES: dict[str, Any] = changed(
     SMALL,

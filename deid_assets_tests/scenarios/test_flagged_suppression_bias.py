@@ -1,4 +1,4 @@
-"""Draws that chose a node or a member never judge it; and data that are not generalized are refused at any fraction."""
+"""Draws that chose a member never judge it; and data that are not generalized are refused at any fraction."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def population(members: int, released: int, seed: int = 3) -> NodeComputation:
 
 
 def test_draws_that_chose_members_judge_them_too_kindly():
-    """On the draws that flagged them nothing is left to flag; on fresh draws of the same size a good part comes back."""
+    """On the draws that flagged them nothing is left to flag; on as many fresh draws a good part comes back."""
     computation = population(20_000, 2_000)
     draws = 10_000
     flags = computation.flagged_targets((0,), CHOOSING, draws)

@@ -42,7 +42,7 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_candidate_edited_in_the_store_refuses(pipeline, edit):
-    """Twice over: the evidence is about other rows, and the rows are not what the store gives at this generalization."""
+    """Twice over: the evidence is about other rows, and these are not what the store gives at this generalization."""
     pipeline.edit_store(KEY, EDITS[edit])
     refused(pipeline, "it judged other rows than those staged", NOT_THE_STORES)
 

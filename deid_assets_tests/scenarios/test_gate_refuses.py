@@ -11,7 +11,7 @@ import dagster as dg
 import numpy as np
 
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
-from deid_assets.release.evidence import Evidence, from_frame, to_frame
+from deid_assets.release.evidence import from_frame, to_frame
 from deid_assets.running_summary import REFUSED, RunSummary
 from deid_assets.stages import STAGES
 from deid_assets.store import write_table
@@ -43,8 +43,11 @@ def edit_evidence(pipeline: Pipeline, asset: str, **changes) -> None:
     write_table(table, to_frame([replace(item, **changes)]))
 
 
-def measured_differently(item: Evidence, name: str, **changes) -> tuple:
-    return tuple(replace(m, **changes) if m.name == name else m for m in item.measurements)
+def edit_measurement(pipeline: Pipeline, asset: str, name: str, **changes) -> None:
+    """Rewrite one number of stored evidence."""
+    (item,) = from_frame(pipeline.table(KEY, asset).frame())
+    measured = tuple(replace(m, **changes) if m.name == name else m for m in item.measurements)
+    edit_evidence(pipeline, asset, measurements=measured)
 
 
 def test_nothing_wrong_is_published(pipeline):
@@ -61,7 +64,8 @@ def test_release_alone_after_a_failed_risk_check_is_refused(pipeline):
     """A blocking check stops what comes after it in its own run only: without the gate this would be published."""
     write_policy(pipeline.home.policies, changed(SMALL, neighbor_attack__given_membership={"at_most": 0.01}))
     checked = pipeline.run(KEY, ["neighbor_attack"])
-    assert [text.split(":")[0] for text in checked.failed_checks] == ["neighbor_attack_given_membership_within_threshold"]
+    (failed,) = checked.failed_checks
+    assert failed.startswith("neighbor_attack_given_membership_within_threshold: measured 0.")
     refused(pipeline, "neighbor_success_given_membership", "the check did not pass", "under another policy")
 
 
@@ -77,7 +81,8 @@ def test_checks_deselected_from_the_run_refuse(pipeline):
     """What was materialized without its checks was never judged, though they passed on what lay there before."""
     summary = pipeline.run(KEY, ["demographic_risk", "release"], checks=False)
     assert summary.exit_code == REFUSED and summary.release is None
-    assert "demographic_risk_within_threshold: the check judged an earlier materialization" in " ".join(summary.reasons)
+    reasons = " ".join(summary.reasons)
+    assert "demographic_risk_within_threshold: the check judged an earlier materialization" in reasons
 
 
 def test_an_event_log_without_a_check_refuses(pipeline):
@@ -125,18 +130,14 @@ def test_evidence_of_another_delivery_refuses(pipeline):
 
 def test_evidence_edited_in_the_store_refuses(pipeline):
     """Edited so that it is consistent, bound to these rows, and still passes: the event log tells other numbers."""
-    (item,) = from_frame(pipeline.table(KEY, "neighbor_attack").frame())
-    better = measured_differently(item, "neighbor_success_given_membership", value=0.0001, bound=0.0002)
-    edit_evidence(pipeline, "neighbor_attack", measurements=better)
+    edit_measurement(pipeline, "neighbor_attack", "neighbor_success_given_membership", value=0.0001, bound=0.0002)
     refused(pipeline, "neighbor_attack")
 
 
 def test_evidence_that_was_judged_otherwise_than_now_refuses(pipeline):
     """Against another threshold, for information only, by another version of the method."""
-    (item,) = from_frame(pipeline.table(KEY, "longitudinal_risk").frame())
-    edit_evidence(pipeline, "longitudinal_risk", measurements=measured_differently(item, "high_risk_share", threshold=0.5))
-    (item,) = from_frame(pipeline.table(KEY, "demographic_risk").frame())
-    edit_evidence(pipeline, "demographic_risk", measurements=measured_differently(item, "absence_posterior", gating=False))
+    edit_measurement(pipeline, "longitudinal_risk", "high_risk_share", threshold=0.5)
+    edit_measurement(pipeline, "demographic_risk", "absence_posterior", gating=False)
     edit_evidence(pipeline, "neighbor_attack", method_version="0")
     refused(
         pipeline,
@@ -192,7 +193,7 @@ def test_a_kernel_that_exempts_draws_is_found_by_the_cross_check(pipeline, monke
 
 
 def test_a_kernel_that_flags_nobody_from_the_search_on_publishes_nothing(pipeline, monkeypatch):
-    """It chooses the finest generalization; the attack, the exact demographics and the cross-check do not believe it."""
+    """It chooses the finest generalization; the attack and the exact demographics do not believe it."""
     monkeypatch.setattr(NodeComputation, "_flags_of_block", _nobody_flagged(NodeComputation._flags_of_block))
     before = pipeline.published_bytes()
     made = pipeline.run(KEY, [*STAGES["generalization"], *CANDIDATE, *ASSESSMENTS])

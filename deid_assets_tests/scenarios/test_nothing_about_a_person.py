@@ -1,4 +1,4 @@
-"""Unmistakable values are planted in a delivery; outside the restricted store none of them is found, whatever happens."""
+"""Unmistakable values are planted in a delivery: outside the restricted store none is found, whatever happens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -169,7 +169,11 @@ ERRORS = (
     duckdb.ConversionException(f"Could not convert string '{TEXT}' to INT32"),
     KeyError(f"{PROVIDER}3"),
 )
-PLACES = {"an asset": (preparation, "sample_size"), "a table": (resources, "write_table"), "a check": (contracts, "violations")}
+PLACES = {
+    "an asset": (preparation, "sample_size"),
+    "a table": (resources, "write_table"),
+    "a check": (contracts, "violations"),
+}
 
 
 @pytest.mark.parametrize(
