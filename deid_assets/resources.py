@@ -132,7 +132,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
             "dagster/row_count": rows,
             "dagster/table_name": f"{table.schema}.{table.name}",
             "dagster/column_schema": observed_schema(columns, context.definition_metadata.get("dagster/column_schema")),
-            "made_under": self._made_under(context),
+            **self._made_under(context),
             **meter.read(context.run_id, context.step_key),
         }
         lineage = self._column_lineage(context, columns)
@@ -140,12 +140,15 @@ class RestrictedStore(dg.ConfigurableIOManager):
             metadata["dagster/column_lineage"] = lineage
         context.add_output_metadata(metadata)
 
-    def _made_under(self, context: dg.OutputContext) -> str:
-        """What of the policy this table was made by; the gate refuses what an earlier text of it made."""
+    def _made_under(self, context: dg.OutputContext) -> dict[str, str]:
+        """What of the policy this table was made by; the gate refuses what an earlier text of it made, or nothing told."""
+        stated = context.definition_metadata
+        if "policy_sections" not in stated:
+            return {}
         home = Home(Path(self.root))
         policy = policies_in(home.policies)[policy_name(context.asset_key)]
-        stated = context.definition_metadata
-        return made_under(policy, load_secret(home.keys), stated["method_version"], stated["policy_sections"])
+        digest = made_under(policy, load_secret(home.keys), stated["method_version"], stated["policy_sections"])
+        return {"made_under": digest}
 
     def load_input(self, context: dg.InputContext) -> Table:
         return self.table(context.asset_key, context.partition_key)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from deid_assets.running_summary import PUBLISHED
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
@@ -16,12 +17,21 @@ def data_files(release: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((release / "data").iterdir())}
 
 
-def test_two_runs_with_one_secret_are_byte_identical(published, pipeline):
-    """One by `deid run` in a process of its own, one asset by asset, in another home."""
+def test_two_runs_with_one_secret_are_byte_identical_and_the_same_inputs_are_released_once(published, pipeline):
+    """One run by `deid run` in a process of its own, one asset by asset in another home; there the release, twice."""
     summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == PUBLISHED and pipeline.releases == ["small/0001", "small/0002"]
+    assert [entry.number for entry in pipeline.registry.chain().entries] == [1, 2]
     first, second = data_files(published.release), data_files(summary.release)
     assert first.keys() == second.keys() and len(first) >= 6
     assert [name for name in first if first[name] != second[name]] == []
+
+    before = pipeline.published_bytes()
+    again = pipeline.run(KEY, ["release"])
+    assert pipeline.published_bytes() == before and pipeline.releases == ["small/0001", "small/0002"]
+    assert again.exit_code == PUBLISHED, "nothing is wrong: the release stands, and was judged once more"
+    assert again.release == summary.release
+    assert pipeline.materialization("release", KEY).metadata["unchanged"].value is True
 
 
 def test_another_secret_gives_other_pseudonyms_and_another_sample(published, tmp_path, monkeypatch):
