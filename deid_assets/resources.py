@@ -106,6 +106,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         if run is None or partition is None:
             return
         policies = {policy_name(key) for key in run.asset_selection or ()}
+        policies |= {policy_name(key.asset_key) for key in run.asset_check_selection or ()}
         for name in sorted(policies or {run.job_name.removeprefix(JOB_PREFIX)}):
             lock = StoreLock.of(Home(Path(self.root)), name, partition)
             lock.acquire()

@@ -190,7 +190,6 @@ class TestLocks:
         assert (seen, free.try_acquire()) == ([False], True)
         free.release()
 
-    @pytest.mark.xfail(strict=True, reason="the policies of a run are read from its assets, not from its checks")
     def test_a_run_of_checks_alone_holds_the_stores_of_their_assets(self, home):
         """Such as the UI starts when somebody executes one check."""
         check = dg.AssetCheckKey(MEMBERS, "members_keeps_contract")

@@ -246,5 +246,5 @@ def evidence_frame(
         [(m.name, m.value, m.bound, m.threshold, m.gating, m.passed) for m in measured],
         columns=["measurement", "measured", "bound", "threshold", "gating", "passed"],
     )
-    context.add_output_metadata({"measurements": markdown_table(table)})
+    context.add_output_metadata({"measurements": markdown_table(table), "evidence_digest": evidence.digest()})
     return to_frame([evidence])

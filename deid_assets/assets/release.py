@@ -2,10 +2,11 @@
 
 import datetime
 import json
-from functools import partial
 from collections.abc import Mapping
+from functools import partial
 
 import dagster as dg
+import duckdb
 import pandas as pd
 
 import deid_assets
@@ -25,14 +26,14 @@ from deid_assets.assets.preparation import pseudonym_key
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table, stage_asset
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import RISK_CHECKS
-from deid_assets.errors import PolicyError
+from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.executors import search_executor
 from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import check_vacuous
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.digests import combined_digest, rows_digest
-from deid_assets.release.event_log import data_versions, stale_inputs, witness
+from deid_assets.release.event_log import data_versions, edited_evidence, stale_inputs, witness
 from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.release.manifest import AttritionStep, Manifest, Place, PolicyText, editions, keyed_counts, package_versions
 from deid_assets.release.keys import Secret
@@ -241,9 +242,9 @@ def _judge(
     commitment = workplace.secret().commitment()
     with connect(tables.profiles.file) as connection:
         digest = combined_digest({name: rows_digest(connection, table) for name, table in staged.by_name().items()})
-    evidence = tuple(item for table in assessments for item in from_frame(table.frame()))
-
-    refusals = gate.contract_refusals(policy, staged)
+    evidence, refusals = _read_evidence(assessments)
+    refusals += edited_evidence(context.instance, policy.name, evidence, context.partition_key)
+    refusals += gate.contract_refusals(policy, staged)
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
     write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
     refusals += gate.consistency_refusals(
@@ -301,6 +302,19 @@ def _judge(
     refusals += gate.measurement_refusals("gate", measured)
     gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "1", (*measured, cross))
     return refusals, gate_evidence, evidence
+
+
+def _read_evidence(assessments: tuple[Table, ...]) -> tuple[tuple[Evidence, ...], list[Refusal]]:
+    """The stored evidence; a table that is gone or that cannot be read is a refusal, and the judge misses its evidence."""
+    found: list[Evidence] = []
+    refusals = []
+    for table in assessments:
+        try:
+            found += from_frame(table.frame())
+        except (ReleaseError, duckdb.Error):
+            text = f"{table.name}: the stored evidence cannot be read; materialize it again"
+            refusals.append(Refusal("unreadable_evidence", table.name, None, None, text))
+    return tuple(found), refusals
 
 
 def _delivery_refusals(context: dg.AssetExecutionContext, policy: Policy, workplace: Workplace) -> list[Refusal]:

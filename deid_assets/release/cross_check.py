@@ -103,7 +103,7 @@ def compare(
 
     The flags come from the very function whose count gates; the sizes from another, which shares no early stop with it.
     """
-    wrong = counted.holds_own == kernel_exempt
+    wrong = (counted.holds_own == kernel_exempt) | (counted.sizes < 0)
     wrong |= counted.holds_own & (counted.sizes != kernel_sizes)
     wrong |= (counted.holds_own & (counted.sizes < k)) != kernel_flags
     return Agreement(len(wrong), int(np.count_nonzero(wrong)))

@@ -10,7 +10,7 @@ import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from deid_assets.release.evidence import Refusal
+from deid_assets.release.evidence import Evidence, Refusal
 
 
 def witness(
@@ -99,6 +99,20 @@ def stale_inputs(
             if upstream is not None and str(upstream.storage_id) != pointer:
                 text = f"{short}: it was made from an earlier {tag.split('/')[-1]}; materialize it again"
                 found.append(Refusal("stale_input", short, None, None, text))
+    return found
+
+
+def edited_evidence(
+    instance: dg.DagsterInstance, policy: str, evidence: Iterable[Evidence], partition: str
+) -> list[Refusal]:
+    """Refuse evidence that is not what the event log says its asset measured."""
+    found = []
+    for item in evidence:
+        record = current_materialization(instance, dg.AssetKey([policy, item.asset]), partition)
+        stated = record.asset_materialization.metadata.get("evidence_digest") if record and record.asset_materialization else None
+        if stated is None or stated.value != item.digest():
+            text = f"{item.asset}: the stored evidence is not what was measured; materialize it again"
+            found.append(Refusal("edited_evidence", item.asset, None, None, text))
     return found
 
 

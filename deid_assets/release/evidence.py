@@ -13,7 +13,7 @@ from typing import Literal
 import pandas as pd
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.digests import canonical_json, is_digest, parse_json
+from deid_assets.release.digests import bytes_digest, canonical_json, is_digest, parse_json
 
 Comparison = Literal["at_most", "at_least"]
 Statistic = Literal["value", "upper_bound", "lower_bound"]
@@ -197,6 +197,10 @@ class Evidence:
         names = [measurement.name for measurement in self.measurements]
         if not names or len(set(names)) != len(names):
             raise ReleaseError(f"evidence {self.asset!r}: it needs measurements, each with a name of its own")
+
+    def digest(self) -> str:
+        """SHA-256 of all it says: the event log keeps it, so that evidence edited in the store is found out."""
+        return bytes_digest(canonical_json(self.to_json()))
 
     def to_json(self) -> dict:
         """As JSON values."""

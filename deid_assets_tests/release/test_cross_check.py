@@ -166,7 +166,6 @@ class TestDifferences:
         flags[5] = ~flags[5]
         assert opinions.disagreements_of_the_search(flags) == 1
 
-    @pytest.mark.xfail(strict=True, reason="in the literal reading an unanswered draw counts as an exempt one")
     def test_a_draw_that_no_query_answered(self, store):
         opinions = simple(store)
         for draw in (np.flatnonzero(opinions.literal.exempt)[0], np.flatnonzero(~opinions.literal.exempt)[0]):
