@@ -82,22 +82,28 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 continue  # the evaluation of the check has decided what it is
             else:
                 errors = True
-                cause = failure.error.cause if failure.error and failure.error.cause else failure.error
-                reasons.append(_message(event.step_key, cause))
+                reasons.append(_message(event.step_key, _first_cause(failure.error)))
         elif event.event_type == dg.DagsterEventType.PIPELINE_FAILURE and not (reasons or failed_checks):
             data = event.job_failure_data
-            reasons.append(_message("run", data.error if data else None))
+            reasons.append(_message("run", _first_cause(data.error if data else None)))
             errors = True
     published = release is not None
     code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
     return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
 
 
+def _first_cause(error):
+    """What an error was raised from, as far back as Dagster knows: it wraps those of steps and of resources."""
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error
+
+
 def _message(step: str | None, error) -> str:
     """The message of our own errors; of any other only its kind, because its text may quote a value."""
     if error is None:
         return f"{step}: it failed; the run's log in the UI says where"
-    if error.cls_name in ("DeliveryError", "PolicyError", "StoreError", "ReleaseError"):
+    if error.cls_name in ("DeliveryError", "PolicyError", "StoreError", "ReleaseError", "UnforeseenError"):
         return error.message.split(": ", 1)[-1].strip()
     return f"{step}: {error.cls_name}; the run's log in the UI says where (`deid ui`)"
 
