@@ -145,7 +145,7 @@ def neighbor_attack(
 @stage_asset(policy_sections=["demographics", "removal"], version=METHOD_VERSIONS["demographic_risk"])
 def demographic_risk(
     context: dg.AssetExecutionContext,
-    members: Table,
+    eligible_members: Table,
     removed_members: Table,
     member_profiles: Table,
     value_domains: Table,
@@ -167,7 +167,7 @@ def demographic_risk(
         release_days_in_hospital.sql,
     )
     before = workplace.released_elsewhere(policy.name, context.partition_key)
-    absence = absence_numbers(members, removed_members, risk.released + before)
+    absence = absence_numbers(eligible_members, removed_members, risk.released + before)
     measured = measure.demographic_measurements(policy, risk, *absence)
     context.add_output_metadata(
         {
@@ -216,13 +216,17 @@ def demographics_of(
     )
 
 
-def absence_numbers(members: Table, removed: Table, released: int) -> tuple[float, float]:
-    """Share of members removed for what their claims tell, and released over remaining members."""
-    delivered = members.count()
+def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[float, float]:
+    """Share of members removed for what their claims tell, and released over eligible members.
+
+    Of members with a claim, as those removed have one: who knows a value of his target's claims knows that there is one,
+    and members without any are absent for a reason that is no secret. Counting them would hide the removed among them.
+    """
     sensitive = int(
         removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
     )
-    return sensitive / delivered, min(1.0, released / max(delivered - sensitive, 1))
+    remaining = eligible.count()
+    return sensitive / max(sensitive + remaining, 1), min(1.0, released / max(remaining, 1))
 
 
 def candidate_digest(tables: tuple[Table, ...]) -> str:

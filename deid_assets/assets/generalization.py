@@ -1,6 +1,7 @@
 """Generalization: the lattice of S0 Table 4, the node that loses least among those that are safe, and who is suppressed."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import dagster as dg
@@ -18,7 +19,8 @@ from deid_assets.assets.encoded import (
 )
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
 from deid_assets.executors import search_executor
-from deid_assets.methods.flagged_suppression import choose_generalization
+from deid_assets.methods import encoding
+from deid_assets.methods.flagged_suppression import HIGH_RISK, PassedOver, choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
@@ -26,6 +28,7 @@ from deid_assets.methods.lattice_diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
 from deid_assets.methods.lattice_diagnosis import diagnose
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
 from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.models import Policy
@@ -185,7 +188,7 @@ def generalization_choice(
     with guarded(context), search_executor() as executor:
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
-        choice = choose_generalization(
+        choice, passed_over = choose_generalization(
             computation,
             [parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]],
             # Leaving out a share s of the members lowers the share at high risk by s at most.
@@ -202,16 +205,10 @@ def generalization_choice(
             risk.suppression.at_most,
             risk.search.aim,
             executor,
+            other_gates_of(context, policy, tables, computation, workplace),
         )
     if choice is None:
-        helpful = lattice_diagnosis.query(f"SELECT * FROM {lattice_diagnosis.sql} WHERE would_pass")
-        changes = "; ".join(f"{row.kind} {row.what} ({row.share:.4f})" for row in helpful.itertuples())
-        raise dg.Failure(
-            "refused: no generalization of this policy holds. Single changes that would pass: "
-            f"{changes or 'none of those that were tried'}. See lattice_diagnosis.",
-            metadata={"refused": True},
-            allow_retries=False,
-        )
+        raise _no_choice(passed_over, lattice_diagnosis)
     chosen = pd.DataFrame(
         {
             "dimension": pd.Series([dimension.name for dimension in policy.dimensions], dtype="str"),
@@ -234,11 +231,31 @@ def generalization_choice(
             "high_risk_share_literal": choice.readings.literal.share,
             "measured": choice.readings.upper_bound(risk.gate.confidence),
             "threshold": risk.max_high_risk_share,
-            "nodes_passed_over": len(choice.passed_over),
+            "nodes_passed_over": len(passed_over),
         },
     )
     ids = member_profiles.query(f"SELECT member_id FROM {member_profiles.sql} WHERE released ORDER BY member_number")
     yield dg.Output(ids[choice.suppressed].reset_index(drop=True), "suppressed_members")
+
+
+def _no_choice(passed_over: Sequence[PassedOver], diagnosis: Table) -> dg.Failure:
+    """The refusal where no node holds: which gates stood against how many nodes, and what would help."""
+    gates = Counter(passed.gate for passed in passed_over) or {HIGH_RISK: "all"}
+    against = ", ".join(f"{gate} ({count} nodes)" for gate, count in gates.items())
+    helpful = diagnosis.query(f"SELECT * FROM {diagnosis.sql} WHERE would_pass")
+    changes = "; ".join(f"{row.kind} {row.what} ({row.share:.4f})" for row in helpful.itertuples())
+    advice = [f"Single changes after which the share at high risk would pass: {changes}."] if changes else []
+    if DEMOGRAPHICS in gates:
+        advice.append("Demographic classes grow with coarser or fewer quasi-identifiers of members.")
+    if ATTACK in gates:
+        advice.append("The attack given membership weakens with coarser quasi-identifiers and with more released members.")
+    if not advice:
+        advice = ["None of the single changes that were tried would pass; see lattice_diagnosis."]
+    return dg.Failure(
+        f"refused: no generalization of this policy holds. Against it: {against}. {' '.join(advice)}",
+        metadata={"refused": True, "nodes_passed_over": len(passed_over)},
+        allow_retries=False,
+    )
 
 
 class Progress:
@@ -259,6 +276,30 @@ def node_computation(policy: Policy, tables: PopulationTables) -> NodeComputatio
     delivered = tables.profiles.count()
     needed = class_size_needed(policy, sampling_fraction(policy, len(data.targets), delivered))
     return NodeComputation(data, lattice_dimensions(policy), needed)
+
+
+def other_gates_of(
+    context: dg.AssetExecutionContext,
+    policy: Policy,
+    tables: PopulationTables,
+    computation: NodeComputation,
+    workplace: Workplace,
+) -> OtherGates:
+    """The gates besides the share at high risk that a node must hold to be chosen."""
+    gate = policy.neighbor_attack.given_membership
+    return OtherGates(
+        computation.data,
+        computation.dimensions,
+        encoding.demographic_codes(tables.profiles, tables.domains, member_columns(policy)),
+        encoding.released_members(tables.profiles),
+        max(policy.demographics.class_size_at_least, policy.safe_class_size),
+        policy.risk.max_high_risk_share,
+        gate.at_most if gate else None,
+        policy.neighbor_attack.trials,
+        gate.confidence if gate and gate.statistic == "upper_bound" else None,
+        policy.risk.search.aim,
+        stream_key(context, workplace, "other gates"),
+    )
 
 
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:

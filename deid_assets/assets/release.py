@@ -95,7 +95,7 @@ def release(
             staged = _stage(staging, candidate, member_profiles)
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, candidate, staged, chosen_generalization, suppressed_members,
-                pseudonym_crosswalk, members, removed_members, released_sample, eligible_claims,
+                pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
                 (longitudinal_risk, neighbor_attack, demographic_risk),
             )  # fmt: skip
             if refusals:
@@ -234,7 +234,7 @@ def _stage(staging: Staging, candidate: Mapping[str, Table], profiles: Table) ->
 
 def _judge(
     context, policy: Policy, workplace: Workplace, tables: PopulationTables, candidate: Mapping[str, Table],
-    staged: gate.Staged, chosen: Table, suppressed: Table, crosswalk: Table, members: Table, removed: Table,
+    staged: gate.Staged, chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
     sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
     """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them."""
@@ -285,7 +285,7 @@ def _judge(
         policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql
     )
     refusals += gate.demographic_refusals(policy, risk, staged.members.count())
-    absence = absence_numbers(members, removed, risk.released + before)
+    absence = absence_numbers(eligible, removed, risk.released + before)
     measured = list(measure.demographic_measurements(policy, risk, *absence))
 
     computation = node_computation(policy, tables).keeping(keep)

@@ -8,9 +8,8 @@ A member agrees with a draw when his generalized demographics equal the draw's (
 known value of every quasi-identifier, his claims hold the value at least as many times as the knowledge does. Missing
 values are not knowledge and match nothing. A draw without knowledge matches its whole demographic cell.
 
-How it stays fast: claims are aggregated once to (member, value, times held), only for members of a drawn cell and
-values that some draw knows. A draw's candidates are the holders of its rarest known value; the other values are then
-looked up for these candidates alone.
+How it stays fast: claims are aggregated once to (member, value, times held). A draw's candidates are the holders of its
+rarest known value; the other values are then looked up for these candidates alone.
 """
 
 from collections.abc import Sequence
@@ -18,15 +17,36 @@ from collections.abc import Sequence
 from deid_assets.store import Table, quoted
 
 
-def class_sizes_from_claims(
-    draws: Table,
-    knowledge: Table,
-    members: Table,
-    claims: Table,
-    demographics: Sequence[str],
-    quasi_identifiers: Sequence[str],
-) -> str:
-    """SELECT the class size of every draw, counting in claims.
+def held_values(claims: Table, quasi_identifiers: Sequence[str]) -> str:
+    """SELECT member_id | quasi_identifier | value VARCHAR | n: how often a member's claims hold a value.
+
+    Parameters
+    ----------
+    claims
+        member_id and one column per quasi-identifier, generalized like the knowledge: the truncated claims (D') of
+        the population.
+    quasi_identifiers
+        Names of columns of `claims`. Knowledge of any other name is held by nobody.
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no quasi-identifier is named.
+    """
+    if not quasi_identifiers:
+        raise ValueError("name at least one quasi-identifier of the claims")
+    # A validated name is letters, digits and underscores, so that it is safe as a text literal too.
+    return "\nUNION ALL\n".join(
+        f"""SELECT member_id, '{name}' AS quasi_identifier, {quoted(name)}::VARCHAR AS value, count(*) AS n
+            FROM {claims.sql} WHERE {quoted(name)} IS NOT NULL GROUP BY ALL"""
+        for name in quasi_identifiers
+    )
+
+
+def class_sizes(draws: Table, knowledge: Table, members: Table, held: Table, demographics: Sequence[str]) -> str:
+    """SELECT the class size of every draw.
 
     Parameters
     ----------
@@ -37,13 +57,10 @@ def class_sizes_from_claims(
         and how often. Values are compared as text.
     members
         The population, removed and suppressed members included: member_id (unique) and the demographic columns.
-    claims
-        member_id and one column per quasi-identifier, generalized like the knowledge: the truncated claims (D') of
-        the population.
+    held
+        What `held_values` selects.
     demographics
         Names of the demographic columns, in both `draws` and `members`; at least one.
-    quasi_identifiers
-        Names of columns of `claims`. Knowledge of any other name is held by nobody.
 
     Returns
     -------
@@ -55,45 +72,8 @@ def class_sizes_from_claims(
     StoreError
         If a name is not an identifier.
     ValueError
-        If no demographic or no quasi-identifier is named.
+        If no demographic is named.
     """
-    if not quasi_identifiers:
-        raise ValueError("name at least one quasi-identifier of the claims")
-    held = "\nUNION ALL\n".join(_held_values(claims, name) for name in quasi_identifiers)
-    return _class_sizes(draws, knowledge, members, held, demographics)
-
-
-def class_sizes_from_counts(
-    draws: Table, knowledge: Table, members: Table, held: Table, demographics: Sequence[str]
-) -> str:
-    """SELECT the class size of every draw, where the held values have been counted before.
-
-    Parameters
-    ----------
-    held
-        member_id | quasi_identifier VARCHAR | value VARCHAR | n: how often a member's claims hold a value; one row
-        per member, quasi-identifier and value.
-    draws, knowledge, members, demographics
-        As in `class_sizes_from_claims`; so is the result.
-    """
-    counted = f"""
-        SELECT c.member, c.cell, i.item, h.n
-        FROM {held.sql} h JOIN items i ON h.quasi_identifier = i.quasi_identifier AND h.value = i.value
-        JOIN candidates c ON h.member_id = c.member_id"""
-    return _class_sizes(draws, knowledge, members, counted, demographics)
-
-
-def _held_values(claims: Table, name: str) -> str:
-    """SELECT member, cell, item, n of one column, for candidates and known values only."""
-    column = quoted(name)  # validated, so that the same letters are safe as a text literal below
-    return f"""
-        SELECT c.member, c.cell, i.item, count(*) AS n
-        FROM {claims.sql} h JOIN items i ON i.quasi_identifier = '{name}' AND i.value = h.{column}::VARCHAR
-        JOIN candidates c ON h.member_id = c.member_id
-        GROUP BY ALL"""
-
-
-def _class_sizes(draws: Table, knowledge: Table, members: Table, held: str, demographics: Sequence[str]) -> str:
     if not demographics:
         raise ValueError("name at least one demographic column")
     columns = ", ".join(quoted(name) for name in demographics)
@@ -120,7 +100,10 @@ def _class_sizes(draws: Table, knowledge: Table, members: Table, held: str, demo
               ON k.quasi_identifier = i.quasi_identifier AND k.value::VARCHAR IS NOT DISTINCT FROM i.value
             JOIN drawn d ON k.draw_id = d.draw_id
             GROUP BY ALL),
-        held AS MATERIALIZED ({held}),
+        held AS MATERIALIZED (
+            SELECT c.member, c.cell, i.item, h.n
+            FROM {held.sql} h JOIN items i ON h.quasi_identifier = i.quasi_identifier AND h.value = i.value
+            JOIN candidates c ON h.member_id = c.member_id),
         frequency AS (SELECT cell, item, n, count(*) AS members FROM held GROUP BY ALL),
         holders AS (
             SELECT k.draw, k.cell, k.item, k.times, coalesce(sum(f.members), 0) AS members,

@@ -27,7 +27,7 @@ def demographic_codes(profiles: Table, domains: Table, columns: Sequence[str]) -
             f"LEFT JOIN ({labels_query(domains, column, 0, types[column])}) AS d{number}"
             f" ON d{number}.value IS NOT DISTINCT FROM p.{quoted(column)}"
         )
-        selects.append(f"d{number}.base_code AS c{number}")
+        selects.append(f"d{number}.level_code AS c{number}")
     arrays = profiles.arrays(
         f"SELECT {', '.join(selects)} FROM {profiles.sql} AS p {' '.join(joins)} ORDER BY p.member_number"
     )
@@ -71,7 +71,7 @@ def histories(
         )
         # A value that is present and has no class becomes -2, and is refused below.
         selects.append(
-            f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce(d{number}.base_code, -2) END::SMALLINT"
+            f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce(d{number}.level_code, -2) END::SMALLINT"
             f" AS c{number}"
         )
     rank = "row_number() OVER (ORDER BY member_number) - 1" if released_only else "member_number"

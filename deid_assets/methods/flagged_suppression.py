@@ -13,10 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from deid_assets.methods.literal_reading import Adversary, BothReadings, both_readings
+from deid_assets.methods.longitudinal_data import top_node
 from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.other_gates import OtherGates
 
 StreamKeys = Callable[[str], bytes]
 Node = tuple[int, ...]
+
+HIGH_RISK = "share at high risk"
 
 DRAWS_A_MEMBER = 25
 """Draws of the suppression stream for each sampled member and round."""
@@ -40,14 +44,19 @@ class Choice:
         Its shares on draws that chose neither it nor the members suppressed.
     suppressed
         (n,) bool over the released members.
-    passed_over
-        Nodes of less loss that did not hold on fresh draws.
     """
 
     node: Node
     readings: BothReadings
     suppressed: np.ndarray
-    passed_over: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A node of less loss that was not chosen, and the gate that it would fail."""
+
+    node: Node
+    gate: str
 
 
 def choose_generalization(
@@ -62,7 +71,8 @@ def choose_generalization(
     suppress_at_most: float,
     aim: float,
     executor: Executor | None = None,
-) -> Choice | None:
+    other_gates: OtherGates | None = None,
+) -> tuple[Choice | None, tuple[PassedOver, ...]]:
     """Choose the node that loses least among those that hold on fresh draws.
 
     Parameters
@@ -80,32 +90,43 @@ def choose_generalization(
     suppress_at_most
         Share of sampled members that may be suppressed; 0 for none.
     aim
-        Part of MaxSup that suppression aims at, so that the gate's bound does not refuse what it reaches.
+        Part of MaxSup that a chosen node must reach, so that the gate's bound does not refuse it by chance.
+    other_gates
+        What else a node must hold to be chosen.
 
     Returns
     -------
-    Choice or None
-        None when no node holds.
+    (Choice or None, tuple of PassedOver)
+        None when no node holds; and every node that was looked at before, in that order.
     """
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
-    passed_over: list[Node] = []
+    passed_over: list[PassedOver] = []
+    top = top_node(computation.dimensions)
+    # Both gates are monotone: what the coarsest node fails, every node fails.
+    hopeless = other_gates.failing_however_suppressed(top, suppress_at_most) if other_gates else None
+    if hopeless:
+        return None, (PassedOver(top, hopeless),)
     for node in candidates:
-        readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
-        if readings.upper_bound(confidence) <= max_share:
-            return Choice(node, readings, nobody, tuple(passed_over))
-        passed_over.append(node)
+        gate = other_gates.failing(node, nobody) if other_gates else None
+        if gate is None:
+            readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
+            if readings.hold(max_share, confidence, aim):
+                return Choice(node, readings, nobody), tuple(passed_over)
+        passed_over.append(PassedOver(node, gate or HIGH_RISK))
     if suppress_at_most <= 0:
-        return None
+        return None, tuple(passed_over)
     for node in [*candidates, *others]:
-        if _is_hopeless(computation, node, keys, aim * max_share, suppress_at_most, executor):
-            continue
-        found = suppress_flagged(
-            computation, node, adversary, keys, max_share, draws, confidence, suppress_at_most, aim, executor
-        )
-        if found is not None:
-            return Choice(node, found[0], found[1], tuple(passed_over))
-        passed_over.append(node)
-    return None
+        gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
+        if gate is None and not _is_hopeless(computation, node, keys, aim * max_share, suppress_at_most, executor):
+            found = suppress_flagged(
+                computation, node, adversary, keys, max_share, draws, confidence, suppress_at_most, aim, executor
+            )
+            if found is not None:
+                gate = other_gates.failing(node, found[1]) if other_gates else None
+                if gate is None:
+                    return Choice(node, found[0], found[1]), tuple(passed_over)
+        passed_over.append(PassedOver(node, gate or HIGH_RISK))
+    return None, tuple(passed_over)
 
 
 def suppress_flagged(
@@ -149,7 +170,7 @@ def suppress_flagged(
         share = max(quick.fixed.share, quick.literal.share)
         if share <= target:
             full = both_readings(rest, node, rest_adversary, keys(f"confirmation {node} {number}"), draws, executor)
-            if full.upper_bound(confidence) <= max_share:
+            if full.hold(max_share, confidence, aim):
                 return full, suppressed
             share = max(full.fixed.share, full.literal.share)
         goal *= min(0.9, target / share)

@@ -51,6 +51,11 @@ class BothReadings:
             clopper_pearson_upper_bound(found.flagged, found.draws, confidence) for found in (self.fixed, self.literal)
         )
 
+    def hold(self, max_share: float, confidence: float, aim: float) -> bool:
+        """Whether the larger bound is within MaxSup, and the larger share so far below it that fresh draws hold too."""
+        share = max(self.fixed.share, self.literal.share)
+        return share <= aim * max_share and self.upper_bound(confidence) <= max_share
+
 
 def literal_power(computation: NodeComputation, node: Sequence[int], adversary: Adversary) -> tuple[np.ndarray, ...]:
     """p_ih recomputed from the values as generalized at the node; one (n,) int8 array per claim-level quasi-identifier."""

@@ -100,14 +100,19 @@ def _opened(labels: list[str], label: str) -> list[str]:
 
 
 def level_maps(domains: pd.DataFrame, quasi_identifier: str) -> tuple[np.ndarray, ...]:
-    """The level maps of one quasi-identifier: for each level, level_code by base_code."""
+    """The level maps of one quasi-identifier: for each level, the class of each class of the finest level.
+
+    The kernel knows no values below the finest level, where some may already be one (stays of 0 and of 1 day are).
+    """
     own = domains[domains["quasi_identifier"] == quasi_identifier].sort_values(["level", "base_code"])
-    return tuple(rows["level_code"].to_numpy() for _, rows in own.groupby("level"))
+    maps = [rows["level_code"].to_numpy() for _, rows in own.groupby("level")]
+    _, first = np.unique(maps[0], return_index=True)
+    return tuple(codes[first] for codes in maps)
 
 
 def labels_query(domains: Table, quasi_identifier: str, level: int, value_type: str) -> str:
-    """SELECT value (in the column's own type), label, base_code of one quasi-identifier at one level."""
+    """SELECT value (in the column's own type), label, base_code, level_code of one quasi-identifier at one level."""
     return (
-        f"SELECT CAST(nullif(value, '') AS {value_type}) AS value, label, base_code FROM {domains.sql}"
+        f"SELECT CAST(nullif(value, '') AS {value_type}) AS value, label, base_code, level_code FROM {domains.sql}"
         f" WHERE quasi_identifier = '{quasi_identifier}' AND level = {int(level)}"
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.class_size_query import class_sizes_from_claims
+from deid_assets.methods.class_size_query import class_sizes
 from deid_assets.methods.knowledge import Knowledge
 from deid_assets.methods.longitudinal_data import LongitudinalData
 from deid_assets.store import Table, write_table
@@ -46,15 +46,30 @@ class Agreement:
     disagreements: int
 
 
+@dataclass(frozen=True)
+class Counted:
+    """A population at one generalization, as tables of the store.
+
+    Attributes
+    ----------
+    members
+        member_id, own_id (the same) and the demographics.
+    held
+        How often each member's claims hold a value, as `held_values` selects it.
+    """
+
+    members: Table
+    held: Table
+
+
 def count_by_query(
     data: LongitudinalData,
     drawn: Knowledge,
     labels: Mapping[str, Sequence[str | None]],
     member_columns: Sequence[str],
     claim_columns: Sequence[str],
-    member_ids: Sequence[str],
-    population: Table,
-    population_claims: Table,
+    member_ids: np.ndarray,
+    population: Counted,
 ) -> CountedByQuery:
     """Count the classes of some draws with DuckDB.
 
@@ -65,35 +80,52 @@ def count_by_query(
     drawn
         (B,) draws, in the order of the stream.
     labels
-        For every quasi-identifier the released label of each base code at the node.
+        For every quasi-identifier the released label of each code at the node.
     member_columns, claim_columns
         Names of the quasi-identifiers, in the order of `data`.
     member_ids
         (N,) identifier of each member of the population of `data`.
-    population, population_claims
-        member_id, own_id (the same) and demographics; member_id and claim values, at the node.
+    population
+        At the node.
     """
     members = data.targets[drawn.targets]
-    draws = pd.DataFrame({"draw_id": np.arange(len(members)), "own_id": [member_ids[m] for m in members]})
+    draws = pd.DataFrame({"draw_id": np.arange(len(members))})
     for number, column in enumerate(member_columns):
         draws[column] = np.array(list(labels[column]), dtype=object)[data.demographics[members, number]]
     draws = draws.astype({column: "str" for column in member_columns})
-    knowledge = _knowledge(drawn, labels, claim_columns)
-    sizes = np.full(len(members), -1, dtype=np.int64)
-    holds_own = np.zeros(len(members), dtype=bool)
-    for first in range(0, len(members), DRAWS_AT_ONCE):
-        some = range(first, min(first + DRAWS_AT_ONCE, len(members)))
-        tables = (
-            _written(population, "draws", draws[draws["draw_id"].isin(some)]),
-            _written(population, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
-            population,
-            population_claims,
+    sizes = _sizes(draws, _knowledge(drawn, labels, claim_columns), member_columns, population)
+    return CountedByQuery(sizes, hold_their_own(data, drawn, labels, claim_columns, member_ids, population))
+
+
+def hold_their_own(
+    data: LongitudinalData,
+    drawn: Knowledge,
+    labels: Mapping[str, Sequence[str | None]],
+    claim_columns: Sequence[str],
+    member_ids: np.ndarray,
+    population: Counted,
+) -> np.ndarray:
+    """(B,) bool: whether the target's own rows hold all that the adversary knows; as `count_by_query` takes and finds it."""
+    own = np.asarray(member_ids)[data.targets[drawn.targets]]
+    draws = pd.DataFrame({"draw_id": np.arange(len(own)), "own_id": own})
+    return _sizes(draws, _knowledge(drawn, labels, claim_columns), ["own_id"], population) > 0
+
+
+def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[str], population: Counted) -> np.ndarray:
+    """(B,) int64: the class size of every draw, -1 where no query answered."""
+    sizes = np.full(len(draws), -1, dtype=np.int64)
+    for first in range(0, len(draws), DRAWS_AT_ONCE):
+        some = range(first, min(first + DRAWS_AT_ONCE, len(draws)))
+        query = class_sizes(
+            _written(population.members, "draws", draws[draws["draw_id"].isin(some)]),
+            _written(population.members, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
+            population.members,
+            population.held,
+            demographics,
         )
-        found = population.query(class_sizes_from_claims(*tables, member_columns, claim_columns))
-        own = population.query(class_sizes_from_claims(*tables, ["own_id"], claim_columns))
+        found = population.members.query(query)
         sizes[found["draw_id"]] = found["class_size"]
-        holds_own[own["draw_id"]] = own["class_size"] > 0
-    return CountedByQuery(sizes, holds_own)
+    return sizes
 
 
 def compare(

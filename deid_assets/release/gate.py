@@ -6,12 +6,13 @@ store, the thresholds on a random stream of their own, an independent DuckDB cou
 the assessments. A check that cannot be carried out refuses.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from deid_assets.methods.candidate import generalized_claims, generalized_members
+from deid_assets.methods.class_size_query import held_values
 from deid_assets.methods.demographic_risk import DemographicRisk
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK, draw_knowledge
 from deid_assets.methods.literal_reading import Adversary, both_readings, literal_power
@@ -20,11 +21,11 @@ from deid_assets.methods.provider_suppression import IDENTIFIERS, PATTERN, patte
 from deid_assets.methods.pseudonyms import pseudonyms
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
-from deid_assets.release.cross_check import SCHEMA, compare, compare_fixed, count_by_query
+from deid_assets.release.cross_check import SCHEMA, Counted, compare, compare_fixed, count_by_query, hold_their_own
 from deid_assets.release.evidence import Context, Evidence, Measurement, Refusal, judge
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.contract import violations
-from deid_assets.store import Table, quoted, write_view
+from deid_assets.store import Table, quoted, write_table, write_view
 
 CROSS_CHECKED_DRAWS = 2_000
 assert CROSS_CHECKED_DRAWS <= DRAWS_PER_BLOCK
@@ -260,40 +261,29 @@ def cross_check_refusals(
     """Count some draws of the gate's stream with DuckDB, on the staged rows, and compare both readings draw by draw."""
     member_columns = [qi.column for qi in policy.quasi_identifiers.members]
     claim_names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
-    file = profiles.file
-    population, claims = _population_views(
+    population = _population(
         policy, member_columns, claim_names, levels, staged, staged_profiles, profiles, held, domains, crosswalk
     )
+    top = {column: policy.hierarchy_of(column).levels - 1 for column in levels}
+    population_at_top = _released_at_top(claim_names, top, profiles, held, domains)
     which = "" if policy.counts_population else "WHERE released"
-    ids = profiles.query(f"SELECT member_id FROM {profiles.sql} {which} ORDER BY member_number")["member_id"].tolist()
-    names = (member_columns, list(claim_names), ids)
+    ids = profiles.arrays(f"SELECT member_number FROM {profiles.sql} {which} ORDER BY 1")["member_number"]
     labels = labels_at(domains, levels)
     first = np.arange(CROSS_CHECKED_DRAWS)
 
     drawn = draw_knowledge(computation.data, stream_key, 0).take(first)
-    counted = count_by_query(computation.data, drawn, labels, *names, population, claims)
-    top = {column: policy.hierarchy_of(column).levels - 1 for column in levels}
-    at_top = count_by_query(
-        computation.data,
-        drawn,
-        labels_at(domains, top),
-        *names,
-        write_view(
-            Table(file, SCHEMA, "population_top"),
-            f"SELECT member_id, member_id AS own_id, * EXCLUDE (member_id, released) FROM ("
-            f"{generalized_members(profiles, domains, {column: top[column] for column in member_columns})})",
-        ),
-        write_view(
-            Table(file, SCHEMA, "population_claims_top"),
-            generalized_claims(held, domains, {column: top[column] for column in claim_names}),
-        ),
+    counted = count_by_query(computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
+    kept_at_top = hold_their_own(
+        computation.data, drawn, labels_at(domains, top), list(claim_names), ids, population_at_top
     )
     flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).flags
-    fixed = compare_fixed(counted, at_top.holds_own, flags, computation.k)
+    fixed = compare_fixed(counted, kept_at_top, flags, computation.k)
 
     literal_computation = computation.with_power(literal_power(computation, node, adversary))
     drawn = draw_knowledge(literal_computation.data, stream_key, 0).take(first)
-    counted = count_by_query(literal_computation.data, drawn, labels, *names, population, claims)
+    counted = count_by_query(
+        literal_computation.data, drawn, labels, member_columns, list(claim_names), ids, population
+    )
     kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
     flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).flags
     literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
@@ -311,7 +301,7 @@ def cross_check_refusals(
     return measurement_refusals("gate", [measured]), measured
 
 
-def _population_views(
+def _population(
     policy: Policy,
     member_columns: Sequence[str],
     claim_names: Mapping[str, str],
@@ -322,43 +312,69 @@ def _population_views(
     held: Table,
     domains: Table,
     crosswalk: Table,
-) -> tuple[Table, Table]:
+) -> Counted:
     """The population in which classes are counted: released members as staged, everybody else from the store.
 
     Where classes are estimated from the sample, everybody else are the members of the sample who were suppressed.
+    Members go by their number: joins on long texts cost most of the time.
     """
-    pseudonyms = f"(SELECT original_id, pseudonym FROM {crosswalk.sql} WHERE kind = 'member')"
+    pseudonyms = f"""(SELECT x.pseudonym, m.member_number FROM {crosswalk.sql} AS x JOIN {profiles.sql} AS m
+        ON m.member_id = x.original_id WHERE x.kind = 'member')"""
     names = ", ".join(quoted(column) for column in member_columns)
     released = ", ".join(f"s.{quoted(name)} AS {quoted(column)}" for column, name in claim_names.items())
     columns = ", ".join(quoted(column) for column in claim_names)
-    others = f"""(SELECT member_id FROM {profiles.sql} WHERE {"true" if policy.counts_population else "released"}
-        AND member_id NOT IN (SELECT original_id FROM {pseudonyms}
-            WHERE pseudonym IN (SELECT "MemberID" FROM {staged_profiles.sql})))"""
+    others = f"""(SELECT member_id, member_number FROM {profiles.sql}
+        WHERE {"true" if policy.counts_population else "released"} AND member_number NOT IN (
+            SELECT member_number FROM {pseudonyms} WHERE pseudonym IN (SELECT "MemberID" FROM {staged_profiles.sql})))"""
     members_sql = f"""
-        SELECT x.original_id AS member_id, x.original_id AS own_id, {names}
+        SELECT x.member_number AS member_id, x.member_number AS own_id, {names}
         FROM {staged_profiles.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
-        UNION ALL SELECT member_id, member_id AS own_id, {names}
+        UNION ALL SELECT o.member_number, o.member_number, {names}
         FROM ({generalized_members(profiles, domains, {column: levels[column] for column in member_columns})})
-        WHERE member_id IN {others}"""
+        JOIN {others} AS o USING (member_id)"""
     claims_sql = f"""
-        SELECT x.original_id AS member_id, {released}
+        SELECT x.member_number AS member_id, {released}
         FROM {staged.claims.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
-        UNION ALL SELECT member_id, {columns}
+        UNION ALL SELECT o.member_number, {columns}
         FROM ({generalized_claims(held, domains, {column: levels[column] for column in claim_names})})
-        WHERE member_id IN {others}"""
-    return (
-        write_view(Table(profiles.file, SCHEMA, "population"), members_sql),
-        write_view(Table(profiles.file, SCHEMA, "population_claims"), claims_sql),
+        JOIN {others} AS o USING (member_id)"""
+    return _counted(profiles, "population", members_sql, claims_sql, claim_names)
+
+
+def _released_at_top(
+    claim_names: Mapping[str, str], top: Mapping[str, int], profiles: Table, held: Table, domains: Table
+) -> Counted:
+    """Members of the sample at the coarsest node, where exemptions are decided once."""
+    sample = f"(SELECT member_id, member_number FROM {profiles.sql} WHERE released)"
+    claims = generalized_claims(
+        held, domains, {column: top[column] for column in claim_names}, members=f"SELECT member_id FROM {sample}"
+    )
+    return _counted(
+        profiles,
+        "sample_at_top",
+        f"SELECT member_number AS member_id, member_number AS own_id FROM {sample}",
+        f"SELECT o.member_number AS member_id, c.* EXCLUDE (member_id, claim_id) FROM ({claims}) AS c JOIN {sample} AS o USING (member_id)",
+        claim_names,
     )
 
 
+def _counted(beside: Table, name: str, members: str, claims: str, columns: Iterable[str]) -> Counted:
+    """The population as tables, each claim's values counted once for all draws."""
+    found = Counted(Table(beside.file, SCHEMA, name), Table(beside.file, SCHEMA, f"{name}_held"))
+    write_table(found.members, members)
+    write_table(found.held, held_values(write_view(Table(beside.file, SCHEMA, f"{name}_claims"), claims), list(columns)))
+    return found
+
+
 def labels_at(domains: Table, levels: Mapping[str, int]) -> dict[str, list[str | None]]:
-    """For every quasi-identifier the released label of each base code."""
-    frame = domains.frame()
+    """For every quasi-identifier the released label of each code that the kernel knows: a class of the finest level."""
+    frame = domains.frame().sort_values("base_code")
     found = {}
     for column, level in levels.items():
-        own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == level)].sort_values("base_code")
-        found[column] = [None if label != label else label for label in own["label"].tolist()]
+        own = frame[frame["quasi_identifier"] == column]
+        _, first = np.unique(own.loc[own["level"] == 0, "level_code"], return_index=True)
+        labels = own.loc[own["level"] == level, "label"].to_numpy()[first]
+        found[column] = [None if label != label else label for label in labels.tolist()]
     return found
 
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import StoreError
-from deid_assets.methods.class_size_query import class_sizes_from_claims, class_sizes_from_counts
+from deid_assets.methods.class_size_query import class_sizes, held_values
+from deid_assets.store import Table, write_view
 from deid_assets_tests.methods.small_tables import small_store
 
 DEMOGRAPHICS = ("age", "sex")
@@ -67,8 +68,15 @@ def claims_of(store, population: list):
 
 
 def counts_of(store, population: list):
+    """What the population holds, counted person by person."""
     rows = [(f"m{i}", *item, n) for i, person in enumerate(population) for item, n in holdings(person[1]).items()]
-    return store.table("held", "member_id VARCHAR, quasi_identifier VARCHAR, value VARCHAR, n INTEGER", rows)
+    return store.table("counted", "member_id VARCHAR, quasi_identifier VARCHAR, value VARCHAR, n INTEGER", rows)
+
+
+def held_of(store, population: list):
+    """What the population holds, counted by the query."""
+    claims = claims_of(store, population)
+    return write_view(Table(claims.file, claims.schema, "held"), held_values(claims, QUASI_IDENTIFIERS))
 
 
 @settings(deadline=None, max_examples=25)
@@ -81,16 +89,14 @@ def test_class_sizes_are_those_counted_person_by_person(population, draws):
     expected = by_person(population, draws)
     with small_store() as store:
         tables = tables_of(store, population, draws)
-        claims, held = claims_of(store, population), counts_of(store, population)
-        from_claims = store.rows(class_sizes_from_claims(**tables, claims=claims, quasi_identifiers=QUASI_IDENTIFIERS))
-        from_counts = store.rows(class_sizes_from_counts(**tables, held=held))
+        from_claims = store.rows(class_sizes(**tables, held=held_of(store, population)))
+        from_counts = store.rows(class_sizes(**tables, held=counts_of(store, population)))
     assert from_claims == from_counts == expected
 
 
 def sizes(population: list, draws: list) -> list[int]:
     with small_store() as store:
-        tables, claims = tables_of(store, population, draws), claims_of(store, population)
-        query = class_sizes_from_claims(**tables, claims=claims, quasi_identifiers=QUASI_IDENTIFIERS)
+        query = class_sizes(**tables_of(store, population, draws), held=held_of(store, population))
         return [size for _, size in store.rows(query)]
 
 
@@ -133,9 +139,7 @@ def test_values_known_in_two_rows_are_known_twice():
             "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
             [(0, "place", "A", 1), (0, "place", "A", 1)],
         )
-        query = class_sizes_from_claims(
-            **tables, claims=claims_of(store, population), quasi_identifiers=QUASI_IDENTIFIERS
-        )
+        query = class_sizes(**tables, held=held_of(store, population))
         assert store.rows(query) == [(0, 1)]
 
 
@@ -148,9 +152,7 @@ def test_a_missing_value_as_knowledge_matches_nobody():
             "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
             [(0, "place", None, 1)],
         )
-        query = class_sizes_from_claims(
-            **tables, claims=claims_of(store, population), quasi_identifiers=QUASI_IDENTIFIERS
-        )
+        query = class_sizes(**tables, held=held_of(store, population))
         assert store.rows(query) == [(0, 0)]
 
 
@@ -166,8 +168,8 @@ def test_names_are_validated():
         tables = tables_of(store, [(F40, [])], [])
         claims = claims_of(store, [])
         with pytest.raises(StoreError):
-            class_sizes_from_claims(**tables, claims=claims, quasi_identifiers=["place' OR '1"])
+            held_values(claims, ["place' OR '1"])
         with pytest.raises(ValueError, match="quasi-identifier"):
-            class_sizes_from_claims(**tables, claims=claims, quasi_identifiers=[])
+            held_values(claims, [])
         with pytest.raises(ValueError, match="demographic"):
-            class_sizes_from_counts(**{**tables, "demographics": ()}, held=claims)
+            class_sizes(**{**tables, "demographics": ()}, held=claims)

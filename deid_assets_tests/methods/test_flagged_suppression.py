@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.methods import flagged_suppression
-from deid_assets.methods.flagged_suppression import choose_generalization, members_to_suppress, suppress_flagged
+from deid_assets.methods.flagged_suppression import PassedOver, choose_generalization, members_to_suppress, suppress_flagged
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.node_computation import NodeComputation
@@ -63,11 +63,28 @@ def adversary_of(data: LongitudinalData) -> Adversary:
     return Adversary(data.known[0].counts[: len(data.targets)], 3, "nearest")
 
 
-def choose(computation, candidates, others=(), suppress_at_most=0.0):
+def tried(computation, candidates, others=(), suppress_at_most=0.0, other_gates=None):
     return choose_generalization(
         computation, candidates, others, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
-        suppress_at_most, aim=0.8,
+        suppress_at_most, aim=0.8, other_gates=other_gates,
     )  # fmt: skip
+
+
+def choose(computation, candidates, **settings):
+    return tried(computation, candidates, **settings)[0]
+
+
+class Refusing:
+    """Other gates that some nodes do not hold."""
+
+    def __init__(self, *nodes, whoever_is_suppressed=True):
+        self.nodes, self.whoever = nodes, whoever_is_suppressed
+
+    def failing(self, node, suppressed):
+        return "another gate" if node in self.nodes else None
+
+    def failing_however_suppressed(self, node, share):
+        return "another gate" if node in self.nodes and self.whoever else None
 
 
 class TestMembersToSuppress:
@@ -105,9 +122,9 @@ class TestMembersToSuppress:
 
 class TestChoice:
     def test_the_first_candidate_that_holds_on_fresh_draws_is_chosen(self):
-        choice = choose(computation_of(population(rare=60)), [(0,), (2,), (1,)])
+        choice, passed_over = tried(computation_of(population(rare=60)), [(0,), (2,), (1,)])
         assert choice.node == (2,)
-        assert choice.passed_over == ((0,),)
+        assert passed_over == (PassedOver((0,), "share at high risk"),)
         assert not choice.suppressed.any()
         assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
         assert choice.readings.fixed.draws == choice.readings.literal.draws == DRAWS
@@ -116,6 +133,27 @@ class TestChoice:
         computation = computation_of(population(rare=60))
         assert choose(computation, [(0,)], others=[(2,)]) is None
         assert not computation.chose
+
+    def test_a_node_that_fails_another_gate_is_passed_over(self):
+        choice, passed_over = tried(
+            computation_of(population(rare=60)), [(0,), (1,), (2,)], other_gates=Refusing((1,))
+        )
+        assert choice.node == (2,)
+        assert [(one.node, one.gate) for one in passed_over] == [((0,), "share at high risk"), ((1,), "another gate")]
+
+    @pytest.mark.parametrize("whoever", [True, False])
+    def test_nor_does_suppression_make_it_hold(self, whoever):
+        refusing = Refusing((0,), whoever_is_suppressed=whoever)
+        computation = computation_of(population(rare=30))
+        assert choose(computation, [], others=[(0,)], suppress_at_most=0.3, other_gates=refusing) is None
+        assert bool(computation.chose) is not whoever, "members are looked for only where the other gates may hold"
+
+    def test_where_the_coarsest_node_fails_another_gate_nothing_is_measured(self):
+        computation = computation_of(population(rare=60))
+        choice, passed_over = tried(computation, [(1,), (2,)], other_gates=Refusing((2,)))
+        assert choice is None
+        assert passed_over == (PassedOver((2,), "another gate"),)
+        assert not computation.judged
 
     def test_a_node_that_was_no_candidate_may_hold_with_suppression(self):
         data = population(rare=30)

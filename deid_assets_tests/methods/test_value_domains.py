@@ -97,6 +97,13 @@ class TestMissingJoins:
         assert (label_of(frame, ""), code_of(frame, "")) == ("8+", code_of(frame, "11"))
 
 
+def test_values_that_are_one_at_the_finest_level_are_one_to_the_kernel():
+    frame = domain([0, 1, 2], [["1 day", "1 day", "2 days"], ["any", "any", "any"]], with_missing=False)
+    assert frame["base_code"].tolist() == [0, 1, 2] * 2
+    assert [codes.tolist() for codes in level_maps(frame, "q")] == [[0, 1], [0, 0]]
+    Domain(level_maps(frame, "q"))
+
+
 @given(
     st.lists(st.integers(0, 40), unique=True, min_size=1, max_size=12).map(sorted),
     st.integers(1, 9),
@@ -128,7 +135,7 @@ class TestInTheStore:
             table = Table(store.file, "tests", "domains")
             write_table(table, frame)
             found = store.rows(labels_query(table, "q", 1, "INTEGER") + " ORDER BY base_code")
-            assert found == [(9, "9-10", 0), (10, "9-10", 1), (None, None, 2)]
+            assert found == [(9, "9-10", 0, 0), (10, "9-10", 1, 0), (None, None, 2, 1)]
 
     def test_a_domain_of_missing_values_only_keeps_its_types(self):
         with small_store() as store:

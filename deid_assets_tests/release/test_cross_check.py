@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from deid_assets.methods.class_size_query import held_values
 from deid_assets.methods.knowledge import draw_knowledge
 from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release import cross_check
-from deid_assets.release.cross_check import CountedByQuery, compare, compare_fixed, count_by_query
-from deid_assets.store import Table
+from deid_assets.release.cross_check import Counted, CountedByQuery, compare, compare_fixed, count_by_query
+from deid_assets.store import Table, write_view
 from deid_assets_tests.methods.cases import KEY, data_of, flat, rich_case
 from deid_assets_tests.methods.oracle import Person
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
@@ -67,15 +68,16 @@ class Opinions:
         """The draws of the stream, counted in the tables as they are now."""
         demographics = [name for name in self.labels if name.startswith("d")]
         histories = [name for name in self.labels if name.startswith("h")]
+        claims = self.table("population_claims", ["member_id", *histories], self.claims)
+        held = write_view(Table(claims.file, claims.schema, "held"), held_values(claims, histories))
         return count_by_query(
             self.data,
             draw_knowledge(self.data, KEY, 0).take(np.arange(DRAWS)),
             self.labels,
             demographics,
             histories,
-            [f"m{number}" for number in range(self.data.members)],
-            self.table("population", ["member_id", "own_id", *demographics], self.members),
-            self.table("population_claims", ["member_id", *histories], self.claims),
+            np.array([f"m{number}" for number in range(self.data.members)], dtype=object),
+            Counted(self.table("population", ["member_id", "own_id", *demographics], self.members), held),
         )
 
     def disagreements(self, sizes=None, exempt=None, flags=None) -> int:

@@ -1,0 +1,77 @@
+"""The gates besides the share at high risk, asked before a node is chosen."""
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
+
+KEY = b"other gates' key"
+TRIALS = 4_096
+DIMENSIONS = (Dimension("age", (0,), (), 2),)
+AGES = Domain((np.arange(10), np.zeros(10, int)))
+
+
+def gates(members: int = 100, released: int = 40, **changes) -> OtherGates:
+    """Members of ten ages, ten of each; everyone holds the same single value, so that only age tells them apart."""
+    ages = (np.arange(members) % 10)[:, None]
+    alike = Histories.of([[0]] * members)
+    targets = np.arange(released)
+    data = LongitudinalData(
+        ages, (AGES,), (alike,), (Domain((np.zeros(1, int), np.zeros(1, int))),), targets, (alike.take(targets),),
+        (np.ones(released, int),),
+    )  # fmt: skip
+    settings = {
+        "class_size_at_least": 10, "max_share": 0.1, "success_at_most": 0.3, "trials": TRIALS,
+        "confidence": None, "aim": 1.0,
+    }  # fmt: skip
+    return OtherGates(data, DIMENSIONS, ages, targets, stream_key=KEY, **settings | changes)
+
+
+def nobody(of: OtherGates) -> np.ndarray:
+    return np.zeros(len(of.sampled), dtype=bool)
+
+
+def test_demographic_classes_are_counted_in_the_delivery():
+    of = gates(class_size_at_least=11)
+    assert of.small_class_share((0,), nobody(of)) == 1 and of.small_class_share((1,), nobody(of)) == 0
+    assert gates(class_size_at_least=10).small_class_share((0,), nobody(of)) == 0
+    assert of.failing((0,), nobody(of)) == DEMOGRAPHICS and of.failing((1,), nobody(of)) is None
+
+
+def test_success_is_one_over_the_class_in_the_release():
+    """Four released members of each age: a neighbour finds his target with probability 1/4, or 1/40 at the top."""
+    of = gates()
+    assert of.failing((0,), nobody(of)) is None
+    assert gates(success_at_most=0.24).failing((0,), nobody(of)) == ATTACK
+    assert gates(success_at_most=0.026).failing((1,), nobody(of)) is None
+    bounded = gates(success_at_most=0.025, confidence=0.99)
+    assert bounded.failing((1,), nobody(of)) == ATTACK, "the bound is above the estimate"
+
+
+def test_what_only_just_holds_is_not_chosen():
+    of = gates(success_at_most=0.026, aim=0.9)
+    assert of.failing((1,), nobody(of)) == ATTACK
+    assert of.failing_however_suppressed((1,), 0.0) is None, "what is only a prospect needs no margin"
+
+
+def test_suppressed_members_are_not_in_the_release():
+    of = gates()
+    most = nobody(of)
+    most[4:] = True  # one of each of four ages is left
+    assert of.failing((0,), most) == ATTACK and of.small_class_share((0,), most) == 0
+
+
+def test_without_a_gate_on_the_attack_only_demographics_count():
+    of = gates(success_at_most=None)
+    assert of.failing((0,), nobody(of)) is None and of.failing_however_suppressed((0,), 0.0) is None
+
+
+@pytest.mark.parametrize(("share", "may"), [(0.0, False), (0.04, False), (0.06, True)])
+def test_suppression_lowers_success_by_its_share_at_most(share, may):
+    assert (gates(success_at_most=0.2).failing_however_suppressed((0,), share) is None) is may
+
+
+def test_nothing_left_is_no_release():
+    of = gates()
+    assert of.failing((1,), ~nobody(of)) == DEMOGRAPHICS
