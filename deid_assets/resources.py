@@ -23,7 +23,7 @@ from deid_assets.release.keys import Secret, SigningKey, load_secret
 from deid_assets.sources.delivery import Delivery
 from deid_assets.registration import registered_delivery
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import Query, Table, write_table
+from deid_assets.store import Query, Table, held_open, write_table
 from deid_assets.store_lock import StoreLock
 
 JOB_PREFIX = "release_"
@@ -101,7 +101,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
     _locks: list[StoreLock] = PrivateAttr(default_factory=list)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        run = context.dagster_run
+        run = context.run
         partition = run.tags.get("dagster/partition") if run else None
         if run is None or partition is None:
             return
@@ -122,7 +122,8 @@ class RestrictedStore(dg.ConfigurableIOManager):
         return Table(Home(Path(self.root)).store / policy / f"{delivery}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
-        with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store):
+        file = self.table(context.asset_key, context.partition_key).file
+        with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store), held_open(file):
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Content) -> None:

@@ -89,17 +89,28 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
     """Open the store file for as short a time as possible; always closed, whatever happens inside."""
     try:
         # One configuration for every connection: DuckDB refuses a second one with another.
-        connection = duckdb.connect(str(file))
+        connection = duckdb.connect(str(file), config={"temp_directory": str(file.parent / "spill")})
     except duckdb.IOException as error:
         raise StoreError(f"the restricted store {file.name} is in use by another process, or cannot be opened") from error
     try:
         if read_only:
             connection.execute("BEGIN TRANSACTION READ ONLY")
-        spill = file.parent / "spill"
-        connection.execute(f"SET temp_directory = '{str(spill).replace(chr(39), chr(39) * 2)}'")
         yield connection
     finally:
         connection.close()
+
+
+@contextlib.contextmanager
+def held_open(file: Path) -> Iterator[None]:
+    """Keep the store file open while a step works on it: connections inside open and close at no cost.
+
+    Not longer than a step, because what DuckDB has read stays in memory until the last connection is closed.
+    """
+    if not file.exists():
+        yield
+        return
+    with connect(file):
+        yield
 
 
 def owner_only(folder: Path) -> Path:

@@ -200,11 +200,11 @@ class TestLocks:
             tags={"dagster/partition": "2012"},
         )
         store = RestrictedStore(root=str(home.root))
-        store.setup_for_execution(SimpleNamespace(dagster_run=started))
+        store.setup_for_execution(SimpleNamespace(run=started))
         other = StoreLock.of(home, POLICY, "2012")
         free = other.try_acquire()
         other.release()
-        store.teardown_after_execution(SimpleNamespace(dagster_run=started))
+        store.teardown_after_execution(SimpleNamespace(run=started))
         assert not free
 
     def test_it_is_free_after_a_run_that_failed(self, home):

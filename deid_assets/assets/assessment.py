@@ -34,7 +34,7 @@ from deid_assets.reports.figures import class_size_figure, markdown_image, neigh
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table, connect, write_table, write_view
 
-METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "1"}
+METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "2"}
 """Version of each assessment's method; the gate accepts evidence of these only."""
 
 _SECTIONS = ["risk", "neighbor_attack", "demographics", "removal"]

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -12,6 +12,7 @@ from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.stages import STAGE_OF
+from deid_assets.store import held_open
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Method version and policy sections of every asset, as they were declared."""
@@ -69,10 +70,14 @@ def asset_metadata(
     }
 
 
-def guarded(context: dg.AssetExecutionContext) -> contextlib.AbstractContextManager[None]:
-    """Keep values out of errors that nobody foresaw; a refusal passes as it is."""
+@contextlib.contextmanager
+def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
+    """Hold the store open, and keep values out of errors that nobody foresaw; a refusal passes as it is."""
     name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
-    return without_values(name, Home(Path(context.resources.io_manager.root)).store, (dg.Failure,))
+    store = context.resources.io_manager
+    file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
+    with without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
+        yield
 
 
 def start_meter(context: dg.AssetExecutionContext) -> None:

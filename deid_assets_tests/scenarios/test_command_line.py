@@ -7,8 +7,6 @@ from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid, start
 from deid_assets_tests.scenarios.policies import write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def refused_run(tmp_path_factory) -> tuple[Home, int, str]:

@@ -1,6 +1,5 @@
 """One secret, one result: data files do not depend on where, when or how often a release is made."""
 
-import pytest
 from pathlib import Path
 
 from deid_assets.running_summary import PUBLISHED
@@ -8,7 +7,6 @@ from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
-pytestmark = pytest.mark.long
 
 SAMPLED = (
     "members", "claims", "quarantined_rows", "code_book", "pseudonym_crosswalk", "removed_members", "eligible_claims",

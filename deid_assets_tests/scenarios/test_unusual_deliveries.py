@@ -1,6 +1,5 @@
 """Deliveries and policies unlike those that ship: nobody removed, everybody released, columns left out."""
 
-import pytest
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,6 @@ from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, claim, member, write_tables
-
-pytestmark = pytest.mark.long
 
 MEMBERS = 120
 ALIKE = changed(TABLES, sample={"members": 40}, risk__gate={"draws": 5_000}, risk__search={"draws_at_most": 20_000})
