@@ -12,6 +12,7 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 from pydantic import PrivateAttr
 
+from deid_assets.errors import StoreError
 from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
@@ -98,7 +99,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
     """
 
     root: str
-    _locks: list[StoreLock] = PrivateAttr(default_factory=list)
+    _locks: dict[tuple[str, str], StoreLock] = PrivateAttr(default_factory=dict)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         run = context.run
@@ -107,14 +108,33 @@ class RestrictedStore(dg.ConfigurableIOManager):
             return
         policies = {policy_name(key) for key in run.asset_selection or ()}
         policies |= {policy_name(key.asset_key) for key in run.asset_check_selection or ()}
-        for name in sorted(policies or {run.job_name.removeprefix(JOB_PREFIX)}):
-            lock = StoreLock.of(Home(Path(self.root)), name, partition)
+        if not policies and run.job_name.startswith(JOB_PREFIX):
+            policies = {run.job_name.removeprefix(JOB_PREFIX)}
+        try:
+            for name in sorted(policies):
+                self.lock(name, partition)
+        except StoreError:
+            self.teardown_after_execution(context)
+            raise
+
+    def lock(self, policy: str, delivery: str) -> None:
+        """Take the lock of a store for the rest of the run, unless the run has it.
+
+        Every step asks: a job that somebody else defined does not tell beforehand which stores it writes.
+
+        Raises
+        ------
+        StoreError
+            If another run has it.
+        """
+        if (policy, delivery) not in self._locks:
+            lock = StoreLock.of(Home(Path(self.root)), policy, delivery)
             lock.acquire()
-            self._locks.append(lock)
+            self._locks[policy, delivery] = lock
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         while self._locks:
-            self._locks.pop().release()
+            self._locks.popitem()[1].release()
 
     def table(self, key: dg.AssetKey, delivery: str) -> Table:
         """The handle on the table of one asset and delivery, whether it exists or not."""
@@ -122,6 +142,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         return Table(Home(Path(self.root)).store / policy / f"{delivery}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
+        self.lock(policy_name(context.asset_key), context.partition_key)
         file = self.table(context.asset_key, context.partition_key).file
         with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store), held_open(file):
             self._write(context, obj)
@@ -153,6 +174,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         return {"made_under": digest}
 
     def load_input(self, context: dg.InputContext) -> Table:
+        self.lock(policy_name(context.asset_key), context.partition_key)
         return self.table(context.asset_key, context.partition_key)
 
     def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:

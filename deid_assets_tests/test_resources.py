@@ -9,6 +9,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
+from deid_assets.errors import StoreError
 from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy import policy_by_name, policy_from
@@ -206,6 +207,30 @@ class TestLocks:
         other.release()
         store.teardown_after_execution(SimpleNamespace(run=started))
         assert not free
+
+    def test_a_second_lock_of_the_same_run_is_the_first(self, home):
+        store = RestrictedStore(root=str(home.root))
+        store.lock(POLICY, "2012")
+        store.lock(POLICY, "2012")
+        other = StoreLock.of(home, POLICY, "2012")
+        assert not other.try_acquire()
+        store.teardown_after_execution(SimpleNamespace())
+        assert other.try_acquire()
+        other.release()
+
+    def test_where_one_of_two_stores_is_busy_neither_is_held(self, home):
+        started = dg.DagsterRun(
+            job_name="two_policies",
+            asset_selection={dg.AssetKey(["a_policy", "members"]), dg.AssetKey(["b_policy", "members"])},
+            tags={"dagster/partition": "2012"},
+        )
+        busy, free = StoreLock.of(home, "b_policy", "2012"), StoreLock.of(home, "a_policy", "2012")
+        busy.acquire()
+        with pytest.raises(StoreError):
+            RestrictedStore(root=str(home.root)).setup_for_execution(SimpleNamespace(run=started))
+        assert free.try_acquire()
+        busy.release()
+        free.release()
 
     def test_it_is_free_after_a_run_that_failed(self, home):
         run(home, members, claims)

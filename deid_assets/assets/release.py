@@ -17,7 +17,7 @@ from deid_assets.assets.assessment import (
     kept_targets,
     profiles_query,
 )
-from deid_assets.assets.candidate import ClaimTables, claims_query, days_query, members_query
+from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.release_report import report_of
@@ -92,7 +92,7 @@ def release(
     releases = releases_of(workplace)
     with releases.stage(policy.name) as staging:
         try:
-            staged = _stage(staging, candidate, member_profiles)
+            staged = _stage(policy, staging, candidate, member_profiles)
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, candidate, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
@@ -190,7 +190,7 @@ def _files_frame(staging: Staging) -> pd.DataFrame:
     return pd.DataFrame(
         [(file.path, file.sha256, file.size, file.rows) for file in staging.files],
         columns=["path", "sha256", "bytes", "rows"],
-    )
+    ).astype({"rows": "Int64"})
 
 
 def policy_text(policy: Policy) -> PolicyText:
@@ -203,15 +203,16 @@ def policy_text(policy: Policy) -> PolicyText:
     )
 
 
-def _stage(staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> gate.Staged:
+def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> gate.Staged:
     """Write the files, and read them back into the scratch schema."""
+    years = [year for year, column in YEARS.items() if policy.publishes(column)]
     read = {}
     file = profiles.file
     with connect(file) as connection:
         for asset, name in FILES.items():
             staging.write_table(connection, name, candidate[asset], order_by=("MemberID",))
         days = candidate["release_days_in_hospital"]
-        for year in ("Y2", "Y3"):
+        for year in years:
             staging.write_table(
                 connection,
                 f"DaysInHospital_{year}",
@@ -222,13 +223,11 @@ def _stage(staging: Staging, candidate: Mapping[str, Table], profiles: Table) ->
         read[asset] = Table(file, SCHEMA, f"staged_{asset}")
         write_table(read[asset], staging.reader(f"data/{name}.csv"))
     days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
-    parts = {year: staging.reader(f"data/DaysInHospital_{year}.csv") for year in ("Y2", "Y3")}
-    for year, query in parts.items():
-        write_table(Table(file, SCHEMA, f"staged_days_{year}"), query)
-    write_table(
-        days_table,
-        " UNION ALL ".join(f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in parts),
-    )
+    for year in years:
+        write_table(Table(file, SCHEMA, f"staged_days_{year}"), staging.reader(f"data/DaysInHospital_{year}.csv"))
+    none = [f"SELECT * FROM {days.sql} WHERE false"]
+    parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
+    write_table(days_table, " UNION ALL ".join(none + parts))
     return gate.Staged(read["release_members"], read["release_claims"], days_table)
 
 

@@ -75,6 +75,7 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     """Hold the store open, and keep values out of errors that nobody foresaw; a refusal passes as it is."""
     name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
     store = context.resources.io_manager
+    store.lock(prefix_of(context), context.partition_key)
     file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
     with without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
         yield

@@ -34,6 +34,13 @@ OTHER_RELEASE_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP", "Year", "Pay
 """Columns of the release that are not quasi-identifiers: their names are taken."""
 
 
+LATTICE_COLUMNS = (
+    "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
+    "minimal", "chosen", "certificate",
+)  # fmt: skip
+"""Columns of the table of nodes, which has one more for each dimension: their names are taken."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is wrong, and at which field: keys and positions from the top of the file."""
@@ -298,12 +305,27 @@ def _release_columns(policy: Policy) -> Iterator[Problem]:
         columns[listed.column] = names[listed.release_as] = listed.column
 
 
+def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
+    """ClaimsTruncated is released beside the days in hospital: without both years it would be told of some members only."""
+    missing = [year for year in ("days_in_hospital_y2", "days_in_hospital_y3") if not policy.publishes(year)]
+    if policy.publishes("claims_truncated") and missing:
+        yield Problem(
+            ("quasi_identifiers", "members"),
+            "claims_truncated is released in the files of days in hospital, so that it needs both years; not listed: "
+            f"{', '.join(missing)}",
+        )
+
+
 def _lattice(policy: Policy) -> Iterator[Problem]:
     """The lattice moves each column that can be generalized in exactly one dimension."""
     columns = [listed.column for listed in policy.quasi_identifiers.all]
     moved: dict[str, str] = {}
     names: set[str] = set()
     for number, dimension in enumerate(policy.dimensions):
+        if dimension.name in LATTICE_COLUMNS:
+            yield Problem(
+                ("dimensions", number, "name"), f"the lattice has a column {dimension.name} of its own; take another name"
+            )
         if dimension.name in names:
             yield Problem(("dimensions", number, "name"), f"two dimensions are called {dimension.name}")
         names.add(dimension.name)
@@ -386,5 +408,6 @@ RULES: tuple[Rule, ...] = (
     _fitting_hierarchies,
     _blanks_of_claims,
     _release_columns,
+    _claims_truncated_has_a_place,
     _lattice,
 )

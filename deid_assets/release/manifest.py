@@ -223,6 +223,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
         _common(manifest)
         | {
             "edition": "restricted",
+            "delivery": {"key": manifest.place.delivery, "digest": manifest.delivery_digest},
             "policy": {"name": manifest.policy.name, "hash": manifest.policy.hash, "text": manifest.policy.text},
             "evidence": [item.to_json() for item in manifest.evidence],
             "attrition": _attrition(manifest.attrition, lambda cell, count: count),
@@ -234,6 +235,8 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
         _common(manifest)
         | {
             "edition": "public",
+            # Not the digest: on it a guess of the delivery's content could be tried. The digest of inputs is keyed.
+            "delivery": {"key": manifest.place.delivery},
             "policy": {"name": manifest.policy.name, "hash": bytes_digest(shown.encode()), "text": shown},
             "evidence": [_public_evidence(item, protect) for item in manifest.evidence],
             "attrition": _attrition(manifest.attrition, protect),
@@ -252,7 +255,6 @@ def _common(manifest: Manifest) -> dict:
         "created": place.created,
         "registry_previous": place.previous,
         "signer": {"algorithm": "Ed25519", "public_key": place.signer},
-        "delivery": {"key": place.delivery, "digest": manifest.delivery_digest},
         "inputs_digest": place.inputs_digest,
         "recipients": {"recipient_class": manifest.recipient_class, "terms_of_use": manifest.terms_of_use},
         "code_version": manifest.code_version,

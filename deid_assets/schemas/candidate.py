@@ -33,7 +33,10 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
             nullable=True,
         )
     days["DaysInHospital"] = column(
-        dt.string, Role.QUASI_IDENTIFIER, "days in hospital in that year, at a level of the policy's hierarchy"
+        dt.string,
+        Role.QUASI_IDENTIFIER,
+        "days in hospital in that year, at a level of the policy's hierarchy",
+        _allowed_days(policy),
     )
     claims = {
         "MemberID": _member(),
@@ -95,12 +98,29 @@ def _quasi_identifier(policy: Policy, name: str):
     )
 
 
+def _allowed_days(policy: Policy) -> list[Check]:
+    """The labels of both years; the class that top-coding opens upwards is written '8+' instead of '8-14'."""
+    columns = [column for column in IN_DAYS_IN_HOSPITAL[:2] if policy.publishes(column)]
+    found = [_labels(policy.hierarchy_of(column)) for column in columns]
+    if None in found:
+        return []
+    labels = {label for each in found for label in each}
+    opened = {f"{label.split('-')[0]}+" for label in labels if label[:1].isdigit()}
+    return [Check.isin(sorted(labels | opened), error="a label of the hierarchy")]
+
+
 def _allowed_labels(hierarchy: Hierarchy) -> list[Check]:
     """The labels of every level, where the hierarchy lists them."""
+    labels = _labels(hierarchy)
+    return [] if labels is None else [Check.isin(sorted(labels), error="a label of the hierarchy")]
+
+
+def _labels(hierarchy: Hierarchy) -> set[str] | None:
+    """The labels of every level; None where the hierarchy does not list them."""
     labels: set[str] = set()
     for level in range(hierarchy.levels):
         try:
             labels.update(hierarchy.order(level))
         except ValueError:
-            return []
-    return [Check.isin(sorted(labels), error="a label of the hierarchy")]
+            return None
+    return labels

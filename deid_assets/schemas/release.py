@@ -12,9 +12,8 @@ RELEASE = contract(
             dt.string, Role.OTHER, "its digest", Check.str_matches(r"^[0-9a-f]{64}$", error="64 hexadecimal digits")
         ),
         "bytes": column(dt.int64, Role.MEASUREMENT, "its size", Check.ge(0, error="at least 0"), unit="bytes"),
-        # A number and not an integer: a file that is no table has no rows, and pandas has no integer for that.
         "rows": column(
-            dt.float64,
+            dt.int64,
             Role.MEASUREMENT,
             "its rows; blank if it is no table",
             Check.ge(0, error="at least 0"),

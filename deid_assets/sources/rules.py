@@ -37,7 +37,7 @@ MEMBER_RULES = (
         " OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
     ),
     *(
-        Rule("negative days in hospital", column, f"{column} < 0")
+        Rule("days in hospital outside 0 to 366", column, f"{column} NOT BETWEEN 0 AND 366")
         for column in ("days_in_hospital_y2", "days_in_hospital_y3")
     ),
 )
@@ -70,7 +70,11 @@ def claim_rules(first: Iterable[Rule], year_column: str, unknown_kinds: Iterable
         Rule("discharge before admission", "discharge_date", "discharge_date < admission_date"),
         Rule("negative length of stay", "length_of_stay", "length_of_stay < 0"),
         Rule("negative pay delay", "pay_delay", "pay_delay < 0"),
-        Rule("negative days since first claim", "days_since_first_claim", "days_since_first_claim < 0"),
+        Rule(
+            "days since first claim outside 0 to 366",
+            "days_since_first_claim",
+            "days_since_first_claim NOT BETWEEN 0 AND 366",
+        ),
         Rule(
             "claim of an unknown member",
             "member_id",

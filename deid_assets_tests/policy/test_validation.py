@@ -251,6 +251,20 @@ class TestQuasiIdentifiersAndLattice:
         )
         assert policy_from(values).publishes("claims_truncated")
 
+    def test_claims_truncated_needs_both_years_of_days_in_hospital(self):
+        values = public_values(hierarchies__claims_truncated={"kind": "fixed"})
+        members = values["quasi_identifiers"]["members"]
+        members.append({"column": "claims_truncated", "release_as": "ClaimsTruncated", "hierarchy": "claims_truncated"})
+        members[:] = [qi for qi in members if qi["column"] != "days_in_hospital_y3"]
+        moved = [dimension | {"columns": [c for c in dimension["columns"] if c != "days_in_hospital_y3"]}
+                 for dimension in values["dimensions"]]
+        assert refusal(
+            quasi_identifiers=values["quasi_identifiers"], dimensions=moved, hierarchies=values["hierarchies"]
+        ) == [
+            "quasi_identifiers.members: claims_truncated is released in the files of days in hospital, so that it needs "
+            "both years; not listed: days_in_hospital_y3"
+        ]
+
     def test_blanks_of_claims_join_nothing(self):
         values = public_values()
         values["hierarchies"]["length_of_stay"]["levels"][-1]["missing_joins"] = 0

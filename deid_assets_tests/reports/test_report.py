@@ -160,6 +160,13 @@ def test_sections_without_rows_are_left_out() -> None:
     assert len(headings) == 2  # what had to hold, how to verify
 
 
+@pytest.mark.parametrize(("decision", "told"), [("candidate", False), ("not_candidate", True)])
+def test_a_node_that_holds_only_without_flagged_members_is_told_as_such(decision: str, told: bool) -> None:
+    chosen = CertificateRow("1,2", 0.0189, 0.0161, 0.0222, decision, chosen=True)
+    html = render_report(content(certificate=(chosen,))).decode()
+    assert ("members who were flagged most often" in html) is told
+
+
 def test_same_content_same_bytes() -> None:
     assert render_report(content()) == render_report(content())
 

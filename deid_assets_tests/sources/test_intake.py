@@ -31,7 +31,8 @@ BAD_MEMBERS = [
     ({"age": "-1"}, "age outside 0 to 120", "age"),
     ({"age": "", "birth_date": "1886-12-31"}, "age outside 0 to 120", "birth_date"),
     ({"age": "", "birth_date": "2011-01-01"}, "age outside 0 to 120", "birth_date"),
-    ({"days_in_hospital_y3": "-2"}, "negative days in hospital", "days_in_hospital_y3"),
+    ({"days_in_hospital_y3": "-2"}, "days in hospital outside 0 to 366", "days_in_hospital_y3"),
+    ({"days_in_hospital_y2": "367"}, "days in hospital outside 0 to 366", "days_in_hospital_y2"),
     ({"member_id": "m1"}, "duplicate member", "member_id"),
 ]
 
