@@ -84,12 +84,19 @@ class Table:
         return dict(zip(described["column_name"], described["column_type"], strict=True))
 
 
+def _memory_limit() -> int:
+    """Bytes that DuckDB may use before it spills: the arrays of the kernel need the rest of a small machine."""
+    return min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+
+
 @contextlib.contextmanager
 def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the store file for as short a time as possible; always closed, whatever happens inside."""
     try:
         # One configuration for every connection: DuckDB refuses a second one with another.
-        connection = duckdb.connect(str(file), config={"temp_directory": str(file.parent / "spill")})
+        connection = duckdb.connect(
+            str(file), config={"temp_directory": str(file.parent / "spill"), "memory_limit": f"{_memory_limit()}B"}
+        )
     except duckdb.IOException as error:
         raise StoreError(f"the restricted store {file.name} is in use by another process, or cannot be opened") from error
     try:
