@@ -1,5 +1,6 @@
 """How a policy writes a hierarchy: one model per kind, each of which builds a `Hierarchy`."""
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
@@ -18,12 +19,12 @@ Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 Step = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
-class HierarchySpec(Section):
+class HierarchySpec(Section, ABC):
     """What all kinds have in common."""
 
+    @abstractmethod
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _is_a_hierarchy(self, info: ValidationInfo) -> "HierarchySpec":

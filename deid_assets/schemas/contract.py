@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import duckdb
 import ibis
+import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import pandas as pd
 import pandera.errors
@@ -42,6 +43,16 @@ def column(
         description=description,
         metadata={"role": role.value, "unit": unit},
     )
+
+
+def days(role: Role, description: str, least: int = 0, most: int | None = None) -> Column:
+    """A column of days, blank where it is not known."""
+    limits = (
+        Check.ge(least, error=f"at least {least}")
+        if most is None
+        else Check.in_range(least, most, error=f"{least} to {most}")
+    )
+    return column(dt.int32, role, description, limits, nullable=True, unit="days")
 
 
 def contract(columns: dict[str, Column], unique: Sequence[str] | Sequence[Sequence[str]] = ()) -> DataFrameSchema:

@@ -3,9 +3,15 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check
 
-from deid_assets.schemas.contract import Role, column, contract
+from deid_assets.schemas.contract import Role, column, contract, days
 
 _DIAGNOSIS = Check.str_matches(r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}$", error="dotless ICD-9-CM code")
+
+
+def _days_in_hospital(year: int):
+    text = f"days in hospital in year {year}; blank where the member was not enrolled"
+    return days(Role.QUASI_IDENTIFIER, text, 0, 366)
+
 
 MEMBERS = contract(
     {
@@ -20,22 +26,8 @@ MEMBERS = contract(
             unit="completed years",
         ),
         "birth_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of birth", nullable=True),
-        "days_in_hospital_y2": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "days in hospital in year 2; blank where the member was not enrolled",
-            Check.ge(0, error="at least 0"),
-            nullable=True,
-            unit="days",
-        ),
-        "days_in_hospital_y3": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "days in hospital in year 3; blank where the member was not enrolled",
-            Check.ge(0, error="at least 0"),
-            nullable=True,
-            unit="days",
-        ),
+        "days_in_hospital_y2": _days_in_hospital(2),
+        "days_in_hospital_y3": _days_in_hospital(3),
     },
     unique=["member_id"],
 )
@@ -52,30 +44,9 @@ CLAIMS = contract(
         "specialty": column(dt.string, Role.QUASI_IDENTIFIER, "specialty of the provider", nullable=True),
         "place": column(dt.string, Role.QUASI_IDENTIFIER, "CMS place of service", nullable=True),
         "cpt": column(dt.string, Role.QUASI_IDENTIFIER, "CPT, HCPCS or revenue code", nullable=True),
-        "length_of_stay": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "length of stay in hospital",
-            Check.ge(0, error="at least 0"),
-            nullable=True,
-            unit="days",
-        ),
-        "pay_delay": column(
-            dt.int32,
-            Role.OTHER,
-            "from service to payment",
-            Check.ge(0, error="at least 0"),
-            nullable=True,
-            unit="days",
-        ),
-        "days_since_first_claim": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "since the member's first claim of the year",
-            Check.ge(0, error="at least 0"),
-            nullable=True,
-            unit="days",
-        ),
+        "length_of_stay": days(Role.QUASI_IDENTIFIER, "length of stay in hospital"),
+        "pay_delay": days(Role.OTHER, "from service to payment"),
+        "days_since_first_claim": days(Role.QUASI_IDENTIFIER, "since the member's first claim of the year", 0, 366),
         "diagnosis_1": column(dt.string, Role.QUASI_IDENTIFIER, "first-listed diagnosis", _DIAGNOSIS, nullable=True),
         "diagnosis_2": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "second diagnosis", _DIAGNOSIS, nullable=True),
         "diagnosis_3": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "third diagnosis", _DIAGNOSIS, nullable=True),

@@ -10,7 +10,7 @@ from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.reference.code_book import RARE_VISIBLE_REASON
 from deid_assets.reference.tables import read_table
 from deid_assets.schemas import intake
-from deid_assets.schemas.contract import Role, column, contract
+from deid_assets.schemas.contract import Role, column, contract, days
 
 
 def _groups(table: str) -> tuple[str, ...]:
@@ -204,42 +204,14 @@ def _grouped_claims() -> dict:
         "charlson": column(
             dt.string, Role.SENSITIVE_ATTRIBUTE, "Charlson index in bands", _in(CHARLSON_BANDS, "Charlson bands")
         ),
-        "length_of_stay": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "length of stay",
-            Check.ge(1, error="at least 1"),
-            nullable=True,
-            unit="days",
-        ),
-        "pay_delay": column(
-            dt.int32,
-            Role.OTHER,
-            "from service to payment, top-coded",
-            Check.ge(0, error="at least 0"),
-            nullable=True,
-            unit="days",
-        ),
-        "days_since_first_claim": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "since the member's first claim of the year",
-            Check.in_range(0, 366, error="0 to 366"),
-            nullable=True,
-            unit="days",
-        ),
+        "length_of_stay": days(Role.QUASI_IDENTIFIER, "length of stay", 1),
+        "pay_delay": days(Role.OTHER, "from service to payment, top-coded"),
+        "days_since_first_claim": days(Role.QUASI_IDENTIFIER, "since the member's first claim of the year", 0, 366),
     }
 
 
 def _days_in_hospital(year: int):
-    return column(
-        dt.int32,
-        Role.QUASI_IDENTIFIER,
-        f"in year {year}, top-coded; blank where the member was not enrolled",
-        Check.ge(0, error="at least 0"),
-        nullable=True,
-        unit="days",
-    )
+    return days(Role.QUASI_IDENTIFIER, f"in year {year}, top-coded; blank where the member was not enrolled")
 
 
 MEMBER_PROFILES = contract(

@@ -78,7 +78,7 @@ class TestIntake:
             ({"sex": "'U'"}, "sex: F or M"),
             ({"age": "121::INTEGER"}, "age: 0 to 120"),
             ({"age": "-1::INTEGER"}, "age: 0 to 120"),
-            ({"days_in_hospital_y3": "-1::INTEGER"}, "days_in_hospital_y3: at least 0"),
+            ({"days_in_hospital_y3": "-1::INTEGER"}, "days_in_hospital_y3: 0 to 366"),
             ({"member_id": "NULL::VARCHAR"}, "member_id: not_nullable"),
         ],
     )
@@ -92,7 +92,7 @@ class TestIntake:
             ({"year": "NULL::INTEGER"}, "year: not_nullable"),
             ({"length_of_stay": "-1::INTEGER"}, "length_of_stay: at least 0"),
             ({"pay_delay": "-1::INTEGER"}, "pay_delay: at least 0"),
-            ({"days_since_first_claim": "-1::INTEGER"}, "days_since_first_claim: at least 0"),
+            ({"days_since_first_claim": "-1::INTEGER"}, "days_since_first_claim: 0 to 366"),
             ({"diagnosis_1": "'428.0'"}, "diagnosis_1: dotless ICD-9-CM code"),
             ({"diagnosis_4": "'v501'"}, "diagnosis_4: dotless ICD-9-CM code"),
             ({"diagnosis_2": "'42'"}, "diagnosis_2: dotless ICD-9-CM code"),
