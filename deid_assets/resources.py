@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
+import numpy as np
 import pandas as pd
 from pandera.ibis import DataFrameSchema
 from pydantic import PrivateAttr
@@ -18,7 +19,7 @@ from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
-from deid_assets.release.cumulative import released_elsewhere
+from deid_assets.release.cumulative import earlier_releases, member_tags
 from deid_assets.release.registry import Registry
 from deid_assets.release.keys import Secret, SigningKey, load_secret
 from deid_assets.sources.delivery import Delivery
@@ -80,12 +81,27 @@ class Workplace(dg.ConfigurableResource):
         """Where the restricted editions of manifests are kept."""
         return self.home.store / "manifests"
 
-    def released_elsewhere(self, policy: str, delivery: str) -> int:
-        """Members of the same population that other releases hold."""
-        digest = self.delivery(delivery).digest()
+    def released_before(self, population: Table, own: str) -> int:
+        """Members of the population that earlier releases hold, besides those about to be released.
+
+        Parameters
+        ----------
+        population
+            Has the member_id of every delivered member.
+        own
+            A SELECT of the member_id of those about to be released.
+        """
+        secret = self.secret()
         registry = Registry(self.home.releases / "registry.jsonl")
-        commitment = self.secret().commitment()
-        return released_elsewhere(self.restricted_manifests, registry, digest, policy, delivery, commitment)
+        earlier = earlier_releases(self.restricted_manifests, registry, secret.commitment())
+        if not len(earlier.tags):
+            return earlier.not_comparable
+        tags = [self.member_tags(population, sql) for sql in (f"SELECT member_id FROM {population.sql}", own)]
+        return earlier.members_besides(*tags)
+
+    def member_tags(self, population: Table, members: str) -> np.ndarray:
+        """(n,) uint64: tags of the members that a SELECT of member_id finds in the file of a table."""
+        return member_tags(population.query(members).iloc[:, 0].tolist(), self.secret())
 
     def delivery(self, key: str) -> Delivery:
         """The delivery that was registered under this key."""

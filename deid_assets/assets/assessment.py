@@ -101,10 +101,7 @@ def neighbor_attack(
         profiles_query(policy, release_members.sql, release_days_in_hospital.sql),
     )
     known = Table(file, "scratch", "known_claims")
-    released = (
-        f"SELECT original_id FROM {pseudonym_crosswalk.sql} WHERE kind = 'member'"
-        f' AND pseudonym IN (SELECT "MemberID" FROM {release_members.sql})'
-    )
+    released = original_members(pseudonym_crosswalk, release_members)
     write_table(
         known,
         generalized_claims(grouped_claims, value_domains, {column: levels[column] for column in names}, members=released),
@@ -112,7 +109,7 @@ def neighbor_attack(
     data = released_data(
         scratch, release_claims, known, pseudonym_crosswalk, adversary_power, member_columns(policy), names
     )
-    before = workplace.released_elsewhere(policy.name, context.partition_key)
+    before = workplace.released_before(member_profiles, released)
     alpha = sampling_fraction(policy, profiles + before, member_profiles.count())
     trials = policy.neighbor_attack.trials
     classes = NodeComputation(data, (), k=1).drawn_classes((), stream_key(context, workplace, "neighbors"), trials)
@@ -149,6 +146,7 @@ def demographic_risk(
     removed_members: Table,
     member_profiles: Table,
     value_domains: Table,
+    pseudonym_crosswalk: Table,
     chosen_generalization: Table,
     release_members: Table,
     release_claims: Table,
@@ -166,7 +164,7 @@ def demographic_risk(
         release_members.sql,
         release_days_in_hospital.sql,
     )
-    before = workplace.released_elsewhere(policy.name, context.partition_key)
+    before = workplace.released_before(member_profiles, original_members(pseudonym_crosswalk, release_members))
     absence = absence_numbers(eligible_members, removed_members, risk.released + before)
     measured = measure.demographic_measurements(policy, risk, *absence)
     context.add_output_metadata(
@@ -177,6 +175,14 @@ def demographic_risk(
         }
     )
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+
+
+def original_members(crosswalk: Table, released: Table) -> str:
+    """SELECT the member_id of released members."""
+    return (
+        f"SELECT original_id AS member_id FROM {crosswalk.sql} WHERE kind = 'member'"
+        f' AND pseudonym IN (SELECT "MemberID" FROM {released.sql})'
+    )
 
 
 def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:

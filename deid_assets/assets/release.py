@@ -15,6 +15,7 @@ from deid_assets.assets.assessment import (
     absence_numbers,
     demographics_of,
     kept_targets,
+    original_members,
     profiles_query,
 )
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
@@ -112,6 +113,8 @@ def release(
                 ).items()
             }
             digest = delivery.digest()
+            released = original_members(pseudonym_crosswalk, staged.members)
+            tags = workplace.member_tags(member_profiles, released).tobytes()
             inputs = inputs_digest(policy, secret, delivery, digest)
             created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
@@ -129,6 +132,7 @@ def release(
                     attrition=attrition,
                     secret_commitment=secret.commitment(),
                     salt=secret.derive("manifest salt", policy.name, context.partition_key, str(place.number)),
+                    member_tags=tags,
                 )
                 return editions(manifest, keyed_counts(secret, digest))
 
@@ -272,7 +276,7 @@ def _judge(
     refusals += _delivery_refusals(context, policy, workplace)
 
     keep = kept_targets(tables.profiles, suppressed)
-    before = workplace.released_elsewhere(policy.name, context.partition_key)
+    before = workplace.released_before(tables.profiles, original_members(crosswalk, staged.members))
     # What was released before makes absence and membership tell more; the classes of this release stand alone.
     for released in {int(keep.sum()) + before, int(keep.sum())}:
         try:

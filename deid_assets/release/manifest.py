@@ -164,6 +164,8 @@ class Manifest:
         `Secret.commitment()`.
     salt
         32 bytes that nobody outside can know, from `Secret.derive`; restricted edition only.
+    member_tags
+        8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition.
     """
 
     place: Place
@@ -178,6 +180,7 @@ class Manifest:
     attrition: tuple[AttritionStep, ...]
     secret_commitment: str
     salt: bytes
+    member_tags: bytes
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -205,10 +208,11 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Editions:
-    """The two editions of a manifest as bytes of canonical JSON."""
+    """The two editions of a manifest as bytes of canonical JSON, and the tags of the released members."""
 
     public: bytes
     restricted: bytes
+    member_tags: bytes
 
 
 def editions(manifest: Manifest, protect: Protect) -> Editions:
@@ -228,6 +232,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "evidence": [item.to_json() for item in manifest.evidence],
             "attrition": _attrition(manifest.attrition, lambda cell, count: count),
             "salt": manifest.salt.hex(),
+            "members_digest": bytes_digest(manifest.member_tags),
         }
     )
     shown = manifest.policy.public_text
@@ -243,7 +248,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "restricted_edition": bytes_digest(restricted),
         }
     )
-    return Editions(public, restricted)
+    return Editions(public, restricted, manifest.member_tags)
 
 
 def _common(manifest: Manifest) -> dict:

@@ -80,7 +80,8 @@ class Releases:
     key
         Signs manifests. A release left by a crash is completed only if this key signed it.
     restricted
-        Where restricted editions of manifests are kept, as <policy>/<number>.json; in the restricted store.
+        Where restricted editions of manifests are kept, as <policy>/<number>.json with the tags of the released members
+        as <number>.members; in the restricted store.
     """
 
     folder: Path
@@ -338,11 +339,13 @@ class Staging:
             entry == _entry_at(place, made.public)
             and manifest.get("files") == [file.to_json() for file in place.files]
             and manifest.get("restricted_edition") == bytes_digest(made.restricted)
+            and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)
         )
         if not is_this_one:
             raise ReleaseError("the manifest describes another release than the one that is staged")
         owner_only(self.releases.restricted)
         restricted = owner_only(self.releases.restricted / self.policy)
+        durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
         durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
         durable.create(self.folder / MANIFEST, made.public, 0o444)
         durable.create(self.folder / SIGNATURE, self.releases.key.sign(made.public), 0o444)

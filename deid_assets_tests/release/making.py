@@ -4,6 +4,7 @@ from pathlib import Path
 
 import duckdb
 
+from deid_assets.release.cumulative import member_tags
 from deid_assets.release.evidence import Evidence, Measurement
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest import AttritionStep, Editions, Manifest, Place, PolicyText, editions, keyed_counts
@@ -69,6 +70,7 @@ def manifest(place: Place, **changes) -> Manifest:
         ),
         "secret_commitment": SECRET.commitment(),
         "salt": SECRET.derive("salt", place.policy, str(place.number)),
+        "member_tags": member_tags(["member 1", "member 2"], SECRET).tobytes(),
     }
     return Manifest(**fields | changes)
 

@@ -16,7 +16,8 @@ from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
 from deid_assets.registration import register_delivery
-from deid_assets.release.keys import SigningKey
+from deid_assets.release.cumulative import member_tags
+from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest import AttritionStep, editions, keyed_counts
 from deid_assets.release.publication import Releases
 from deid_assets.release.registry import Registry
@@ -123,18 +124,26 @@ class Pipeline:
         return records[0].asset_materialization
 
 
-def publish_earlier_release(home: Home) -> None:
-    """Publish release 0001 of the small policy, of another delivery: the last good release that nothing may touch."""
+def publish_earlier_release(home: Home, members: Iterable[str] = ()) -> None:
+    """Publish a release of the small policy, of another delivery, that holds these members.
+
+    It is the last good release, which nothing may touch.
+    """
+    secret = load_secret(home.keys)
+    tags = member_tags(members, secret).tobytes()
     attrition = (AttritionStep("released_members", "members", 100),)
     releases = Releases(home.releases, SigningKey.load_or_create(home.keys), home.store / "manifests")
     with duckdb.connect() as connection, releases.stage("small") as staging:
         staging.write_table(connection, "Members", making.CLAIMS)
         staging.publish(
             lambda place: editions(
-                making.manifest(place, attrition=attrition), keyed_counts(making.SECRET, making.DELIVERY_DIGEST)
+                making.manifest(
+                    place, attrition=attrition, secret_commitment=secret.commitment(), member_tags=tags
+                ),
+                keyed_counts(making.SECRET, making.DELIVERY_DIGEST)
             ),
             "an-earlier-delivery",
-            making.SECRET.keyed_digest("inputs", "of an earlier delivery"),
+            making.SECRET.keyed_digest("inputs", str(staging.number)),
             "2024-01-01T00:00:00Z",
         )
 

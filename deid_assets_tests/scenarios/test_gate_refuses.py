@@ -16,7 +16,7 @@ from deid_assets.running_summary import REFUSED, RunSummary
 from deid_assets.stages import STAGES
 from deid_assets.store import write_table
 from deid_assets_tests.scenarios.conftest import KEY
-from deid_assets_tests.scenarios.pipeline import Pipeline
+from deid_assets_tests.scenarios.pipeline import Pipeline, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 ASSESSMENTS = STAGES["assessment"]
@@ -63,6 +63,17 @@ def test_a_failed_risk_check_refuses_in_its_own_run_and_afterwards(pipeline):
     assert failed.startswith("neighbor_attack_given_membership_within_threshold: measured 0.")
     assert summary.exit_code == REFUSED, summary.reasons
     refused(pipeline, "neighbor_success_given_membership", "the check did not pass")
+
+
+def test_members_published_elsewhere_after_the_assessments_count(pipeline):
+    """Two thirds of the population are released under another delivery: who is absent from both tells more."""
+    members = pipeline.table(KEY, "eligible_members").frame()["member_id"].tolist()
+    publish_earlier_release(pipeline.home, members[: 2 * len(members) // 3])
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == REFUSED and summary.release is None
+    assert summary.reasons == ("refused by the gate for 1 reason: gate: absence_posterior is not at most its threshold",)
+    assert pipeline.published_bytes() == before
 
 
 def test_checks_deselected_from_the_run_refuse(pipeline):

@@ -1,0 +1,107 @@
+"""What was released before counts: the same members are known again, and what cannot be compared counts in full."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.cumulative import EarlierReleases, earlier_releases, member_tags
+from deid_assets.release.keys import Secret
+from deid_assets.release.manifest import editions, keyed_counts
+from deid_assets_tests.release.making import DELIVERY_DIGEST, SECRET, manifest, releases_in
+
+OTHER = Secret(bytes(range(100, 132)), "environment")
+ids = st.sets(st.integers(0, 40).map(lambda n: f"member {n}"))
+
+
+def publish(home: Path, members: list[str], delivery: str, secret: Secret = SECRET, policy: str = "heritage") -> None:
+    """A release that holds these members."""
+    releases = releases_in(home)
+    with releases.stage(policy) as staging:
+        staging.write_file("data/Members.txt", " ".join(members).encode())
+        staging.publish(
+            lambda place: editions(
+                manifest(
+                    place,
+                    secret_commitment=secret.commitment(),
+                    member_tags=member_tags(members, secret).tobytes(),
+                ),
+                keyed_counts(SECRET, DELIVERY_DIGEST),
+            ),
+            delivery,
+            SECRET.keyed_digest("inputs", policy, delivery, str(staging.number)),
+            "2024-01-01T00:00:00Z",
+        )
+
+
+def earlier(home: Path) -> EarlierReleases:
+    releases = releases_in(home)
+    return earlier_releases(releases.restricted, releases.registry, SECRET.commitment())
+
+
+def besides(home: Path, population: list[str], own: list[str]) -> int:
+    return earlier(home).members_besides(member_tags(population, SECRET), member_tags(own, SECRET))
+
+
+def test_before_the_first_release_nobody_was_released(tmp_path):
+    (tmp_path / "releases").mkdir()
+    assert besides(tmp_path, ["a", "b"], ["a"]) == 0
+
+
+def test_members_are_known_again_in_another_delivery_under_another_policy(tmp_path):
+    publish(tmp_path, ["a", "b", "c"], "2024")
+    publish(tmp_path, ["c", "d", "left the insurer"], "2025", policy="other")
+    assert besides(tmp_path, ["a", "b", "c", "d", "e", "f"], ["e"]) == 4
+    assert besides(tmp_path, ["a", "b", "c", "d", "e", "f"], ["a", "d"]) == 2
+    assert besides(tmp_path, ["x", "y"], ["x"]) == 0
+
+
+def test_an_earlier_larger_release_of_the_same_place_counts(tmp_path):
+    """Such as one with a larger sample: members that are not in the sample any more were published all the same."""
+    publish(tmp_path, ["a", "b", "c"], "2024")
+    assert besides(tmp_path, ["a", "b", "c", "d"], ["a"]) == 2
+
+
+def test_what_another_secret_released_counts_in_full(tmp_path):
+    publish(tmp_path, ["a", "b", "c"], "2024", OTHER)
+    publish(tmp_path, ["a", "b"], "2024", OTHER)
+    publish(tmp_path, ["a"], "2025", OTHER)
+    assert earlier(tmp_path).not_comparable == 4
+    assert besides(tmp_path, ["a", "b", "c"], ["a"]) == 4
+
+
+@given(st.lists(ids, max_size=4), ids, ids)
+def test_the_count_is_that_of_sets(released, population, own):
+    tags = [member_tags(members, SECRET) for members in released] or [member_tags([], SECRET)]
+    found = EarlierReleases(np.unique(np.concatenate(tags)), 0)
+    expected = (set().union(*released) & population) - own
+    assert found.members_besides(member_tags(population, SECRET), member_tags(own, SECRET)) == len(expected)
+
+
+@pytest.mark.parametrize("harm", ["missing manifest", "missing members", "other members", "no json"])
+def test_a_release_whose_members_are_not_known_is_not_taken_for_nothing(tmp_path, harm):
+    publish(tmp_path, ["a", "b"], "2024")
+    file = releases_in(tmp_path).restricted / "heritage" / "0001.json"
+    if harm == "missing manifest":
+        file.unlink()
+    elif harm == "no json":
+        file.write_text("[")
+    elif harm == "missing members":
+        file.with_suffix(".members").unlink()
+    else:
+        file.with_suffix(".members").write_bytes(member_tags(["a"], SECRET).tobytes())
+    with pytest.raises(ReleaseError, match=r"0001\.json, or the file of its members"):
+        earlier(tmp_path)
+
+
+def test_tags_do_not_tell_members_without_the_secret(tmp_path):
+    publish(tmp_path, ["a", "b"], "2024")
+    assert not np.intersect1d(member_tags(["a", "b"], SECRET), member_tags(["a", "b"], OTHER)).size
+    file = releases_in(tmp_path).restricted / "heritage" / "0001.members"
+    assert file.stat().st_mode & 0o077 == 0
+    public = json.loads((releases_in(tmp_path).path("heritage", 1) / "manifest.json").read_bytes())
+    assert "members_digest" not in public
