@@ -162,7 +162,8 @@ def _print_gates(console: Console, home: Home, policy: Policy, delivery: Deliver
 
 
 def _print_diagnosis(console: Console, home: Home, policy: Policy, delivery: Delivery, summary: RunSummary) -> None:
-    if not summary.rows.get("lattice_diagnosis"):
+    # Where a node was chosen, something else refused, and what is wrong with the coarsest node would mislead.
+    if not summary.rows.get("lattice_diagnosis") or "chosen_generalization" in summary.rows:
         return
     stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", "generalization", "lattice_diagnosis")
     table = RichTable(title="Where the risk comes from, at the coarsest node", title_justify="left")

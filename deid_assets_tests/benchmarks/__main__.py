@@ -1,0 +1,125 @@
+"""Whole runs of `deid run`, each in a new home: prints the tables of the README, with the machine they were made on.
+
+    python -m deid_assets_tests.benchmarks [--large] [--desynpuf FOLDER]
+"""
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+OUTCOMES = {0: "published", 2: "refused", 1: "error"}
+SHOWN = (
+    "high_risk_share",
+    "high_risk_share_literal",
+    "neighbor_success_given_membership",
+    "demographic_high_risk_share",
+    "absence_posterior",
+)
+"""Gates that the tables show, in this order."""
+
+_GATE = re.compile(r"^│ (\w+) +│ +(\S*) +│ +(\S*) +│ +(\S*) +│ (\w+)")
+_ROWS = re.compile(r"^  (\w+) +([\d,]+) rows")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run printed: exit code, wall time in seconds, peak memory in GB, rows by asset, gates by name."""
+
+    exit_code: int
+    seconds: float
+    peak_gb: float
+    rows: dict[str, str]
+    gates: dict[str, tuple[str, ...]]
+
+    @property
+    def outcome(self) -> str:
+        return OUTCOMES[self.exit_code]
+
+    def gate(self, name: str) -> str:
+        """The number that is compared with the threshold: the bound, where there is one."""
+        if name not in self.gates:
+            return ""
+        measured, bound, _, verdict = self.gates[name]
+        value = f"{float(bound or measured):.4f}"
+        return f"**{value}**" if verdict == "FAILED" else value
+
+
+def run(*arguments: str) -> Run:
+    """Run `deid run` with these arguments in a home of its own."""
+    with tempfile.TemporaryDirectory() as home:
+        started = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "deid_assets.cli", "run", *arguments],
+            env={**os.environ, "DEID_HOME": home},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        printed = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.monotonic() - started
+    lines = printed.splitlines()
+    gates = [found.groups() for line in lines if (found := _GATE.match(line))]
+    rows = [found.groups() for line in lines if (found := _ROWS.match(line))]
+    return Run(process.returncode, seconds, used.ru_maxrss / 1e6, dict(rows), {name: rest for name, *rest in gates})
+
+
+def machine() -> str:
+    """What the numbers were made on."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    model = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    return f"{os.cpu_count()} cores ({model}), {memory:.0f} GB of memory, Python {platform.python_version()}."
+
+
+def synthetic_table(large: bool) -> None:
+    """Time and memory of the default run, and of a large one."""
+    print("| command | claims | outcome | time | peak memory |\n|---|---|---|---|---|", flush=True)
+    sizes = [[], ["--members", "1130000", "--release", "113000"]]
+    for arguments in sizes[: 2 if large else 1]:
+        made = run(*arguments)
+        command = " ".join(["deid run", *arguments])
+        print(
+            f"| `{command}` | {made.rows.get('claims', '')} | {made.outcome} | {made.seconds:.0f} s | {made.peak_gb:.1f} GB |",
+            flush=True,
+        )
+
+
+def desynpuf_table(folder: Path) -> None:
+    """The outcome of every folder of DE-SynPUF samples, and of all of them as one delivery, with the numbers that gate."""
+    names = ("members", "released", "outcome", *(name.replace("_", " ") for name in SHOWN))
+    print(f"| delivery | {' | '.join(names)} |\n|{'---|' * (1 + len(names))}", flush=True)
+    samples = sorted(path for path in folder.iterdir() if path.is_dir() and list(path.glob("*Beneficiary_Summary*Sample_[1-9]*")))
+    for delivery in [*([sample] for sample in samples), samples]:
+        paths = [argument for path in delivery for argument in ("--delivery", str(path))]
+        made = run("--policy", "desynpuf", *paths, "--key", "benchmark")
+        told = (made.rows.get("members", ""), made.rows.get("release_members", ""), made.outcome)
+        gates = (made.gate(name) for name in SHOWN)
+        name = ", ".join(path.name.removeprefix("sample-") for path in delivery)
+        print(f"| {name} | {' | '.join((*told, *gates))} |", flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="also 1,130,000 members, which takes about ten minutes")
+    parser.add_argument("--desynpuf", type=Path, help="folder with a folder for each DE-SynPUF sample")
+    asked = parser.parse_args()
+    print(f"{machine()}\n", flush=True)
+    synthetic_table(asked.large)
+    if asked.desynpuf:
+        print(flush=True)
+        desynpuf_table(asked.desynpuf)
+
+
+if __name__ == "__main__":
+    main()
