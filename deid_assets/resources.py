@@ -25,7 +25,7 @@ from deid_assets.release.keys import Secret, SigningKey, load_secret
 from deid_assets.sources.delivery import Delivery
 from deid_assets.registration import registered_delivery
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import Query, Table, held_open, write_table
+from deid_assets.store import Query, Table, fingerprint, held_open, write_table
 from deid_assets.store_lock import StoreLock
 
 JOB_PREFIX = "release_"
@@ -171,6 +171,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
             "dagster/row_count": rows,
             "dagster/table_name": f"{table.schema}.{table.name}",
             "dagster/column_schema": observed_schema(columns, context.definition_metadata.get("dagster/column_schema")),
+            "content": fingerprint(table, content_key(load_secret(Home(Path(self.root)).keys))),
             **self._made_under(context),
             **meter.read(context.run_id, context.step_key),
         }
@@ -210,6 +211,11 @@ class RestrictedStore(dg.ConfigurableIOManager):
             if sources:
                 deps[column] = [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in sources]
         return dg.TableColumnLineage(deps)
+
+
+def content_key(secret: Secret) -> bytes:
+    """The key of the fingerprints by which a changed table is found out; keyed, because a guess could be tried on it."""
+    return secret.derive("content of tables")
 
 
 def made_under(policy: Policy, secret: Secret, version: str, sections: Sequence[str]) -> str:

@@ -10,7 +10,18 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import StoreError
-from deid_assets.store import Query, Table, connect, drop_schema, owner_only, quoted, write_table, write_view
+from deid_assets.store import (
+    Query,
+    Table,
+    connect,
+    drop_schema,
+    fingerprint,
+    held_open,
+    owner_only,
+    quoted,
+    write_table,
+    write_view,
+)
 
 
 @pytest.fixture
@@ -169,6 +180,50 @@ class TestViewsAndSchemas:
         assert table.count() == 1
         with pytest.raises(duckdb.CatalogException):
             scratch.count()
+
+
+class TestFingerprint:
+    KEY = b"a key of the tests"
+
+    def of(self, table: Table, sql: str, key: bytes = KEY) -> str:
+        write_table(table, sql)
+        return fingerprint(table, key)
+
+    def test_it_is_that_of_the_rows_in_whatever_order(self, table):
+        rows = "SELECT * FROM (VALUES (1, 'a', NULL), (2, 'b', 0.5), (1, 'a', NULL)) AS t(n, x, y)"
+        assert self.of(table, rows) == self.of(table, f"{rows} ORDER BY n DESC")
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            "SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(n, x)",
+            "SELECT * FROM (VALUES (1, 'a'), (1, 'a'), (2, 'b'), (2, 'b')) AS t(n, x)",
+            "SELECT * FROM (VALUES (1, 'a'), (1, 'a'), (2, NULL)) AS t(n, x)",
+            "SELECT * FROM (VALUES (1, 'a'), (1, 'b'), (2, 'a')) AS t(n, x)",
+            "SELECT * FROM (VALUES (1, 'a'), (1, 'a'), (2, 'b')) AS t(m, x)",
+            "SELECT * FROM (VALUES (1::BIGINT, 'a'), (1, 'a'), (2, 'b')) AS t(n, x)",
+            "SELECT * FROM (VALUES (1, 'a')) AS t(n, x) WHERE false",
+        ],
+    )
+    def test_whatever_changes_the_table_changes_it(self, table, changed):
+        original = self.of(table, "SELECT * FROM (VALUES (1, 'a'), (1, 'a'), (2, 'b')) AS t(n, x)")
+        assert self.of(table, changed) != original
+
+    def test_it_tells_nothing_without_the_key(self, table):
+        assert self.of(table, "SELECT 1 AS a") != self.of(table, "SELECT 1 AS a", b"another key")
+
+
+class TestHeldOpen:
+    def test_a_store_that_is_not_there_is_not_made(self, table):
+        with held_open(table.file):
+            assert not table.file.exists()
+
+    def test_tables_are_written_and_read_meanwhile(self, table):
+        write_table(table, "SELECT 1 AS a")
+        with held_open(table.file):
+            write_table(table, "SELECT 2 AS a")
+            assert table.frame()["a"].tolist() == [2]
+        assert table.frame()["a"].tolist() == [2]
 
 
 def test_a_handle_holds_no_rows(table):

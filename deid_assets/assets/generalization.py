@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 import numpy as np
@@ -20,11 +20,10 @@ from deid_assets.assets.encoded import (
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding
-from deid_assets.methods.flagged_suppression import HIGH_RISK, PassedOver, choose_generalization
+from deid_assets.methods.flagged_suppression import HIGH_RISK, choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
-from deid_assets.methods.lattice_diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
 from deid_assets.methods.lattice_diagnosis import diagnose
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.node_computation import NodeComputation
@@ -32,6 +31,7 @@ from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
 from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.models import Policy
+from deid_assets.release import measure
 from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table
@@ -111,59 +111,26 @@ def generalization_lattice(
     return nodes
 
 
-@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"))
-def lattice_diagnosis(
-    context: dg.AssetExecutionContext,
-    member_profiles: Table,
-    grouped_claims: Table,
-    truncated_claims: Table,
-    value_domains: Table,
-    adversary_power: Table,
-    generalization_lattice: Table,
-    policies: Policies,
-    workplace: Workplace,
-) -> pd.DataFrame:
-    """Where no node is a candidate: what carries the risk, and which single changes of the policy would pass.
-
-    Empty where a node is one.
-    """
-    if "candidate" in set(generalization_lattice.frame()["decision"]):
-        return pd.DataFrame({"kind": [], "what": [], "share": [], "would_pass": []}).astype(
-            {"kind": "str", "what": "str", "share": "float64", "would_pass": "bool"}
-        )
-    policy = policies.of(context)
-    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    computation = node_computation(policy, tables)
-    with search_executor() as executor:
-        found = diagnose(
-            computation,
-            stream_key(context, workplace, "diagnosis"),
-            member_columns(policy),
-            claim_columns(policy),
-            adversary_of(policy, member_profiles).claims,
-            policy.risk.max_high_risk_share,
-            _DIAGNOSIS_DRAWS,
-            policy.counts_population,
-            executor,
-        )
-    context.add_output_metadata({"diagnosis": markdown_table(found)})
-    return found[list(DIAGNOSIS_COLUMNS)]
-
-
-_CHOICE_SECTIONS = ["dimensions", "risk", "adversary"]
+_CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics"]
 
 
 @dg.multi_asset(
     outs={
+        "lattice_diagnosis": dg.AssetOut(
+            description="Where no node holds: what carries the risk at the coarsest one, and which single changes of the "
+            "policy would make it pass. Empty where one holds.",
+            metadata=asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "2"),
+            kinds={"duckdb", "numpy"},
+        ),
         "chosen_generalization": dg.AssetOut(
             description="The node that loses least among those that hold on fresh draws, read as the search does and as "
             "the appendix does. One row per dimension: its level and the level's name.",
-            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "1"),
+            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "2"),
             kinds={"duckdb", "numpy"},
         ),
         "suppressed_members": dg.AssetOut(
             description="Sampled members who are left out because they were flagged; they stay in the population.",
-            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "1"),
+            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "2"),
             kinds={"duckdb", "numpy"},
         ),
     }
@@ -176,7 +143,6 @@ def generalization_choice(
     value_domains: Table,
     adversary_power: Table,
     generalization_lattice: Table,
-    lattice_diagnosis: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> Iterator[dg.Output]:
@@ -207,8 +173,27 @@ def generalization_choice(
             executor,
             other_gates_of(context, policy, tables, computation, workplace),
         )
+        diagnosis = pd.DataFrame({"kind": [], "what": [], "share": [], "would_pass": []})
+        if choice is None:
+            context.log.info("no node holds; looking for what carries the risk")
+            diagnosis = diagnose(
+                computation,
+                lambda name: stream_key(context, workplace, f"diagnosis: {name}"),
+                member_columns(policy),
+                claim_columns(policy),
+                adversary_of(policy, member_profiles).claims,
+                risk.max_high_risk_share,
+                _DIAGNOSIS_DRAWS,
+                policy.counts_population,
+                executor,
+            )
+    yield dg.Output(
+        diagnosis.astype({"kind": "str", "what": "str", "share": "float64", "would_pass": "bool"}),
+        "lattice_diagnosis",
+        metadata={"diagnosis": markdown_table(diagnosis)},
+    )
     if choice is None:
-        raise _no_choice(passed_over, lattice_diagnosis)
+        raise _no_choice(passed_over, diagnosis)
     chosen = pd.DataFrame(
         {
             "dimension": pd.Series([dimension.name for dimension in policy.dimensions], dtype="str"),
@@ -238,24 +223,37 @@ def generalization_choice(
     yield dg.Output(ids[choice.suppressed].reset_index(drop=True), "suppressed_members")
 
 
-def _no_choice(passed_over: Sequence[PassedOver], diagnosis: Table) -> dg.Failure:
+def _no_choice(passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame) -> dg.Failure:
     """The refusal where no node holds: which gates stood against how many nodes, and what would help."""
-    gates = Counter(passed.gate for passed in passed_over) or {HIGH_RISK: "all"}
-    against = ", ".join(f"{gate} ({count} nodes)" for gate, count in gates.items())
-    helpful = diagnosis.query(f"SELECT * FROM {diagnosis.sql} WHERE would_pass")
-    changes = "; ".join(f"{row.kind} {row.what} ({row.share:.4f})" for row in helpful.itertuples())
-    advice = [f"Single changes after which the share at high risk would pass: {changes}."] if changes else []
+    gates = Counter(passed_over.values())
+    against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
+    advice = []
+    if HIGH_RISK in gates or not gates:
+        advice.append(_single_changes(diagnosis))
     if DEMOGRAPHICS in gates:
         advice.append("Demographic classes grow with coarser or fewer quasi-identifiers of members.")
     if ATTACK in gates:
         advice.append("The attack given membership weakens with coarser quasi-identifiers and with more released members.")
-    if not advice:
-        advice = ["None of the single changes that were tried would pass; see lattice_diagnosis."]
+    against = against or "too many members at high risk at every node, even were all suppressed that may be"
     return dg.Failure(
         f"refused: no generalization of this policy holds. Against it: {against}. {' '.join(advice)}",
         metadata={"refused": True, "nodes_passed_over": len(passed_over)},
         allow_retries=False,
     )
+
+
+def _single_changes(diagnosis: pd.DataFrame) -> str:
+    """What the diagnosis found."""
+    changes = [
+        f"{row.kind} {row.what} ({row.share:.4f} of the sampled members)"
+        if row.kind == "suppressing"
+        else f"{row.kind} {row.what} (share at high risk {row.share:.4f})"
+        for row in diagnosis.itertuples()
+        if row.would_pass and row.kind != "as it is"
+    ]
+    if not changes:
+        return "None of the single changes that were tried would make the coarsest node pass; see lattice_diagnosis."
+    return f"Single changes after which the coarsest node would pass: {'; '.join(changes)}."
 
 
 class Progress:
@@ -286,7 +284,15 @@ def other_gates_of(
     workplace: Workplace,
 ) -> OtherGates:
     """The gates besides the share at high risk that a node must hold to be chosen."""
-    gate = policy.neighbor_attack.given_membership
+    attack = policy.neighbor_attack
+    sample = f"SELECT member_id FROM {tables.profiles.sql} WHERE released"
+    released = len(computation.data.targets) + workplace.released_before(tables.profiles, sample)
+    alpha = sampling_fraction(policy, released, tables.profiles.count())
+    limits = [attack.given_membership.at_most] if attack.given_membership else []
+    limits += [attack.unconditional.at_most / alpha] if attack.unconditional else []
+    # The bound decides as soon as one of the gates asks for it: the stricter reading of both.
+    gates = [gate for gate in (attack.given_membership, attack.unconditional) if gate]
+    bounded = any(gate.statistic == "upper_bound" for gate in gates)
     return OtherGates(
         computation.data,
         computation.dimensions,
@@ -294,9 +300,9 @@ def other_gates_of(
         encoding.released_members(tables.profiles),
         max(policy.demographics.class_size_at_least, policy.safe_class_size),
         policy.risk.max_high_risk_share,
-        gate.at_most if gate else None,
-        policy.neighbor_attack.trials,
-        gate.confidence if gate and gate.statistic == "upper_bound" else None,
+        min(limits, default=None),
+        attack.trials,
+        measure.attack_confidence(policy) if bounded else None,
         policy.risk.search.aim,
         stream_key(context, workplace, "other gates"),
     )

@@ -34,16 +34,16 @@ from deid_assets.policy.validation import check_vacuous
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.digests import combined_digest, rows_digest
-from deid_assets.release.event_log import data_versions, edited_evidence, stale_inputs, witness
+from deid_assets.release.event_log import data_versions, edited_evidence, edited_tables, stale_inputs, witness
 from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.release.manifest import AttritionStep, Manifest, Place, PolicyText, editions, keyed_counts, package_versions
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication import Releases, Staging
 from deid_assets.release.registry import Entry
-from deid_assets.resources import Policies, Workplace, made_under
+from deid_assets.resources import Policies, Workplace, content_key, made_under
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import STAGES
-from deid_assets.store import Table, connect, drop_schema, write_table
+from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.store import Table, connect, drop_schema, fingerprint, write_table
 
 FILES = {"release_members": "Members", "release_claims": "Claims"}
 
@@ -273,6 +273,8 @@ def _judge(
         for name in key.path[-1:]
     }
     refusals += stale_inputs(context.instance, must_be_made_under, context.partition_key)
+    contents = {key: _content(_table_of(tables, key), secret) for key in must_be_made_under}
+    refusals += edited_tables(context.instance, contents, context.partition_key)
     refusals += _delivery_refusals(context, policy, workplace)
 
     keep = kept_targets(tables.profiles, suppressed)
@@ -318,6 +320,20 @@ def _read_evidence(assessments: tuple[Table, ...]) -> tuple[tuple[Evidence, ...]
             text = f"{table.name}: the stored evidence cannot be read; materialize it again"
             refusals.append(Refusal("unreadable_evidence", table.name, None, None, text))
     return tuple(found), refusals
+
+
+def _table_of(tables: PopulationTables, key: dg.AssetKey) -> Table:
+    """The table of an asset in the store of this release."""
+    name = key.path[-1]
+    return Table(tables.profiles.file, STAGE_OF[name], name)
+
+
+def _content(table: Table, secret: Secret) -> str | None:
+    """The fingerprint of a table; None where it is gone."""
+    try:
+        return fingerprint(table, content_key(secret))
+    except duckdb.Error:
+        return None
 
 
 def _delivery_refusals(context: dg.AssetExecutionContext, policy: Policy, workplace: Workplace) -> list[Refusal]:

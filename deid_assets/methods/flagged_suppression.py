@@ -15,7 +15,7 @@ import numpy as np
 from deid_assets.methods.literal_reading import Adversary, BothReadings, both_readings
 from deid_assets.methods.longitudinal_data import top_node
 from deid_assets.methods.node_computation import NodeComputation
-from deid_assets.methods.other_gates import OtherGates
+from deid_assets.methods.other_gates import DEMOGRAPHICS, OtherGates
 
 StreamKeys = Callable[[str], bytes]
 Node = tuple[int, ...]
@@ -51,14 +51,6 @@ class Choice:
     suppressed: np.ndarray
 
 
-@dataclass(frozen=True)
-class PassedOver:
-    """A node of less loss that was not chosen, and the gate that it would fail."""
-
-    node: Node
-    gate: str
-
-
 def choose_generalization(
     computation: NodeComputation,
     candidates: Sequence[Node],
@@ -72,7 +64,7 @@ def choose_generalization(
     aim: float,
     executor: Executor | None = None,
     other_gates: OtherGates | None = None,
-) -> tuple[Choice | None, tuple[PassedOver, ...]]:
+) -> tuple[Choice | None, dict[Node, str]]:
     """Choose the node that loses least among those that hold on fresh draws.
 
     Parameters
@@ -96,25 +88,22 @@ def choose_generalization(
 
     Returns
     -------
-    (Choice or None, tuple of PassedOver)
-        None when no node holds; and every node that was looked at before, in that order.
+    (Choice or None, dict of Node to str)
+        None when no node holds; and the nodes that were looked at before, each with the gate that it would fail.
     """
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
-    passed_over: list[PassedOver] = []
-    top = top_node(computation.dimensions)
-    # Both gates are monotone: what the coarsest node fails, every node fails.
-    hopeless = other_gates.failing_however_suppressed(top, suppress_at_most) if other_gates else None
-    if hopeless:
-        return None, (PassedOver(top, hopeless),)
+    passed_over: dict[Node, str] = {}
+    if other_gates and other_gates.small_classes_however_suppressed(top_node(computation.dimensions), suppress_at_most):
+        return None, dict.fromkeys([*candidates, *others], DEMOGRAPHICS)
     for node in candidates:
         gate = other_gates.failing(node, nobody) if other_gates else None
         if gate is None:
             readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
             if readings.hold(max_share, confidence, aim):
-                return Choice(node, readings, nobody), tuple(passed_over)
-        passed_over.append(PassedOver(node, gate or HIGH_RISK))
+                return Choice(node, readings, nobody), passed_over
+        passed_over[node] = gate or HIGH_RISK
     if suppress_at_most <= 0:
-        return None, tuple(passed_over)
+        return None, passed_over
     for node in [*candidates, *others]:
         gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
         if gate is None and not _is_hopeless(computation, node, keys, aim * max_share, suppress_at_most, executor):
@@ -124,9 +113,9 @@ def choose_generalization(
             if found is not None:
                 gate = other_gates.failing(node, found[1]) if other_gates else None
                 if gate is None:
-                    return Choice(node, found[0], found[1]), tuple(passed_over)
-        passed_over.append(PassedOver(node, gate or HIGH_RISK))
-    return None, tuple(passed_over)
+                    return Choice(node, found[0], found[1]), passed_over
+        passed_over[node] = gate or HIGH_RISK
+    return None, passed_over
 
 
 def suppress_flagged(

@@ -36,11 +36,12 @@ class OtherGates:
     class_size_at_least, max_share
         Share of released members that may be in a demographic class of fewer delivered members.
     success_at_most
-        Of a neighbour who knows that his target is in the release; None for no gate.
+        Of a neighbour who knows that his target is in the release: the bound of that gate, or that of the unconditional
+        one over alpha, whichever is less; None for no gate.
     trials, confidence
         Simulated neighbours, and confidence of the bound; None to compare the estimate.
     aim
-        Part of `success_at_most` that a chosen node must reach, so that the gate does not refuse it by chance.
+        Part of `success_at_most` that the estimate must reach, so that the gate does not refuse a chosen node by chance.
     stream_key
         16 bytes of a stream that judges nothing else.
     """
@@ -64,20 +65,24 @@ class OtherGates:
         if self.success_at_most is None:
             return None
         successes = self._successes(node, suppressed)
-        if self.confidence is None:
-            measured = float(successes.mean())
-        else:
-            measured = empirical_bernstein_upper_bound(successes, 1.0, self.confidence)
-        return ATTACK if measured > self.aim * self.success_at_most else None
+        holds = float(successes.mean()) <= self.aim * self.success_at_most
+        if self.confidence is not None:
+            holds &= empirical_bernstein_upper_bound(successes, 1.0, self.confidence) <= self.success_at_most
+        return None if holds else ATTACK
 
     def failing_however_suppressed(self, node: Node, share: float) -> str | None:
         """The gate that no suppression of a share of the members mends: they add their share to a mean at most."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
-        if self.small_class_share(node, nobody) > self.max_share + share:
+        if self.small_classes_however_suppressed(node, share):
             return DEMOGRAPHICS
         if self.success_at_most is None:
             return None
         return ATTACK if float(self._successes(node, nobody).mean()) > self.success_at_most + share else None
+
+    def small_classes_however_suppressed(self, node: Node, share: float) -> bool:
+        """Whether too many members are in small demographic classes; if so at a node, then at every finer one."""
+        nobody = np.zeros(len(self.sampled), dtype=bool)
+        return self.small_class_share(node, nobody) > self.max_share + share
 
     def small_class_share(self, node: Node, suppressed: np.ndarray) -> float:
         """Share of the members left whose demographic class holds too few delivered members."""

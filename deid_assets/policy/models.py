@@ -58,7 +58,9 @@ class Policy(Section):
     grouping: Grouping = Grouping()
     long_tail: LongTail = Field(description="which claims of members with very many are cut")
     quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know, of members and of claims")
-    dimensions: tuple[Dimension, ...] = Field((), description="dimensions of the lattice")
+    dimensions: tuple[Dimension, ...] = Field(
+        min_length=1, description="dimensions of the lattice; without one nothing could be generalized"
+    )
     hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
     adversary: Adversary = Field(description="what the adversary knows")
     risk: Risk = Field(description="thresholds, how class sizes are known, how they are measured")

@@ -189,7 +189,9 @@ class QuasiIdentifiers(Section):
     """What an adversary may know. A column that is not listed is not published."""
 
     members: tuple[MemberQuasiIdentifier, ...] = Field(min_length=1, description="columns of the members table")
-    claims: tuple[ClaimQuasiIdentifier, ...] = Field((), description="columns of the claims table")
+    claims: tuple[ClaimQuasiIdentifier, ...] = Field(
+        min_length=1, description="columns of the claims table; a release without any would not be longitudinal"
+    )
 
     @property
     def all(self) -> tuple[AnyQuasiIdentifier, ...]:

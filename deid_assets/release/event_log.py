@@ -102,6 +102,29 @@ def stale_inputs(
     return found
 
 
+def edited_tables(
+    instance: dg.DagsterInstance, contents: Mapping[dg.AssetKey, str | None], partition: str
+) -> list[Refusal]:
+    """Refuse where a table of the restricted store is not the one that its asset wrote: nobody judged what was changed.
+
+    Parameters
+    ----------
+    contents
+        The keyed fingerprint of every asset's table as it is now; None where there is no table.
+    """
+    found = []
+    for key, content in contents.items():
+        record = current_materialization(instance, key, partition)
+        stated = record.asset_materialization.metadata.get("content") if record and record.asset_materialization else None
+        if stated is None or content is None or stated.value != content:
+            text = (
+                f"{key.path[-1]}: its table is not the one that was materialized: it was changed, or written by another "
+                "version of DuckDB; materialize it again"
+            )
+            found.append(Refusal("edited_table", key.path[-1], None, None, text))
+    return found
+
+
 def edited_evidence(
     instance: dg.DagsterInstance, policy: str, evidence: Iterable[Evidence], partition: str
 ) -> list[Refusal]:

@@ -101,9 +101,9 @@ def demographic_measurements(
     risk
         Class sizes of the released members.
     sensitive_share
-        Members removed for what their claims tell, over delivered members.
+        Members removed for what their claims tell, over these and the eligible members.
     released_of_eligible
-        Released members over members who were not removed for what their claims tell.
+        Released members, now or before, over eligible members.
     """
     limit = policy.risk.max_high_risk_share
     share = risk.share_below_k if risk.released else None

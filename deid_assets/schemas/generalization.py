@@ -13,7 +13,8 @@ LATTICE_DIAGNOSIS = contract(
             Role.OTHER,
             "kind of change, or of members",
             Check.isin(
-                ["as it is", "without", "members with", "population", "suppressing"], error="one of the 5 kinds"
+                ["as it is", "coarser", "without", "members with", "population", "suppressing"],
+                error="one of the 6 kinds",
             ),
         ),
         "what": column(dt.string, Role.OTHER, "what is changed, or which members"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.methods import flagged_suppression
-from deid_assets.methods.flagged_suppression import PassedOver, choose_generalization, members_to_suppress, suppress_flagged
+from deid_assets.methods.flagged_suppression import choose_generalization, members_to_suppress, suppress_flagged
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.node_computation import NodeComputation
@@ -86,6 +86,9 @@ class Refusing:
     def failing_however_suppressed(self, node, share):
         return "another gate" if node in self.nodes and self.whoever else None
 
+    def small_classes_however_suppressed(self, node, share):
+        return node in self.nodes
+
 
 class TestMembersToSuppress:
     counts = st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1)), min_size=1, max_size=25)
@@ -124,7 +127,7 @@ class TestChoice:
     def test_the_first_candidate_that_holds_on_fresh_draws_is_chosen(self):
         choice, passed_over = tried(computation_of(population(rare=60)), [(0,), (2,), (1,)])
         assert choice.node == (2,)
-        assert passed_over == (PassedOver((0,), "share at high risk"),)
+        assert passed_over == {(0,): "share at high risk"}
         assert not choice.suppressed.any()
         assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
         assert choice.readings.fixed.draws == choice.readings.literal.draws == DRAWS
@@ -139,7 +142,7 @@ class TestChoice:
             computation_of(population(rare=60)), [(0,), (1,), (2,)], other_gates=Refusing((1,))
         )
         assert choice.node == (2,)
-        assert [(one.node, one.gate) for one in passed_over] == [((0,), "share at high risk"), ((1,), "another gate")]
+        assert passed_over == {(0,): "share at high risk", (1,): "another gate"}
 
     @pytest.mark.parametrize("whoever", [True, False])
     def test_nor_does_suppression_make_it_hold(self, whoever):
@@ -148,11 +151,11 @@ class TestChoice:
         assert choose(computation, [], others=[(0,)], suppress_at_most=0.3, other_gates=refusing) is None
         assert bool(computation.chose) is not whoever, "members are looked for only where the other gates may hold"
 
-    def test_where_the_coarsest_node_fails_another_gate_nothing_is_measured(self):
+    def test_where_classes_of_the_coarsest_node_are_too_small_nothing_is_measured(self):
         computation = computation_of(population(rare=60))
-        choice, passed_over = tried(computation, [(1,), (2,)], other_gates=Refusing((2,)))
+        choice, passed_over = tried(computation, [(1,), (2,)], others=[(0,)], other_gates=Refusing((2,)))
         assert choice is None
-        assert passed_over == (PassedOver((2,), "another gate"),)
+        assert passed_over == dict.fromkeys([(1,), (2,), (0,)], "demographic classes")
         assert not computation.judged
 
     def test_a_node_that_was_no_candidate_may_hold_with_suppression(self):

@@ -118,7 +118,7 @@ class TestMessages:
 
     def test_an_empty_file_lacks_every_required_section(self, tmp_path):
         lines = file_refusal(tmp_path, "")
-        assert lines[0] == "policy file mine.yaml can not be used: 15 problems"
+        assert lines[0] == "policy file mine.yaml can not be used: 16 problems"
         assert "  recipients: is missing: recipient_class and terms_of_use" in lines
 
     def test_a_list_is_no_policy(self, tmp_path):

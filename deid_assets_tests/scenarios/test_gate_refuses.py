@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import dagster as dg
 import numpy as np
+import pytest
 
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release.evidence import from_frame, to_frame
@@ -48,6 +49,26 @@ def edit_measurement(pipeline: Pipeline, asset: str, name: str, **changes) -> No
     (item,) = from_frame(pipeline.table(KEY, asset).frame())
     measured = tuple(replace(m, **changes) if m.name == name else m for m in item.measurements)
     edit_evidence(pipeline, asset, measurements=measured)
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("asset", "statement"),
+    [
+        ("adversary_power", "UPDATE adversary.adversary_power SET power = 0"),
+        ("removed_members", "UPDATE preparation.removed_members SET sensitive = false"),
+        ("value_domains", "UPDATE generalization.value_domains SET label = 'x' WHERE quasi_identifier = 'place'"),
+        ("truncated_claims", "DELETE FROM preparation.truncated_claims WHERE claim_id IN"
+         " (SELECT min(claim_id) FROM preparation.truncated_claims)"),
+    ],
+)  # fmt: skip
+def test_a_table_changed_before_the_assessments_refuses(pipeline, asset, statement):
+    """Candidate and assessments are made anew and agree with what was changed; nothing was made from it by an asset."""
+    pipeline.edit_store(KEY, statement)
+    pipeline.run(KEY, [*CANDIDATE, *ASSESSMENTS])
+    refused(pipeline, f"{asset}: its table is not the one that was materialized")
 
 
 # Checks

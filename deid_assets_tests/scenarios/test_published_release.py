@@ -153,7 +153,7 @@ def test_every_materialization_tells_rows_columns_lineage_time_and_memory(publis
             assert key in metadata, f"{name} lacks {key}"
     seconds = [n for n in pipeline.every_asset if "seconds" not in pipeline.materialization(n, KEY).metadata]
     # The outputs that a multi-asset yields after its first share that one's time.
-    assert set(seconds) <= {"claims", "quarantined_rows", "suppressed_members"}
+    assert set(seconds) <= {"claims", "quarantined_rows", "chosen_generalization", "suppressed_members"}
 
 
 def test_columns_have_roles_and_a_lineage_of_columns(published):
