@@ -2,7 +2,6 @@
 
 import datetime
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,11 +15,11 @@ from deid_assets.policy.dates import Dates
 from deid_assets.policy.hierarchies import CodeTable, Identity, Prefixes
 from deid_assets.policy.intervals import Cuts, Intervals, Wording
 from deid_assets.reference.condition_groups import condition_group_names
+from deid_assets_tests.public_data import public_data
 
 PUBLIC = policy_by_name("heritage_public")
 HERITAGE = policy_by_name("heritage")
 DESYNPUF = policy_by_name("desynpuf")
-ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
 
 
 def labels(hierarchy: Hierarchy, values: list, level: int) -> list:
@@ -360,11 +359,11 @@ class TestNestingAgainstExhaustiveComparison:
             assert_nests(labels(hierarchy, values, level - 1), labels(hierarchy, values, level))
 
 
-@pytest.mark.skipif(not ADULT.is_dir(), reason="the public Adult data are not beside the repository (../shared/data)")
 def test_hierarchies_of_arx_are_read_as_they_are():
     from deid_assets.policy.files import Folder, read_rows
 
-    for file in sorted(ADULT.glob("adult_hierarchy_*.csv")):
-        rows = read_rows(Folder(ADULT), file.name)
+    adult = public_data("adult")
+    for file in sorted(adult.glob("adult_hierarchy_*.csv")):
+        rows = read_rows(Folder(adult), file.name)
         hierarchy = Hierarchy(file.stem, tuple(f"level {level}" for level in range(len(rows[0]))), CodeTable(rows))
         assert len(hierarchy.order(hierarchy.levels - 1)) == 1, "the top of an ARX hierarchy is one class"

@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 
-_CODES = Path(__file__).resolve().parents[3] / "shared" / "data" / "codes"
-
+from deid_assets_tests.public_data import public_data
 
 def _file(name: str) -> Path:
-    path = _CODES / name
-    if not path.exists():
-        pytest.skip(f"the public code list {name} is not at hand (../shared/data/codes)")
-    return path
+    return public_data("codes", name)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from deid_assets.reference.places import place_groups
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
 from deid_assets.sources import synthetic_claims, synthetic_tables
+from deid_assets_tests.public_data import public_data
 from deid_assets.sources.synthetic_tables import DrawTable, tables
 
 
@@ -27,9 +28,7 @@ def test_codes_are_known_and_grouped():
 
 
 def test_diagnosis_codes_are_in_the_official_list():
-    official = Path(__file__).parents[3] / "shared" / "data" / "codes" / "CMS30_DESC_LONG_DX.080612.txt"
-    if not official.exists():
-        pytest.skip("needs ../shared/data/codes, the ICD-9-CM version 30 titles")
+    official = public_data("codes", "CMS30_DESC_LONG_DX.080612.txt")
     codes = {line[:5].strip() for line in official.read_text(encoding="latin-1").splitlines()}
     assert set(tables().conditions) <= codes
 

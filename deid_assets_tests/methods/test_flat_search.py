@@ -1,0 +1,204 @@
+"""Flat tables against the worked example of methods.md 2, the Adult table, and exhaustive search on small ones."""
+
+import csv
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deid_assets.methods.flat_search import (
+    average_class_size,
+    entropy_losses,
+    precision_losses,
+    search_flat_table,
+    search_flat_table_by_classes,
+)
+from deid_assets.methods.flat_table import FlatTable
+from deid_assets.methods.information_loss import discernibility, monotone_discernibility
+from deid_assets.methods.longitudinal_data import Domain
+from deid_assets_tests.public_data import public_data
+
+AGES = [21, 22, 23, 24, 31, 32, 33, 34, 34, 35]
+SEXES = [0, 0, 1, 1, 0, 0, 1, 1, 1, 0]
+
+
+def worked_example() -> FlatTable:
+    """methods.md 2: ages exact, by decade, any; sex exact, any."""
+    values = sorted(set(AGES))
+    age = Domain((np.arange(len(values)), np.array([v // 10 - 2 for v in values]), np.zeros(len(values), int)))
+    sex = Domain((np.arange(2), np.zeros(2, int)))
+    return FlatTable(np.array([[values.index(a), s] for a, s in zip(AGES, SEXES, strict=True)]), (age, sex))
+
+
+class TestWorkedExample:
+    @pytest.mark.parametrize(
+        ("node", "small", "entropy", "dm_star", "dm"),
+        [
+            ((0, 0), 1.0, 0.0, 12, 100), ((0, 1), 1.0, 10.0, 12, 100), ((1, 0), 0.4, 21.5098, 26, 58),
+            ((1, 1), 0.0, 31.5098, 52, 52), ((2, 0), 0.0, 31.2193, 50, 50), ((2, 1), 0.0, 41.2193, 100, 100),
+        ],
+    )  # fmt: skip
+    def test_every_node(self, node, small, entropy, dm_star, dm):
+        table = worked_example()
+        classes = table.classes_at(node)
+        assert classes.below(3) / table.records == small
+        assert sum(own[level] for own, level in zip(entropy_losses(table), node, strict=True)) == pytest.approx(
+            entropy, abs=5e-5
+        )
+        assert (monotone_discernibility(classes.released), discernibility(classes.released, 3)) == (dm_star, dm)
+
+    @pytest.mark.parametrize(("max_suppressed", "node"), [(0.0, (2, 0)), (0.2, (2, 0)), (0.4, (1, 0))])
+    def test_the_answer(self, max_suppressed, node):
+        table = worked_example()
+        assert search_flat_table(table, 3, max_suppressed, entropy_losses(table)).node == node
+
+    def test_where_even_the_top_fails_there_is_none(self):
+        table = worked_example()
+        found = search_flat_table(table, 11, 0.0, entropy_losses(table))
+        assert (found.node, found.loss) == (None, math.inf)
+        assert search_flat_table_by_classes(table, 11, 0.0, average_class_size).node is None
+
+
+@pytest.fixture(scope="module")
+def adult() -> tuple[list[str], FlatTable]:
+    folder = public_data("adult")
+    with (folder / "adult.csv").open() as file:
+        names, *rows = csv.reader(file, delimiter=";")
+    codes, domains = [], []
+    for number, name in enumerate(names):
+        with (folder / f"adult_hierarchy_{name}.csv").open() as file:
+            hierarchy = list(csv.reader(file, delimiter=";"))
+        place = {row[0]: code for code, row in enumerate(hierarchy)}
+        codes.append([place[row[number]] for row in rows])
+        domains.append(Domain(tuple(np.unique([row[level] for row in hierarchy], return_inverse=True)[1] if level
+                                    else np.arange(len(hierarchy)) for level in range(len(hierarchy[0])))))  # fmt: skip
+    return names, FlatTable(np.array(codes).T, tuple(domains))
+
+
+class TestAdult:
+    def test_its_lattice(self, adult):
+        names, table = adult
+        assert table.records == 30_162
+        assert math.prod(height + 1 for height in table.heights) == 12_960
+
+    @pytest.mark.parametrize(
+        ("k", "max_suppressed", "loss", "levels"),
+        [
+            (5, 0.04, 255559.8545573, "1 0 1 1 3 2 2 0 1"),
+            (100, 0.0, 453196.8932459, "0 4 1 1 3 2 2 1 1"),
+        ],
+    )
+    def test_the_published_optimum(self, adult, k, max_suppressed, loss, levels):
+        names, table = adult
+        found = search_flat_table(table, k, max_suppressed, entropy_losses(table))
+        order = "sex age race marital-status education native-country workclass occupation salary-class".split()
+        assert dict(zip(names, found.node, strict=True)) == dict(zip(order, map(int, levels.split()), strict=True))
+        assert found.loss == pytest.approx(loss, abs=5e-8)
+        assert found.below_k <= found.allowed == int(max_suppressed * 30_162)
+
+    def test_nodes_that_failed_prove_it(self, adult):
+        """Every node of less loss lies below one that was looked at and failed."""
+        _, table = adult
+        losses = entropy_losses(table)
+        found = search_flat_table(table, 5, 0.04, losses)
+        failed = np.array([node for node, below in found.evaluated.items() if below > found.allowed])
+        levels = np.indices([height + 1 for height in table.heights]).reshape(len(losses), -1).T
+        loss = sum(own[levels[:, i]] for i, own in enumerate(losses))
+        for node in levels[loss < found.loss]:
+            assert (node <= failed).all(axis=1).any()
+
+
+@st.composite
+def tables(draw, population: bool = False) -> FlatTable:
+    """A small table with two to four columns of hierarchies that nest."""
+    domains = []
+    for _ in range(draw(st.integers(2, 4))):
+        size = draw(st.integers(1, 5))
+        levels = [np.arange(size)]
+        while draw(st.booleans()) and len(levels) < 4:
+            classes = levels[-1].max() + 1
+            lift = np.array([draw(st.integers(0, 3)) for _ in range(classes)])
+            levels.append(np.unique(lift, return_inverse=True)[1][levels[-1]])
+        domains.append(Domain(tuple(levels)))
+    row = st.tuples(*(st.integers(0, domain.sizes[0] - 1) for domain in domains))
+    rows = draw(st.lists(row, min_size=1, max_size=25))
+    others = draw(st.lists(row, max_size=25)) if population else None
+    return FlatTable(
+        np.array(rows), tuple(domains), None if others is None else np.array([*rows, *others])
+    )
+
+
+def generalized(table: FlatTable, rows: np.ndarray, node) -> list[tuple]:
+    return [
+        tuple(int(domain.levels[level][code]) for domain, level, code in zip(table.domains, node, row, strict=True))
+        for row in rows
+    ]
+
+
+def below_k(table: FlatTable, node, k: int) -> int:
+    """Counted record by record."""
+    hiding = generalized(table, table.codes if table.population is None else table.population, node)
+    return sum(hiding.count(values) < k for values in generalized(table, table.codes, node))
+
+
+def nodes_of(table: FlatTable):
+    return list(itertools.product(*(range(height + 1) for height in table.heights)))
+
+
+@given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.data())
+def test_records_below_k_are_those_counted_one_by_one_in_whatever_order_nodes_are_asked(table, k, data):
+    for node in data.draw(st.permutations(nodes_of(table)))[:12]:
+        assert table.below_k(node, k) == below_k(table, node, k)
+        classes = table.classes_at(node)
+        assert classes.released.sum() == table.records
+        assert len({tuple(row) for row in classes.codes.tolist()}) == len(classes)
+
+
+@given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.3, 0.5]))
+def test_the_optimum_is_that_of_exhaustive_search(table, k, max_suppressed):
+    for losses in (entropy_losses(table), precision_losses(table)):
+        passing = [node for node in nodes_of(table) if below_k(table, node, k) <= max_suppressed * table.records + 1e-9]
+        found = search_flat_table(table, k, max_suppressed, losses)
+
+        def loss_of(node, losses=losses):
+            return sum(own[level] for own, level in zip(losses, node, strict=True))
+
+        if not passing:
+            assert found.node is None
+        else:
+            assert found.node == min(passing, key=lambda node: (loss_of(node), sum(node), node))
+            assert found.loss == loss_of(found.node)
+            assert found.below_k == below_k(table, found.node, k)
+
+
+@given(tables(), st.integers(1, 6), st.sampled_from([0.0, 0.2, 0.5]))
+def test_losses_of_classes_too(table, k, max_suppressed):
+    for loss in (average_class_size, lambda classes: monotone_discernibility(classes.released)):
+        found = search_flat_table_by_classes(table, k, max_suppressed, loss)
+        passing = [node for node in nodes_of(table) if below_k(table, node, k) <= max_suppressed * table.records + 1e-9]
+        if not passing:
+            assert found.node is None
+        else:
+            best = min(passing, key=lambda node: (loss(table.classes_at(node)), sum(node), node))
+            assert found.loss == loss(table.classes_at(best)) and found.node == best
+
+
+def test_more_columns_than_a_64_bit_key_holds():
+    generator = np.random.default_rng(3)
+    codes = generator.integers(0, 1_000, (40, 9))
+    codes[20:] = codes[:20]
+    table = FlatTable(codes, tuple(Domain((np.arange(1_000), np.zeros(1_000, int))) for _ in range(9)))
+    assert len(table.bottom) == 20 and table.bottom.below(3) == 40 and table.bottom.below(2) == 0
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="one column for each"):
+        FlatTable(np.zeros((2, 2), int), (Domain((np.arange(1),)),))
+    table = worked_example()
+    with pytest.raises(ValueError, match="one number for each level"):
+        search_flat_table(table, 2, 0.0, [np.zeros(2), np.zeros(2)])
+    with pytest.raises(ValueError, match="must not fall"):
+        search_flat_table(table, 2, 0.0, [np.array([0, 1, 0.5]), np.zeros(2)])
