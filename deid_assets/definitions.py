@@ -16,8 +16,9 @@ from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
 from deid_assets.home import Home
 from deid_assets.partitions import deliveries
+from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.loading import policies_in
-from deid_assets.policy.models import RESTRICTED_SECTIONS, Policy
+from deid_assets.policy.models import Policy
 from deid_assets.resources import STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
 

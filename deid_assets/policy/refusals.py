@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from deid_assets.policy.models import RESTRICTED_SECTIONS, Policy
+from deid_assets.policy.base import RESTRICTED_SECTIONS
+from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import Problem, did_you_mean
 
 _EXPECTED = {

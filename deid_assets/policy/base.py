@@ -1,0 +1,88 @@
+"""What every policy has, whatever it releases: a name, owners, recipients, hierarchies, and hashes of its sections."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy.hierarchies import Hierarchy
+from deid_assets.policy.hierarchy_specs import AnyHierarchy, CsvSpec
+from deid_assets.policy.sections import Name, Owner, Recipients, Said, Section
+
+RESTRICTED_SECTIONS = ("opt_outs",)
+"""Sections that name members. They never leave, not even as a digest: a guessed identifier could be tried on it."""
+
+
+class ReleasePolicy(Section):
+    """The sections that all policies share, and the identity of a policy."""
+
+    policy: Name = Field(description="name of the policy; the first part of asset keys")
+    title: Said = Field(description="one line for people")
+    description: Said = Field(description="what the policy is for")
+    owners: tuple[Owner, ...] = Field(min_length=1, description="who answers for releases: e-mail or team:name")
+    recipients: Recipients = Field(description="recipient_class and terms_of_use")
+    hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
+
+    @property
+    def name(self) -> str:
+        """Name of the policy."""
+        return self.policy
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files that belong to the policy, relative to it: whoever copies it must copy these."""
+        return tuple(sorted({spec.file for spec in self.hierarchies.values() if isinstance(spec, CsvSpec)}))
+
+    def hierarchy(self, name: str) -> Hierarchy:
+        """Return a hierarchy by its name."""
+        try:
+            return self.hierarchies[name].build(name)
+        except KeyError:
+            raise PolicyError(f"policy {self.name} has no hierarchy '{name}'") from None
+
+    # Identity
+
+    def content(self, *sections: str) -> dict:
+        """Return sections (all, if none is named) as JSON values, with the contents of the files that they name.
+
+        Restricted: it holds the identifiers of members who opted out.
+        """
+        unknown = [section for section in sections if section not in type(self).model_fields]
+        if unknown:
+            raise PolicyError(
+                f"a policy has no section {', '.join(unknown)}; its sections are {', '.join(type(self).model_fields)}"
+            )
+        chosen = sections or tuple(type(self).model_fields)
+        content = self.model_dump(mode="json", by_alias=True, include=set(chosen))
+        for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
+            if isinstance(spec, CsvSpec):
+                content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]
+        return content
+
+    def public_content(self) -> dict:
+        """Return the policy as JSON values, as recipients and auditors may see it: without those who opted out."""
+        return {section: value for section, value in self.content().items() if section not in RESTRICTED_SECTIONS}
+
+    def section_hash(self, *names: str) -> str:
+        """Return the SHA-256 (hexadecimal) of the canonical JSON of the sections named: what a code version needs.
+
+        Defaults that the file leaves out count as if it stated them; the order of keys does not count.
+        """
+        return _digest(self.content(*names) if names else {})
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the whole policy. Restricted, as it depends on those who opted out; see `public_hash`."""
+        return _digest(self.content())
+
+    @property
+    def public_hash(self) -> str:
+        """SHA-256 of `public_content`: anyone who has the published policy can compute it again."""
+        return _digest(self.public_content())
+
+
+def _digest(content: Mapping) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
