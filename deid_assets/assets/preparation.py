@@ -4,7 +4,6 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
-from deid_assets.errors import DeliveryError
 from deid_assets.methods.exclusion_tables import exclusion_tables
 from deid_assets.methods.grouping import grouped_claims as grouped_claims_query
 from deid_assets.methods.grouping import member_profiles as member_profiles_query
@@ -126,7 +125,13 @@ def released_sample(
     asked = workplace.delivery(context.partition_key).parameters.get("release")
     size = sample_size(members.count(), eligible_members.count(), asked or sample.members, sample.fraction)
     if size < 1:
-        raise DeliveryError(f"delivery {context.partition_key}: no member may be released; see removed_members")
+        delivered, eligible = members.count(), eligible_members.count()
+        raise dg.Failure(
+            f"refused: no member may be released: of {delivered:,} delivered members {eligible:,} are eligible (not removed, "
+            "and with at least one eligible claim), and the policy's sample of them is empty; see removed_members",
+            metadata={"refused": True},
+            allow_retries=False,
+        )
     key = workplace.secret().derive("sample", prefix_of(context), context.partition_key)
     return released_sample_query(eligible_members, size, key)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary
+from deid_assets_tests.public_data import public_data
+from deid_assets_tests.scenarios.command_line import deid, unwrapped
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, claim, member, write_tables
@@ -56,3 +58,10 @@ def test_columns_left_out_stays_of_0_and_1_day_and_nobody_removed_are_no_obstacl
     data = tmp_path / "deid" / "releases" / "tables" / "0001" / "data"
     assert len((data / "Members.csv").read_text().splitlines()) == 41
     assert not list(data.glob("DaysInHospital*"))
+
+
+def test_a_delivery_of_which_nobody_is_eligible_is_refused(tmp_path):
+    """The header samples of DE-SynPUF hold a few rows of each file; no beneficiary has a claim among them."""
+    code, printed = deid(tmp_path / "deid", "run", "--policy", "desynpuf", "--delivery", public_data("desynpuf", "header-samples"))
+    assert code == REFUSED, printed
+    assert "no member may be released: of" in unwrapped(printed) and "Nothing was published." in printed
