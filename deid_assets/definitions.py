@@ -11,14 +11,14 @@ from pathlib import Path
 import dagster as dg
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assets import adversary, assessment, candidate, generalization, intake, preparation, release
+from deid_assets.assets import adversary, assessment, candidate, flat, generalization, intake, preparation, release
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
 from deid_assets.home import Home
 from deid_assets.partitions import deliveries
-from deid_assets.policy.base import RESTRICTED_SECTIONS
+from deid_assets.policy.base import RESTRICTED_SECTIONS, ReleasePolicy
+from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policies_in
-from deid_assets.policy.models import Policy
 from deid_assets.resources import STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
 
@@ -28,8 +28,11 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES = (intake, preparation, adversary, generalization, candidate, assessment, release)
+FLAT_MODULES = (flat,)
+"""The assets of a longitudinal policy, and those of a flat one."""
 
-def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home | None = None) -> dg.Definitions:
+
+def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home: Home | None = None) -> dg.Definitions:
     """The definitions for some policies.
 
     Parameters
@@ -45,10 +48,11 @@ def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home |
     checks: list = []
     jobs: list = []
     for policy in policies.values():
-        made = dg.load_assets_from_modules(MODULES, key_prefix=policy.name)
+        modules = FLAT_MODULES if isinstance(policy, FlatPolicy) else MODULES
+        made = dg.load_assets_from_modules(modules, key_prefix=policy.name)
         contracts = contracts_of(policy)
         assets += dg.map_asset_specs(lambda spec, policy=policy, own=contracts: specialize(spec, policy, own), made)
-        checks += [*contract_checks(policy.name), *risk_checks(policy.name)]
+        checks += [*contract_checks(policy), *risk_checks(policy)]
         jobs.append(
             dg.define_asset_job(
                 job_name(policy.name),
@@ -77,7 +81,7 @@ def build_definitions(policies: Mapping[str, Policy] | None = None, home: Home |
     )
 
 
-def specialize(spec: dg.AssetSpec, policy: Policy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
+def specialize(spec: dg.AssetSpec, policy: ReleasePolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
     """Give an asset what depends on the policy: partition, group, code version, owners, column schema.
 
     The code version is the method's version and the hash of the policy sections that the asset reads, so that a changed
@@ -88,7 +92,7 @@ def specialize(spec: dg.AssetSpec, policy: Policy, contracts: Mapping[str, DataF
     sections = [section for section in metadata["policy_sections"] if section not in RESTRICTED_SECTIONS]
     name = spec.key.path[-1]
     described = {"dagster/column_schema": column_schema(contracts[name])}
-    derived = candidate.release_lineage(policy).get(name)
+    derived = None if isinstance(policy, FlatPolicy) else candidate.release_lineage(policy).get(name)
     if derived:
         described["derived_columns"] = derived
     return spec.replace_attributes(

@@ -18,7 +18,7 @@ from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.policy.loading import policies_in
-from deid_assets.policy.models import Policy
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.cumulative import earlier_releases, member_tags
 from deid_assets.release.registry import Registry
 from deid_assets.release.keys import Secret, SigningKey, load_secret
@@ -53,11 +53,11 @@ class Policies(dg.ConfigurableResource):
 
     root: str
 
-    def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> Policy:
+    def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> ReleasePolicy:
         """The policy of the asset, or of the check's asset, that is running."""
         return self.named(policy_name(asset_key_of(context)))
 
-    def named(self, name: str) -> Policy:
+    def named(self, name: str) -> ReleasePolicy:
         return policies_in(Home(Path(self.root)).policies)[name]
 
 
@@ -218,7 +218,7 @@ def content_key(secret: Secret) -> bytes:
     return secret.derive("content of tables")
 
 
-def made_under(policy: Policy, secret: Secret, version: str, sections: Sequence[str]) -> str:
+def made_under(policy: ReleasePolicy, secret: Secret, version: str, sections: Sequence[str]) -> str:
     """A keyed digest of a method's version and of the policy sections that an asset reads.
 
     Keyed, because one section names members who opted out, and a guess could be tried on a plain digest.

@@ -18,13 +18,13 @@ from dagster._core.remote_origin import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
-from deid_assets.assets.release import inputs_digest, releases_of
+from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.errors import DeliveryError, PolicyError, ReleaseError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
-from deid_assets.policy.models import Policy
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.registration import register_delivery
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify
@@ -75,7 +75,7 @@ def run_policy(
     return summary.exit_code
 
 
-def _released_before(home: Home, policy: Policy, delivery: Delivery) -> Path | None:
+def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
     """The release of the same policy and delivery, made by the same code; unchanged inputs are not released again."""
     workplace = Workplace(root=str(home.root))
     releases = releases_of(workplace)
@@ -85,7 +85,7 @@ def _released_before(home: Home, policy: Policy, delivery: Delivery) -> Path | N
     return None if earlier is None else releases.path(earlier.policy, earlier.number)
 
 
-def find_policy(home: Home, name: str) -> tuple[Policy, Path | None]:
+def find_policy(home: Home, name: str) -> tuple[ReleasePolicy, Path | None]:
     """A policy by its name, or by the path of its YAML file; with the file if it is from elsewhere.
 
     Raises
@@ -99,7 +99,7 @@ def find_policy(home: Home, name: str) -> tuple[Policy, Path | None]:
     return policy_by_name(name, [home.policies]), None
 
 
-def _adopt_policy(home: Home, policy: Policy, file: Path | None) -> None:
+def _adopt_policy(home: Home, policy: ReleasePolicy, file: Path | None) -> None:
     """Copy a policy from elsewhere, with the files that it names, to where the code location finds it."""
     if file is None:
         return
@@ -120,7 +120,7 @@ def _adopt_policy(home: Home, policy: Policy, file: Path | None) -> None:
 
 def _delivery(
     home: Home,
-    policy: Policy,
+    policy: ReleasePolicy,
     paths: tuple[Path, ...],
     key: str | None,
     members: int,
@@ -176,7 +176,7 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance) -> list[str]:
 
 
 def _execute(
-    home: Home, instance: dg.DagsterInstance, policy: Policy, delivery: Delivery, console: Console
+    home: Home, instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, console: Console
 ) -> RunSummary:
     """Run the job that the UI runs, with both origins, so that the UI shows it and can execute it again."""
     if delivery.key not in instance.get_dynamic_partitions(deliveries.name):

@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from deid_assets.home import Home
-from deid_assets.policy.models import Policy
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.evidence import from_frame
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store import Table
 
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
@@ -109,11 +109,11 @@ def _message(step: str | None, error) -> str:
 
 
 def print_summary(
-    console: Console, home: Home, policy: Policy, delivery: Delivery, summary: RunSummary, seconds: float
+    console: Console, home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary, seconds: float
 ) -> None:
     """Print the summary."""
     console.print()
-    _print_rows(console, summary)
+    _print_rows(console, policy, summary)
     _print_gates(console, home, policy, delivery, summary)
     for text in summary.failed_checks:
         console.print(f"[bold]check failed[/bold]  {escape(text)}")
@@ -129,20 +129,20 @@ def print_summary(
     console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
 
 
-def _print_rows(console: Console, summary: RunSummary) -> None:
+def _print_rows(console: Console, policy: ReleasePolicy, summary: RunSummary) -> None:
     table = RichTable(title="Rows of every stage", title_justify="left")
     table.add_column("stage")
     table.add_column("table")
     table.add_column("rows", justify="right")
-    for stage, names in STAGES.items():
+    for stage, names in stages_of(policy).items():
         for name in names:
             if name in summary.rows and name != "release":
                 table.add_row(stage, name, f"{summary.rows[name]:,}")
     console.print(table)
 
 
-def _print_gates(console: Console, home: Home, policy: Policy, delivery: Delivery, summary: RunSummary) -> None:
-    assessed = [name for name in STAGES["assessment"] if name in summary.rows]
+def _print_gates(console: Console, home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> None:
+    assessed = [name for name in stages_of(policy)["assessment"] if name in summary.rows]
     if not assessed:
         return
     table = RichTable(title="Gates", title_justify="left")
@@ -161,7 +161,7 @@ def _print_gates(console: Console, home: Home, policy: Policy, delivery: Deliver
     console.print(table)
 
 
-def _print_diagnosis(console: Console, home: Home, policy: Policy, delivery: Delivery, summary: RunSummary) -> None:
+def _print_diagnosis(console: Console, home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> None:
     # Where a node was chosen, something else refused, and what is wrong with the coarsest node would mislead.
     if not summary.rows.get("lattice_diagnosis") or "chosen_generalization" in summary.rows:
         return

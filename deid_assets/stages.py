@@ -23,4 +23,23 @@ STAGES: dict[str, tuple[str, ...]] = {
     "release": ("release",),
 }
 
-STAGE_OF: dict[str, str] = {asset: stage for stage, assets in STAGES.items() for asset in assets}
+FLAT_STAGES: dict[str, tuple[str, ...]] = {
+    "intake": ("records", "quarantined_records"),
+    "generalization": ("record_domains", "record_lattice", "record_generalization", "suppressed_records"),
+    "candidate": ("release_records",),
+    "assessment": ("record_risk",),
+    "release": ("release",),
+}
+"""The same for a flat table, which has one record for each person."""
+
+STAGE_OF: dict[str, str] = {
+    asset: stage for stages in (STAGES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
+}
+
+METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "2", "record_risk": "1"}
+"""Version of each assessment's method; the gate accepts evidence of these only."""
+
+
+def stages_of(policy: object) -> dict[str, tuple[str, ...]]:
+    """The stages and assets of a policy's family."""
+    return FLAT_STAGES if getattr(policy, "kind", None) == "flat" else STAGES

@@ -9,7 +9,7 @@ from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.policy.loading import policies_in
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import FLAT_STAGES, STAGE_OF, STAGES, stages_of
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICIES = policies_in()
@@ -31,12 +31,19 @@ def specs(definitions) -> dict[dg.AssetKey, dg.AssetSpec]:
 
 
 def keys(policy: str) -> set[dg.AssetKey]:
-    return {dg.AssetKey([policy, asset]) for asset in STAGE_OF}
+    return {dg.AssetKey([policy, asset]) for assets in stages_of(POLICIES[policy]).values() for asset in assets}
 
 
-def test_an_asset_is_in_one_stage():
-    listed = [asset for assets in STAGES.values() for asset in assets]
-    assert len(listed) == len(set(listed)) == len(STAGE_OF)
+@pytest.mark.parametrize("stages", [STAGES, FLAT_STAGES])
+def test_an_asset_is_in_one_stage(stages):
+    listed = [(asset, stage) for stage, assets in stages.items() for asset in assets]
+    assert len(listed) == len(dict(listed))
+    assert all(STAGE_OF[asset] == stage for asset, stage in listed)
+
+
+def test_only_the_release_is_called_alike_in_both_families():
+    flat, other = ({asset for assets in stages.values() for asset in assets} for stages in (FLAT_STAGES, STAGES))
+    assert flat & other == {"release"}
 
 
 def test_the_stages_are_in_the_order_of_the_data():

@@ -23,7 +23,7 @@ import deid_assets
 from deid_assets.home import Home
 from deid_assets.instance import workspace_file
 from deid_assets.sources.synthetic import write_delivery
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.command_line import ERROR, deid
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
@@ -147,7 +147,7 @@ class TestWhatTheUiShows:
 
     def test_every_asset_of_every_policy_in_the_group_of_its_stage(self, nodes):
         assert {key: node["groupName"] for key, node in nodes.items()} == {
-            (policy, asset): f"{policy}/{stage}" for policy in self.POLICIES for asset, stage in STAGE_OF.items()
+            (policy, asset): f"{policy}/{stage}" for policy in self.POLICIES for stage, assets in STAGES.items() for asset in assets
         }
 
     def test_every_asset_says_what_it_is_whose_it_is_and_of_what_kind(self, nodes):

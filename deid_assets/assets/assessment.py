@@ -28,14 +28,12 @@ from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.released_rows import released_data, released_profiles
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
-from deid_assets.release.digests import combined_digest, rows_digest
+from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, Measurement, to_frame
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
 from deid_assets.resources import Policies, Workplace
-from deid_assets.store import Table, connect, write_table, write_view
-
-METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "2"}
-"""Version of each assessment's method; the gate accepts evidence of these only."""
+from deid_assets.stages import METHOD_VERSIONS
+from deid_assets.store import Table, write_table, write_view
 
 _SECTIONS = ["risk", "neighbor_attack", "demographics", "removal"]
 
@@ -235,12 +233,6 @@ def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[flo
     return sensitive / max(sensitive + remaining, 1), min(1.0, released / max(remaining, 1))
 
 
-def candidate_digest(tables: tuple[Table, ...]) -> str:
-    """The digest of the candidate: of the rows of its tables, in whatever order."""
-    with connect(tables[0].file) as connection:
-        return combined_digest({table.name: rows_digest(connection, table) for table in tables})
-
-
 def evidence_frame(
     context: dg.AssetExecutionContext,
     policy: Policy,
@@ -250,7 +242,7 @@ def evidence_frame(
     """One row of evidence, bound to the candidate's rows, the policy and the method; its numbers are metadata too."""
     name = context.asset_key.path[-1]
     evidence = Evidence(
-        name, context.partition_key, policy.hash, candidate_digest(candidate), METHOD_VERSIONS[name], measured
+        name, context.partition_key, policy.hash, tables_digest({table.name: table for table in candidate}), METHOD_VERSIONS[name], measured
     )
     table = pd.DataFrame(
         [(m.name, m.value, m.bound, m.threshold, m.gating, m.passed) for m in measured],

@@ -4,10 +4,11 @@ import dagster as dg
 
 from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.resources import Policies
 from deid_assets.schemas import contracts_of
 from deid_assets.schemas.contract import violations
-from deid_assets.stages import STAGE_OF
+from deid_assets.stages import stages_of
 from deid_assets.store import Table
 
 
@@ -16,9 +17,9 @@ def contract_check_name(asset: str) -> str:
     return f"{asset}_keeps_contract"
 
 
-def contract_checks(policy: str) -> list[dg.AssetChecksDefinition]:
+def contract_checks(policy: ReleasePolicy) -> list[dg.AssetChecksDefinition]:
     """The contract checks of one policy's assets."""
-    return [_contract_check(policy, asset) for asset in STAGE_OF]
+    return [_contract_check(policy.name, asset) for assets in stages_of(policy).values() for asset in assets]
 
 
 def _contract_check(policy: str, asset: str) -> dg.AssetChecksDefinition:

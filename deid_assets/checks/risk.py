@@ -6,8 +6,10 @@ import dagster as dg
 
 from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release import measure
 from deid_assets.release.evidence import from_frame
+from deid_assets.stages import FLAT_STAGES, stages_of
 from deid_assets.store import Table
 
 
@@ -62,9 +64,30 @@ RISK_CHECKS = (
 )
 
 
-def risk_checks(policy: str) -> list[dg.AssetChecksDefinition]:
+FLAT_RISK_CHECKS = (
+    RiskCheck(
+        "smallest_class_within_threshold",
+        "record_risk",
+        measure.SMALLEST_CLASS,
+        "Every released record shares its quasi-identifiers with at least k records, its own among them.",
+    ),
+    RiskCheck(
+        "suppressed_share_within_threshold",
+        "record_risk",
+        measure.SUPPRESSED,
+        "At most MaxSup of the records were left out.",
+    ),
+)
+
+
+def risk_checks_of(policy: ReleasePolicy) -> tuple[RiskCheck, ...]:
+    """The risk checks of a policy's family."""
+    return FLAT_RISK_CHECKS if stages_of(policy) is FLAT_STAGES else RISK_CHECKS
+
+
+def risk_checks(policy: ReleasePolicy) -> list[dg.AssetChecksDefinition]:
     """The risk checks of one policy's assets."""
-    return [_risk_check(policy, check) for check in RISK_CHECKS]
+    return [_risk_check(policy.name, check) for check in risk_checks_of(policy)]
 
 
 def _risk_check(policy: str, check: RiskCheck) -> dg.AssetChecksDefinition:

@@ -34,6 +34,19 @@ def demographic_codes(profiles: Table, domains: Table, columns: Sequence[str]) -
     return np.stack([_complete(arrays[f"c{number}"]) for number in range(len(columns))], axis=1).astype(np.int32)
 
 
+def record_codes(records: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:
+    """(n, m) int32: codes of the quasi-identifiers of a flat table's records, in the order of their numbers."""
+    joins, selects = [], []
+    for number, column in enumerate(columns):
+        joins.append(
+            f"LEFT JOIN ({labels_query(domains, column, 0, 'VARCHAR')}) AS d{number}"
+            f" ON d{number}.value IS NOT DISTINCT FROM r.{quoted(column)}"
+        )
+        selects.append(f"d{number}.level_code AS c{number}")
+    arrays = records.arrays(f"SELECT {', '.join(selects)} FROM {records.sql} AS r {' '.join(joins)} ORDER BY r.record")
+    return np.stack([_complete(arrays[f"c{number}"]) for number in range(len(columns))], axis=1).astype(np.int32)
+
+
 def _complete(codes: np.ndarray) -> np.ndarray:
     """The codes, after making sure that every row found its value."""
     if isinstance(codes, np.ma.MaskedArray) and np.ma.count_masked(codes):

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
 
 
-def explain(policy: Policy) -> str:
+def explain(policy: ReleasePolicy) -> str:
     """Return what a policy does, in plain words: what is removed, sampled, cut and generalized, against whom, and
     which gates decide.
 
@@ -16,6 +18,8 @@ def explain(policy: Policy) -> str:
     >>> print(explain(policy_by_name("heritage")).splitlines()[0])
     heritage: Heritage Health Prize, as published in 2012
     """
+    if isinstance(policy, FlatPolicy):
+        return _explain_flat(policy)
     blocks = (
         ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
         ("Recipients", _recipients(policy)),
@@ -31,6 +35,39 @@ def explain(policy: Policy) -> str:
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
 
+def _explain_flat(policy: FlatPolicy) -> str:
+    blocks = (
+        ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
+        ("Recipients", _recipients(policy)),
+        ("Released", _flat_columns(policy)),
+        ("Quasi-identifiers: what an adversary may know, and its levels", _flat_levels(policy)),
+        ("Gates: all must hold, or nothing is published", _flat_gates(policy)),
+    )
+    return "\n\n".join(_block(title, lines) for title, lines in blocks)
+
+
+def _flat_columns(policy: FlatPolicy) -> Iterator[str]:
+    yield "a flat table with one record for each person; columns that are not listed are not published"
+    yield (
+        "rows whose values no hierarchy covers go to quarantine; the delivery is refused if they are more than "
+        f"{_share(policy.intake.quarantine_at_most)} of the rows"
+    )
+    if policy.attributes:
+        yield f"published as they are: {', '.join(column.release_as for column in policy.attributes)}"
+
+
+def _flat_levels(policy: FlatPolicy) -> Iterator[str]:
+    for qi in policy.quasi_identifiers:
+        yield f"{qi.release_as} ({qi.column}): {' > '.join(policy.hierarchy(qi.hierarchy).level_names)}"
+    yield f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is taken"
+
+
+def _flat_gates(policy: FlatPolicy) -> Iterator[str]:
+    where = "in the population's table" if policy.population else "in the release"
+    yield f"every released record is like at least {policy.risk.k} records {where}"
+    yield f"at most {_share(policy.risk.max_suppressed)} of the records are left out, because fewer are like them"
+
+
 def _block(title: str, lines: tuple[str, ...] | Iterator[str]) -> str:
     if not title:
         return "\n".join(lines)
@@ -41,7 +78,7 @@ def _share(number: float) -> str:
     return f"{number * 100:.4g} %"
 
 
-def _recipients(policy: Policy) -> Iterator[str]:
+def _recipients(policy: ReleasePolicy) -> Iterator[str]:
     yield f"who: {policy.recipients.recipient_class}"
     yield f"terms of use: {' '.join(policy.recipients.terms_of_use.split())}"
     yield f"owners, who answer for it: {', '.join(policy.owners)}"

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.files import Folder
+from deid_assets.policy.flat import FlatPolicy, flat_problems
 from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.validation import Problem, did_you_mean, problems
@@ -148,12 +149,14 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
     """Return the policy if it is one and keeps every rule; else refuse with all problems."""
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must hold sections such as policy, source and risk, each with its keys")
+    flat = values.get("kind") == "flat"
+    model, rules = (FlatPolicy, flat_problems) if flat else (Policy, problems)
     try:
-        policy = Policy.model_validate(_immutable(values), context=folder)
+        policy = model.model_validate(_immutable(values), context=folder)
     except ValidationError as error:
-        found, notes = problems_of(error), ("rules that look at several sections are applied once these are mended",)
+        found, notes = problems_of(error, model), ("rules that look at several sections are applied once these are mended",)
     else:
-        found, notes = problems(policy), ()
+        found, notes = rules(policy), ()
         if not found:
             return policy
     placed = [(parsed.line_of(problem.path) if parsed else None, problem) for problem in found]

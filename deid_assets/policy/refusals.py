@@ -33,18 +33,18 @@ _LIMITS = {
 }
 
 
-def problems_of(error: ValidationError) -> tuple[Problem, ...]:
-    """Return the problems in the order in which Pydantic found them.
+def problems_of(error: ValidationError, model: type[BaseModel] = Policy) -> tuple[Problem, ...]:
+    """Return the problems of a policy of this model in the order in which Pydantic found them.
 
     A list whose entries are wrong counts as too short as well; that is no second problem.
     """
     errors = error.errors(include_url=False)
     wrong = {found["loc"][:length] for found in errors for length in range(len(found["loc"]))}
-    return tuple(_problem(found) for found in errors if not (found["type"] == "too_short" and found["loc"] in wrong))
+    return tuple(_problem(found, model) for found in errors if not (found["type"] == "too_short" and found["loc"] in wrong))
 
 
-def _problem(found: dict) -> Problem:
-    path, model = _located(found["loc"])
+def _problem(found: dict, whole: type[BaseModel]) -> Problem:
+    path, model = _located(found["loc"], whole)
     kind, context = found["type"], found.get("ctx", {})
     shown = "this value" if path and path[0] in RESTRICTED_SECTIONS else _shown(found["input"])
     if kind == "missing":
@@ -109,13 +109,15 @@ def _keys(model: type[BaseModel] | None) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()] if model else []
 
 
-def _located(location: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], type[BaseModel] | None]:
+def _located(
+    location: tuple[str | int, ...], whole: type[BaseModel]
+) -> tuple[tuple[str | int, ...], type[BaseModel] | None]:
     """Return the path in the file, and the model that its last key belongs to.
 
     Pydantic's location names the chosen kind of a source or hierarchy as if it were a key, and marks keys that are
     themselves wrong; a file has neither.
     """
-    annotation: Any = Policy
+    annotation: Any = whole
     owner: type[BaseModel] | None = None
     path: list[str | int] = []
     for part in location:

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 from deid_assets.errors import ReleaseError
-from deid_assets.store import Query, Table, quoted
+from deid_assets.store import Query, Table, connect, quoted
 
 _FETCHED = 200_000  # row digests handed from DuckDB to Python at a time
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -98,6 +98,13 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, read in pieces."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tables_digest(tables: Mapping[str, Table]) -> str:
+    """The combined digest of the rows of some tables of one store, in whatever order, by the names given."""
+    (file,) = {table.file for table in tables.values()}
+    with connect(file) as connection:
+        return combined_digest({name: rows_digest(connection, table) for name, table in tables.items()})
 
 
 def combined_digest(digests: Mapping[str, str]) -> str:

@@ -99,7 +99,7 @@ def consistency_refusals(
     names = ", ".join(quoted(column) for column in member_columns)
     differences = {
         # Joined by MemberID, so that it covers the days in hospital too.
-        "release_members": _either_way(
+        "release_members": either_way(
             f'SELECT "MemberID", {names} FROM {staged_profiles.sql}',
             f"""SELECT x.pseudonym, {names} FROM ({demographics}) AS m
                 JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
@@ -110,7 +110,7 @@ def consistency_refusals(
         expected = generalized_claims(held, domains, {column: levels[column] for column in claim_names}, ["year"])
         columns = ", ".join(f"e.{quoted(column)}" for column in claim_names)
         released = ", ".join(quoted(name) for name in claim_names.values())
-        differences["release_claims"] = _either_way(
+        differences["release_claims"] = either_way(
             f"""SELECT "MemberID", "Year", {released} FROM {staged.claims.sql}""",
             f"""SELECT x.pseudonym, 'Y' || e.year, {columns} FROM ({expected}) AS e
                 JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = e.member_id
@@ -135,7 +135,7 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
     """
     found = []
     for name, table in staged.by_name().items():
-        rows = int(table.query(_either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected[name]})"))["n"].iloc[0])
+        rows = int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected[name]})"))["n"].iloc[0])
         if rows:
             text = f"{name}: the staged rows are not those that the restricted store gives"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
@@ -222,7 +222,7 @@ def provider_refusals(policy: Policy, staged: Staged, levels: Mapping[str, int],
     return found
 
 
-def _either_way(one: str, other: str) -> str:
+def either_way(one: str, other: str) -> str:
     return (
         f"SELECT (SELECT count(*) FROM (({one}) EXCEPT ALL ({other})))"
         f" + (SELECT count(*) FROM (({other}) EXCEPT ALL ({one}))) AS n"

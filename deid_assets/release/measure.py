@@ -7,6 +7,7 @@ from deid_assets.methods.confidence import clopper_pearson_upper_bound, empirica
 from deid_assets.methods.demographic_risk import DemographicRisk
 from deid_assets.methods.neighbor_attack import NeighborAttack, expected_reidentified_share
 from deid_assets.methods.node_computation import Measurement as NodeMeasurement
+from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
 from deid_assets.release.evidence import Measurement, Requirement
@@ -15,6 +16,7 @@ FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
 DEMOGRAPHIC = "demographic_high_risk_share"
 ABSENCE = "absence_posterior"
+SMALLEST_CLASS, SUPPRESSED = "smallest_class", "suppressed_share"
 
 
 def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
@@ -30,6 +32,27 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
         if gate is not None:
             required.append(Requirement("neighbor_attack", name, gate.at_most))
     return tuple(required)
+
+
+def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
+    """The same for a flat table."""
+    return (
+        Requirement("record_risk", SMALLEST_CLASS, policy.risk.k),
+        Requirement("record_risk", SUPPRESSED, policy.risk.max_suppressed),
+    )
+
+
+def flat_measurements(policy: FlatPolicy, smallest: int | None, suppressed: float, records: int) -> tuple[Measurement, ...]:
+    """The smallest class that a released record is in, and the share of records that were left out; both counted."""
+    return (
+        exact(
+            SMALLEST_CLASS, "members", smallest, policy.risk.k, "class_sizes", "methods.md 1", records,
+            comparison="at_least",
+        ),  # fmt: skip
+        exact(
+            SUPPRESSED, "share of members", suppressed, policy.risk.max_suppressed, "class_sizes", "methods.md 2", records
+        ),
+    )
 
 
 def high_risk_measurements(

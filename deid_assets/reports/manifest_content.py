@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from deid_assets.errors import ReleaseError
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
+    LIMITS,
     AttritionRow,
     CertificateRow,
     ComparisonRow,
@@ -23,6 +24,8 @@ MEANINGS: Mapping[str, str] = {
     "neighbor_success_given_membership": "How often a simulated neighbour who knows that it is there does.",
     "demographic_high_risk_share": "Released members whose demographics too few members of the population share.",
     "absence_posterior": "How surely a known member who is absent has a condition for which members were removed.",
+    "smallest_class": "Records that share all quasi-identifiers with a released record, its own among them.",
+    "suppressed_share": "Records that were left out because too few are like them.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }
 """What the measurements mean, for people."""
@@ -36,6 +39,7 @@ def content_from_manifest(
     certificate: tuple[CertificateRow, ...] = (),
     comparison: tuple[ComparisonRow, ...] = (),
     figures: tuple[ReportFigure, ...] = (),
+    limits: tuple[str, ...] = LIMITS,
 ) -> ReportContent:
     """Fill the report from a published manifest and from what a manifest does not hold.
 
@@ -45,7 +49,7 @@ def content_from_manifest(
         The public edition of the manifest, as published.
     title, policy_title
         Headings.
-    generalization, certificate, comparison, figures
+    generalization, certificate, comparison, figures, limits
         The other sections; their numbers must be public, too.
 
     Raises
@@ -77,6 +81,7 @@ def content_from_manifest(
         figures=figures,
         certificate=certificate,
         comparison=comparison,
+        limits=limits,
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )
 

@@ -36,6 +36,12 @@ LIMITS = (
 )
 """What the numbers do not say (methods.md 0)."""
 
+FLAT_LIMITS = (
+    "The adversary of the model knows the quasi-identifiers of one person, without error, and nothing else of the record.",
+    *LIMITS[2:],
+)
+"""The same for a flat table, in which classes are counted and nothing is simulated."""
+
 
 @dataclass(frozen=True)
 class Gate:

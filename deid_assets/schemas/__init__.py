@@ -6,8 +6,9 @@ the same under every policy.
 
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.policy.models import Policy
-from deid_assets.schemas import adversary, assessment, candidate, generalization, intake, preparation, release
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.schemas import adversary, assessment, candidate, flat, generalization, intake, preparation, release
 
 CONTRACTS: dict[str, DataFrameSchema] = {
     **intake.CONTRACTS,
@@ -19,6 +20,8 @@ CONTRACTS: dict[str, DataFrameSchema] = {
 }
 
 
-def contracts_of(policy: Policy) -> dict[str, DataFrameSchema]:
+def contracts_of(policy: ReleasePolicy) -> dict[str, DataFrameSchema]:
     """The contract of every asset, by its name."""
+    if isinstance(policy, FlatPolicy):
+        return flat.flat_contracts(policy)
     return CONTRACTS | generalization.generalization_contracts(policy) | candidate.release_contracts(policy)

@@ -9,7 +9,8 @@ from deid_assets.stages import STAGES
 _SHA256 = Check.str_matches(r"^[0-9a-f]{64}$", error="64 hexadecimal digits")
 
 
-def _evidence(asset: str) -> DataFrameSchema:
+def evidence_contract(asset: str) -> DataFrameSchema:
+    """The contract of an assessment's evidence."""
     return contract(
         {
             "asset": column(dt.string, Role.OTHER, "who measured", Check.eq(asset, error=f"{asset}")),
@@ -27,4 +28,4 @@ def _evidence(asset: str) -> DataFrameSchema:
     )
 
 
-CONTRACTS = {asset: _evidence(asset) for asset in STAGES["assessment"]}
+CONTRACTS = {asset: evidence_contract(asset) for asset in STAGES["assessment"]}

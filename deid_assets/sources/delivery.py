@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from deid_assets.errors import DeliveryError
 
-KINDS = ("synthetic", "desynpuf", "tables")
+KINDS = ("synthetic", "desynpuf", "tables", "flat")
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 # What DuckDB reads in a format: the specifiers of strptime without those that only some platforms know.
 _DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")

@@ -8,6 +8,7 @@ import pytest
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.home import Home
 from deid_assets.partitions import deliveries
+from deid_assets.policy import policy_by_name
 from deid_assets.resources import Policies, RestrictedStore
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
@@ -26,7 +27,7 @@ def evaluate(home: Home, sql: str, asset: str = "released_sample") -> tuple[dg.A
     def table() -> str:
         return sql
 
-    (check,) = [one for one in contract_checks(POLICY) if one.check_key.asset_key.path[-1] == asset]
+    (check,) = [one for one in contract_checks(policy_by_name(POLICY)) if one.check_key.asset_key.path[-1] == asset]
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(deliveries.name, ["2012"])
         result = dg.materialize(

@@ -27,7 +27,7 @@ def evaluate(home: Home, *measurements) -> tuple[dict[str, dg.AssetCheckEvaluati
     def neighbor_attack():
         return to_frame([Evidence("neighbor_attack", "2012", "p" * 64, "a" * 64, "1", measurements)])
 
-    checks = [check for check in risk_checks(POLICY) if check.check_key.asset_key.path[-1] == "neighbor_attack"]
+    checks = [check for check in risk_checks(policy_by_name(POLICY)) if check.check_key.asset_key.path[-1] == "neighbor_attack"]
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(deliveries.name, ["2012"])
         result = dg.materialize(

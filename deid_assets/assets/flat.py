@@ -1,0 +1,373 @@
+"""A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods.md 1, 2)."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.flat_report import flat_report
+from deid_assets.assets.intake import delivery_version
+from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
+from deid_assets.methods import flat_rows
+from deid_assets.methods.encoding import domains_of, record_codes
+from deid_assets.methods.flat_search import (
+    FlatResult,
+    average_class_size,
+    entropy_losses,
+    precision_losses,
+    search_flat_table,
+    search_flat_table_by_classes,
+)
+from deid_assets.methods.flat_table import FlatTable
+from deid_assets.methods.information_loss import monotone_discernibility
+from deid_assets.methods.value_domains import distinct_values, value_domain
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.release import gate, measure
+from deid_assets.release.cross_check import SCHEMA
+from deid_assets.release.digests import tables_digest
+from deid_assets.release.evidence import Context, Evidence, Refusal, judge, to_frame
+from deid_assets.release.manifest import AttritionStep
+from deid_assets.release.publication import Staging
+from deid_assets.reports.figures import frontier_figure, markdown_image
+from deid_assets.resources import Policies, RestrictedStore, Workplace
+from deid_assets.schemas.contract import violations
+from deid_assets.schemas.flat import release_records_contract
+from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
+from deid_assets.stages import METHOD_VERSIONS
+from deid_assets.store import Table, connect, drop_schema, owner_only, write_table
+
+_INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
+
+
+def population_of(policy: FlatPolicy, records: Table) -> Table | None:
+    """The table that classes are counted in, beside the records; None where they are the table itself."""
+    return None if policy.population is None else Table(records.file, records.schema, POPULATION)
+
+
+def levels_of(policy: FlatPolicy, chosen: Table) -> dict[str, int]:
+    """The level of every quasi-identifier in the release."""
+    levels = chosen.frame().set_index("column")["level"]
+    return {qi.release_as: int(levels[qi.release_as]) for qi in policy.quasi_identifiers}
+
+
+@dg.multi_asset(
+    outs={
+        RECORDS: dg.AssetOut(
+            description="The records of the delivery, as text, numbered in the order of the file.",
+            metadata=asset_metadata(RECORDS, _INTAKE, "1"),
+            kinds={"duckdb"},
+        ),
+        QUARANTINED: dg.AssetOut(
+            description="Rows that could not be used, with the rule that they broke; restricted.",
+            metadata=asset_metadata(QUARANTINED, _INTAKE, "1"),
+            kinds={"duckdb"},
+        ),
+    }
+)
+def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
+    """Read the delivered table, and the population's where the policy names one."""
+    start_meter(context)
+    policy = policies.of(context)
+    delivery = workplace.delivery(context.partition_key)
+    store = RestrictedStore(root=workplace.root)
+    tables = {
+        name: store.table(dg.AssetKey([prefix_of(context), name]), context.partition_key)
+        for name in (RECORDS, QUARANTINED)
+    }
+    file = tables[RECORDS].file
+    owner_only(file.parent)
+    with guarded(context):
+        report = read_flat_delivery(
+            file,
+            tables[RECORDS].schema,
+            delivery,
+            policy.source.file,
+            policy.population.file if policy.population else None,
+            policy.source.table,
+            policy.source.delimiter,
+            {column.release_as: column.column for column in policy.columns},
+            {
+                qi.release_as: [str(value) for value in values]
+                for qi in policy.quasi_identifiers
+                if (values := policy.hierarchy(qi.hierarchy).rule.all_values()) is not None
+            },
+            policy.intake.quarantine_at_most,
+            progress=lambda text: context.log.info(text),
+        )
+        version = dg.DataVersion(delivery_version(delivery.digest()))
+    for name, table in tables.items():
+        yield dg.Output(table, output_name=name, metadata=report.metadata(), data_version=version)
+
+
+@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
+def record_domains(context: dg.AssetExecutionContext, records: Table, policies: Policies) -> pd.DataFrame:
+    """Every value of every quasi-identifier, numbered once, with its label and class at every level."""
+    policy = policies.of(context)
+    population = population_of(policy, records)
+    frames = []
+    for qi in policy.quasi_identifiers:
+        hierarchy = policy.hierarchy(qi.hierarchy)
+        values = set(distinct_values(records, qi.release_as))
+        if population is not None:
+            values |= set(distinct_values(population, qi.release_as))
+        values = sorted(values)
+        hierarchy.check(values, qi.column)
+        labels = [hierarchy.labels(values, level) for level in range(hierarchy.levels)]
+        frames.append(value_domain(qi.release_as, values, labels, hierarchy.codes(values), with_missing=True))
+    return pd.concat(frames, ignore_index=True)
+
+
+@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population", "risk"], kinds=("duckdb", "numpy"))
+def record_lattice(
+    context: dg.AssetExecutionContext, records: Table, record_domains: Table, policies: Policies
+) -> pd.DataFrame:
+    """Every node that the search looked at: loss, share of records in small classes, and which one is chosen."""
+    policy = policies.of(context)
+    table = flat_table(policy, records, record_domains)
+    found = search(policy, table)
+    names = [qi.release_as for qi in policy.quasi_identifiers]
+    nodes = nodes_frame(found, names, table.records, loss_of(policy, table))
+    figures = nodes.assign(lower=nodes["share"], upper=nodes["share"], reached="measured")
+    context.add_output_metadata(
+        {
+            "nodes": policy.node_count,
+            "nodes_evaluated": len(nodes),
+            "threshold": policy.risk.max_suppressed,
+            "k": policy.risk.k,
+            "frontier": dg.MetadataValue.md(
+                markdown_image(
+                    frontier_figure(figures, policy.risk.max_suppressed), "loss against share of records in small classes"
+                )
+            ),
+        }
+    )
+    return nodes
+
+
+@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk"])
+def record_generalization(context: dg.AssetExecutionContext, record_lattice: Table, policies: Policies) -> pd.DataFrame:
+    """The node of least loss at which few enough records are in small classes: one row per quasi-identifier."""
+    policy = policies.of(context)
+    chosen = record_lattice.query(f"SELECT * FROM {record_lattice.sql} WHERE chosen")
+    if not len(chosen):
+        least = record_lattice.query(f"SELECT min(share) AS least FROM {record_lattice.sql}")["least"].iloc[0]
+        raise dg.Failure(
+            f"refused: even at the coarsest node a share of {least:.4f} of the records is in classes of fewer than "
+            f"{policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer quasi-identifiers, "
+            "give a hierarchy a coarser level, or allow more suppression",
+            metadata={"refused": True},
+            allow_retries=False,
+        )
+    node = [int(level) for level in chosen["node"].iloc[0].split(",")]
+    names = [qi.release_as for qi in policy.quasi_identifiers]
+    level_names = [
+        policy.hierarchy(qi.hierarchy).level_names[level] for qi, level in zip(policy.quasi_identifiers, node, strict=True)
+    ]
+    context.add_output_metadata({"node": chosen["node"].iloc[0], "loss": float(chosen["loss"].iloc[0])})
+    return pd.DataFrame(
+        {"column": names, "level": np.array(node, dtype=np.int32), "level_name": level_names}
+    ).astype({"column": "str", "level_name": "str"})
+
+
+@stage_asset(policy_sections=["population", "risk"])
+def suppressed_records(
+    context: dg.AssetExecutionContext,
+    records: Table,
+    record_domains: Table,
+    record_generalization: Table,
+    policies: Policies,
+) -> str:
+    """Numbers of the records that stay in classes below k at the chosen node: they are not released."""
+    policy = policies.of(context)
+    levels = levels_of(policy, record_generalization)
+    return flat_rows.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
+
+
+@stage_asset(policy_sections=["quasi_identifiers", "attributes"])
+def release_records(
+    context: dg.AssetExecutionContext,
+    records: Table,
+    record_domains: Table,
+    record_generalization: Table,
+    suppressed_records: Table,
+    policies: Policies,
+) -> str:
+    """Records as they would be published."""
+    return release_query(policies.of(context), records, suppressed_records, record_domains, record_generalization)
+
+
+@stage_asset(policy_sections=["population", "risk"], version=METHOD_VERSIONS["record_risk"])
+def record_risk(
+    context: dg.AssetExecutionContext,
+    records: Table,
+    record_domains: Table,
+    record_generalization: Table,
+    release_records: Table,
+    policies: Policies,
+) -> pd.DataFrame:
+    """Evidence: the smallest class that a record of the candidate is in, and the share of records left out."""
+    policy = policies.of(context)
+    measured = measured_risk(policy, release_records, records, record_domains, levels_of(policy, record_generalization))
+    evidence = Evidence(
+        "record_risk", context.partition_key, policy.hash, tables_digest({"release_records": release_records}),
+        METHOD_VERSIONS["record_risk"], measured,
+    )  # fmt: skip
+    context.add_output_metadata(
+        {
+            "measurements": markdown_table(
+                pd.DataFrame(
+                    [(m.name, m.value, m.threshold, m.passed) for m in measured],
+                    columns=["measurement", "measured", "threshold", "passed"],
+                )
+            ),
+            "evidence_digest": evidence.digest(),
+        }
+    )
+    return to_frame([evidence])
+
+
+@stage_asset(policy_sections=["recipients", "risk"], kinds=("duckdb", "parquet", "csv"))
+def release(
+    context: dg.AssetExecutionContext,
+    records: Table,
+    quarantined_records: Table,
+    record_domains: Table,
+    record_generalization: Table,
+    suppressed_records: Table,
+    release_records: Table,
+    record_risk: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """The published table: staged, counted again, judged, and renamed into place; or a refusal that says why."""
+    policy = policies.of(context)
+    releases = releases_of(workplace)
+    with releases.stage(policy.name) as staging:
+        try:
+            staged = _stage(staging, release_records)
+            digest = tables_digest({"release_records": staged})
+            evidence, refusals = read_evidence((record_risk,))
+            refusals += common_refusals(context, policy, workplace, records.file, evidence, (RECORDS,))
+            expected = release_query(policy, records, suppressed_records, record_domains, record_generalization)
+            refusals += _row_refusals(policy, staged, expected)
+            bound_to = Context(context.partition_key, policy.hash, {"record_risk": digest}, METHOD_VERSIONS)
+            refusals += judge(evidence, measure.required_of_flat(policy), bound_to)
+            levels = levels_of(policy, record_generalization)
+            measured = measured_risk(policy, staged, records, record_domains, levels)
+            refusals += gate.measurement_refusals("gate", measured)
+            if refusals:
+                raise refusal(refusals)
+            every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "1", measured))
+            attrition = (
+                AttritionStep("delivered_records", "records", records.count() + _rejected(quarantined_records)),
+                AttritionStep("records", "records", records.count(), "delivered_records", "rows in quarantine"),
+                AttritionStep("released_records", "records", staged.count(), "records", "classes below k"),
+            )
+            return publish(
+                context, policy, workplace, releases, staging, every, attrition, b"",
+                lambda public: flat_report(policy, public, levels),
+            )  # fmt: skip
+        finally:
+            drop_schema(records.file, SCHEMA)
+
+
+def flat_table(policy: FlatPolicy, records: Table, domains: Table) -> FlatTable:
+    """The records, and the population where there is one, as the search reads them."""
+    names = [qi.release_as for qi in policy.quasi_identifiers]
+    population = population_of(policy, records)
+    return FlatTable(
+        record_codes(records, domains, names),
+        domains_of(domains, names),
+        None if population is None else record_codes(population, domains, names),
+    )
+
+
+def loss_of(policy: FlatPolicy, table: FlatTable):
+    """The loss of any node, as the policy asks for it."""
+    kind = policy.risk.loss
+    if kind in ("entropy", "precision"):
+        losses = entropy_losses(table) if kind == "entropy" else precision_losses(table)
+        return lambda node: float(sum(own[level] for own, level in zip(losses, node, strict=True)))
+    of_classes = class_loss(kind)
+    return lambda node: float(of_classes(table.classes_at(node)))
+
+
+def class_loss(kind: str):
+    """A loss that only the classes of a node tell."""
+    if kind == "average_class_size":
+        return average_class_size
+    return lambda classes: monotone_discernibility(classes.released)
+
+
+def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:
+    """The best node."""
+    risk = policy.risk
+    if risk.loss == "entropy":
+        return search_flat_table(table, risk.k, risk.max_suppressed, entropy_losses(table))
+    if risk.loss == "precision":
+        return search_flat_table(table, risk.k, risk.max_suppressed, precision_losses(table))
+    return search_flat_table_by_classes(table, risk.k, risk.max_suppressed, class_loss(risk.loss))
+
+
+def nodes_frame(found: FlatResult, names: list[str], records: int, loss) -> pd.DataFrame:
+    """Every node that was looked at as a row."""
+    rows = [
+        {
+            "node": ",".join(map(str, node)),
+            **{f"level_of_{name}": level for name, level in zip(names, node, strict=True)},
+            "height": sum(node),
+            "loss": loss(node),
+            "share": below / records,
+            "decision": "candidate" if below <= found.allowed else "not_candidate",
+            "chosen": node == found.node,
+        }
+        for node, below in found.evaluated.items()
+    ]
+    return pd.DataFrame(rows).astype({"node": "str", "decision": "str"})
+
+
+def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains: Table, chosen: Table) -> str:
+    """SELECT the rows to be published from the restricted store."""
+    others = [column.release_as for column in policy.attributes]
+    return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others)
+
+
+def measured_risk(policy: FlatPolicy, released: Table, records: Table, domains: Table, levels: dict[str, int]):
+    """The smallest class of the rows given, counted in them or in the population, and the share of records left out."""
+    population = population_of(policy, records)
+    hiding = released.sql if population is None else f"({flat_rows.generalized_records(population, domains, levels)})"
+    sized = flat_rows.class_sizes(released.sql, hiding, list(levels))
+    found = released.query(f"SELECT min(class_size) AS smallest, count(*) AS n FROM ({sized})").iloc[0]
+    delivered, n = records.count(), int(found["n"])
+    smallest = int(found["smallest"]) if n else None
+    return measure.flat_measurements(policy, smallest, (delivered - n) / delivered, delivered)
+
+
+def _stage(staging: Staging, candidate: Table) -> Table:
+    """Write the files, and read them back into the scratch schema."""
+    with connect(candidate.file) as connection:
+        staging.write_table(connection, "Records", candidate)
+    staged = Table(candidate.file, SCHEMA, "staged_release_records")
+    write_table(staged, staging.reader("data/Records.csv"))
+    return staged
+
+
+def _row_refusals(policy: FlatPolicy, staged: Table, expected: str) -> list[Refusal]:
+    """The staged rows against their contract, and against what the restricted store gives."""
+    found = []
+    for rule, rows in violations(staged, release_records_contract(policy)).items():
+        text = f"release_records: the staged rows break the contract, {rule}"
+        found.append(Refusal("broken_contract", "release_records", float(rows), 0.0, text, "rows"))
+    rows = int(staged.query(gate.either_way(f"SELECT * FROM {staged.sql}", f"SELECT * FROM ({expected})"))["n"].iloc[0])
+    if rows:
+        text = "release_records: the staged rows are not those that the restricted store gives"
+        found.append(Refusal("inconsistent_rows", "release_records", float(rows), 0.0, text, "rows"))
+    return found
+
+
+def _rejected(quarantined: Table) -> int:
+    return int(
+        quarantined.query(f"SELECT count(*) AS n FROM {quarantined.sql} WHERE source_table = '{RECORDS}'")["n"].iloc[0]
+    )

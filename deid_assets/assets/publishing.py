@@ -1,0 +1,290 @@
+"""What every release asks of the event log and the store, whatever it holds, and how it is published.
+
+The gate of each kind of release adds what only it can measure on the staged files.
+"""
+
+import datetime
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pandas as pd
+
+import deid_assets
+from deid_assets.assets.intake import delivery_version
+from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
+from deid_assets.checks.contracts import contract_check_name
+from deid_assets.checks.risk import risk_checks_of
+from deid_assets.errors import ReleaseError
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.release.event_log import data_versions, edited_evidence, edited_tables, stale_inputs, witness
+from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
+from deid_assets.release.keys import Secret
+from deid_assets.release.manifest import (
+    AttritionStep,
+    Manifest,
+    Place,
+    PolicyText,
+    editions,
+    keyed_counts,
+    package_versions,
+)
+from deid_assets.release.publication import Releases, Staging
+from deid_assets.release.registry import Entry
+from deid_assets.resources import Workplace, content_key, made_under
+from deid_assets.sources.delivery import Delivery
+from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, stages_of
+from deid_assets.store import Table, fingerprint
+
+
+def releases_of(workplace: Workplace) -> Releases:
+    """The folder of releases, and what is needed to add one."""
+    home = workplace.home
+    return Releases(home.releases, workplace.signing_key(), workplace.restricted_manifests)
+
+
+def common_refusals(
+    context: dg.AssetExecutionContext,
+    policy: ReleasePolicy,
+    workplace: Workplace,
+    store_file: Path,
+    evidence: tuple[Evidence, ...],
+    taken_in: Iterable[str],
+) -> list[Refusal]:
+    """What refuses any release: checks that did not pass, and whatever is not as its asset made it.
+
+    Parameters
+    ----------
+    store_file
+        The restricted store of this policy and delivery.
+    evidence
+        As stored.
+    taken_in
+        Names of the assets that were read from the delivery's files.
+    """
+    instance, delivery, secret = context.instance, context.partition_key, workplace.secret()
+    keys = upstream(policy)
+    must_be_made_under = {key: made_under(policy, secret, *MADE_FROM[key.path[-1]]) for key in keys}
+    tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
+    found = edited_evidence(instance, policy.name, evidence, delivery)
+    found += witness(instance, gating_checks(policy), delivery)
+    found += stale_inputs(instance, must_be_made_under, delivery)
+    found += edited_tables(instance, {key: _content(table, secret) for key, table in tables.items()}, delivery)
+    return found + _delivery_refusals(context, [dg.AssetKey([policy.name, name]) for name in taken_in], workplace)
+
+
+def publish(
+    context: dg.AssetExecutionContext,
+    policy: ReleasePolicy,
+    workplace: Workplace,
+    releases: Releases,
+    staging: Staging,
+    evidence: tuple[Evidence, ...],
+    attrition: tuple[AttritionStep, ...],
+    member_tags: bytes,
+    render: Callable[[bytes], bytes],
+) -> pd.DataFrame:
+    """Describe, sign and publish what the gate let pass; what was released before of the same inputs stands instead.
+
+    Parameters
+    ----------
+    evidence
+        Of the assessments, and of the gate as the last.
+    attrition
+        Exact rows out of every stage.
+    member_tags
+        `Workplace.member_tags` of the released members; empty where records have no identifier.
+    render
+        The report as HTML, of the public edition of the manifest.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The released files: path, sha256, bytes, rows.
+    """
+    secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
+    # Keyed: a data version is a digest of its inputs', on which a guess of who opted out could be tried.
+    versions = data_versions(context.instance, upstream(policy), context.partition_key)
+    lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
+    digest = delivery.digest()
+    inputs = inputs_digest(policy, secret, delivery, digest)
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+    def describe(place: Place):
+        manifest = Manifest(
+            place=place,
+            policy=policy_text(policy),
+            recipient_class=policy.recipients.recipient_class,
+            terms_of_use=policy.recipients.terms_of_use,
+            delivery_digest=digest,
+            code_version=deid_assets.__version__,
+            packages=package_versions(),
+            lineage=lineage,
+            evidence=evidence,
+            attrition=attrition,
+            secret_commitment=secret.commitment(),
+            salt=secret.derive("manifest salt", policy.name, context.partition_key, str(place.number)),
+            member_tags=member_tags,
+        )
+        return editions(manifest, keyed_counts(secret, digest))
+
+    draft = describe(
+        Place(
+            policy.name, staging.number, releases.registry.head, releases.key.public.raw.hex(),
+            context.partition_key, inputs, created, staging.files,
+        )  # fmt: skip
+    )
+    staging.write_file("report.html", render(draft.public))
+    earlier = releases.registry.already_released(policy.name, inputs)
+    if earlier is not None:
+        return _unchanged(context, releases, earlier, staging)
+    published = staging.publish(describe, context.partition_key, inputs, created)
+    context.add_output_metadata(
+        {
+            "release": dg.MetadataValue.path(str(published.folder)),
+            "report": dg.MetadataValue.path(str(published.folder / "report.html")),
+            "number": published.entry.number,
+            "registry_head": published.entry.hash,
+            "gates": markdown_table(_gates_table(evidence)),
+        }
+    )
+    return _files_frame(staging)
+
+
+def inputs_digest(policy: ReleasePolicy, secret: Secret, delivery: Delivery, delivery_digest: str) -> str:
+    """The keyed digest of everything that decides what a release is: policy, delivery, its parameters, code."""
+    return secret.keyed_digest(
+        "inputs", policy.hash, delivery_digest, delivery.key, json.dumps(dict(delivery.parameters), sort_keys=True),
+        deid_assets.__version__, json.dumps(METHOD_VERSIONS, sort_keys=True),
+    )  # fmt: skip
+
+
+def _unchanged(
+    context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging
+) -> pd.DataFrame:
+    """The same inputs were released before and passed again: nothing is published, and the release stands."""
+    folder = releases.path(earlier.policy, earlier.number)
+    context.log.info(f"unchanged: the same delivery and policy were released before, as {folder}")
+    context.add_output_metadata(
+        {
+            "release": dg.MetadataValue.path(str(folder)),
+            "number": earlier.number,
+            "registry_head": releases.registry.head,
+            "unchanged": True,
+        }
+    )
+    return _files_frame(staging)
+
+
+def _files_frame(staging: Staging) -> pd.DataFrame:
+    return pd.DataFrame(
+        [(file.path, file.sha256, file.size, file.rows) for file in staging.files],
+        columns=["path", "sha256", "bytes", "rows"],
+    ).astype({"rows": "Int64"})
+
+
+def policy_text(policy: ReleasePolicy) -> PolicyText:
+    """The policy as a manifest shows it: whole, and without those who opted out."""
+    return PolicyText(
+        policy.name,
+        policy.hash,
+        json.dumps(policy.content(), sort_keys=True, indent=1),
+        json.dumps(policy.public_content(), sort_keys=True, indent=1),
+    )
+
+
+def read_evidence(assessments: tuple[Table, ...]) -> tuple[tuple[Evidence, ...], list[Refusal]]:
+    """The stored evidence; a table that is gone or that cannot be read is a refusal, and the judge misses its evidence."""
+    found: list[Evidence] = []
+    refusals = []
+    for table in assessments:
+        try:
+            found += from_frame(table.frame())
+        except (ReleaseError, duckdb.Error):
+            text = f"{table.name}: the stored evidence cannot be read; materialize it again"
+            refusals.append(Refusal("unreadable_evidence", table.name, None, None, text))
+    return tuple(found), refusals
+
+
+def _content(table: Table, secret: Secret) -> str | None:
+    """The fingerprint of a table; None where it is gone."""
+    try:
+        return fingerprint(table, content_key(secret))
+    except duckdb.Error:
+        return None
+
+
+def _delivery_refusals(
+    context: dg.AssetExecutionContext, taken_in: Iterable[dg.AssetKey], workplace: Workplace
+) -> list[Refusal]:
+    """Refuse when the delivery's files are not those that were taken in: the manifest would name what nobody judged."""
+    digest = workplace.delivery(context.partition_key).digest()
+    versions = data_versions(context.instance, taken_in, context.partition_key)
+    if set(versions.values()) == {delivery_version(digest)}:
+        return []
+    text = "the delivery's files changed after they were taken in; take them in again"
+    return [Refusal("changed_delivery", "delivery", None, None, text)]
+
+
+def gating_checks(policy: ReleasePolicy) -> list[dg.AssetCheckKey]:
+    """Every blocking check of the assets before the release."""
+    contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy)]
+    risk = [
+        dg.AssetCheckKey(dg.AssetKey([policy.name, check.asset]), check.name) for check in risk_checks_of(policy)
+    ]
+    return contracts + risk
+
+
+def upstream(policy: ReleasePolicy) -> list[dg.AssetKey]:
+    """Every asset before the release."""
+    return [
+        dg.AssetKey([policy.name, name])
+        for stage, names in stages_of(policy).items()
+        if stage != "release"
+        for name in names
+    ]
+
+
+def refusal(refusals: list[Refusal]) -> dg.Failure:
+    """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody."""
+    shown = [
+        f"{refusal.text}"
+        + (
+            f" ({refusal.measured:.6g} against {refusal.threshold:.6g})"
+            if _may_be_shown(refusal)
+            else ""
+        )
+        for refusal in refusals
+    ]
+    return dg.Failure(
+        f"refused by the gate for {len(refusals)} reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown),
+        metadata={
+            "refused": True,
+            "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
+            **{
+                f"{refusal.rule}: {refusal.name}": float(refusal.measured)
+                for refusal in refusals
+                if _may_be_shown(refusal)
+            },
+        },
+        allow_retries=False,
+    )
+
+
+def _may_be_shown(refusal: Refusal) -> bool:
+    """Whether the numbers count nobody: shares of draws and probabilities may be logged, exact counts may not."""
+    return refusal.measured is not None and refusal.threshold is not None and refusal.unit in PLAIN_UNITS
+
+
+def _gates_table(evidence: tuple[Evidence, ...]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            (item.asset, m.name, m.value, m.bound, m.threshold, m.passed)
+            for item in evidence
+            for m in item.measurements
+            if m.gating
+        ],
+        columns=["asset", "gate", "measured", "bound", "threshold", "passed"],
+    )

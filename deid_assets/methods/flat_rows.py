@@ -1,0 +1,61 @@
+"""Flat tables in the store: records generalized, and the sizes of their classes counted by DuckDB.
+
+The counts here share no code with `flat_table`, which searches; the gate measures with them what is published.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from deid_assets.methods.value_domains import labels_query
+from deid_assets.store import Table, quoted
+
+
+def generalized_records(
+    records: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str] = ()
+) -> str:
+    """SELECT record, the label of every quasi-identifier at its level, and other columns as they are.
+
+    Missing values are a class of their own and stay missing, unless their hierarchy lets them join one.
+    """
+    selects, joins = ["r.record"], []
+    for number, (column, level) in enumerate(levels.items()):
+        joins.append(
+            f"LEFT JOIN ({labels_query(domains, column, level, 'VARCHAR')}) AS d{number}"
+            f" ON d{number}.value IS NOT DISTINCT FROM r.{quoted(column)}"
+        )
+        selects.append(f"d{number}.label AS {quoted(column)}")
+    selects += [f"r.{quoted(column)}" for column in others]
+    return f"SELECT {', '.join(selects)} FROM {records.sql} AS r {' '.join(joins)}"
+
+
+def class_sizes(rows: str, population: str, columns: Sequence[str]) -> str:
+    """SELECT every row with `class_size`: rows of the population that agree with it on all columns, missing with missing.
+
+    Parameters
+    ----------
+    rows, population
+        What to write after FROM.
+    """
+    names = ", ".join(quoted(column) for column in columns)
+    same = " AND ".join(f"r.{quoted(column)} IS NOT DISTINCT FROM p.{quoted(column)}" for column in columns)
+    return f"""
+        SELECT r.*, coalesce(p.class_size, 0) AS class_size FROM {rows} AS r
+        LEFT JOIN (SELECT {names}, count(*) AS class_size FROM {population} GROUP BY ALL) AS p ON {same}"""
+
+
+def small_records(records: Table, population: Table | None, domains: Table, levels: Mapping[str, int], k: int) -> str:
+    """SELECT the record numbers in classes of fewer than k: in the population, or in the table where there is none."""
+    rows = generalized_records(records, domains, levels)
+    hiding = rows if population is None else generalized_records(population, domains, levels)
+    sized = class_sizes(f"({rows})", f"({hiding})", list(levels))
+    return f"SELECT record FROM ({sized}) WHERE class_size < {int(k)} ORDER BY record"
+
+
+def released_records(
+    records: Table, suppressed: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str]
+) -> str:
+    """SELECT the rows to be published: without record numbers, ordered by what they say."""
+    rows = generalized_records(records, domains, levels, others)
+    names = ", ".join(quoted(column) for column in [*levels, *others])
+    return (
+        f"SELECT {names} FROM ({rows}) WHERE record NOT IN (SELECT record FROM {suppressed.sql}) ORDER BY ALL"
+    )

@@ -1,0 +1,129 @@
+"""The policy of a flat release: one table with a record for each person, k-anonymity or k-map, bounded suppression."""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.hierarchies import Hierarchy
+from deid_assets.policy.sections import ColumnName, Intake, Name, Said, Section, Share
+from deid_assets.policy.validation import Problem, did_you_mean
+
+LARGEST_LATTICE = 2_000_000
+"""Nodes of a lattice that is kept in memory as a whole."""
+
+Loss = Literal["entropy", "precision", "discernibility", "average_class_size"]
+
+
+class FlatSource(Section):
+    """One table: CSV, Parquet or DuckDB."""
+
+    kind: Literal["flat"] = "flat"
+    file: Said | None = Field(None, description="file name or pattern below the delivery's folder; none: the delivery is the file")
+    table: Said | None = Field(None, description="of a DuckDB file: table or schema.table")
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
+        ",", description="character between the fields of a CSV file"
+    )
+
+
+class FlatColumn(Section):
+    """A column that is published as it is: nobody but the person and the publisher knows it."""
+
+    column: Said = Field(description="name of the column in the delivery")
+    release_as: ColumnName = Field(description="name of the column in the release")
+
+
+class FlatQuasiIdentifier(FlatColumn):
+    """A column that an adversary may know."""
+
+    hierarchy: Name = Field(description="name of its hierarchy")
+
+
+class FlatPopulation(Section):
+    """A table of the population that the records are part of: classes are counted in it (k-map)."""
+
+    file: Said = Field(description="file name below the delivery's folder, of the same columns and format")
+
+
+class FlatRisk(Section):
+    """When a flat release is safe enough (methods.md 1, 2)."""
+
+    k: Annotated[int, Field(ge=2)] = Field(description="smallest class that hides a record")
+    max_suppressed: Share = Field(description="share of the records that may lie in smaller classes, and are left out (MaxSup)")
+    loss: Loss = Field("entropy", description="information loss that chooses among nodes that pass")
+
+
+class FlatPolicy(ReleasePolicy):
+    """What is published of a flat table, and how large classes must be."""
+
+    kind: Literal["flat"] = Field(description="flat: a table with one record for each person")
+    source: FlatSource = Field(description="where the table lies in a delivery")
+    intake: Intake = Intake()
+    population: FlatPopulation | None = Field(None, description="table of the population for k-map; null: k-anonymity")
+    quasi_identifiers: tuple[FlatQuasiIdentifier, ...] = Field(min_length=1, description="columns that an adversary may know")
+    attributes: tuple[FlatColumn, ...] = Field((), description="columns published as they are; what is listed nowhere is not published")
+    risk: FlatRisk = Field(description="k, share that may be suppressed, information loss")
+
+    def hierarchy_of(self, release_as: str) -> Hierarchy:
+        """Return the hierarchy of a quasi-identifier, by its name in the release."""
+        (found,) = (qi.hierarchy for qi in self.quasi_identifiers if qi.release_as == release_as)
+        return self.hierarchy(found)
+
+    @property
+    def columns(self) -> tuple[FlatColumn, ...]:
+        """All columns of the release, quasi-identifiers first."""
+        return (*self.quasi_identifiers, *self.attributes)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes of the lattice."""
+        return math.prod(self.hierarchy(qi.hierarchy).levels for qi in self.quasi_identifiers)
+
+
+def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
+    """Return every problem that the sections of a flat policy have together."""
+    known = tuple(_known_hierarchies(policy))
+    return known or (*_distinct_columns(policy), *_feasible_lattice(policy))
+
+
+def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:
+    """A quasi-identifier without a hierarchy would be published unjudged."""
+    for number, listed in enumerate(policy.quasi_identifiers):
+        if listed.hierarchy not in policy.hierarchies:
+            yield Problem(
+                ("quasi_identifiers", number, "hierarchy"),
+                f"there is no hierarchy '{listed.hierarchy}'{did_you_mean(listed.hierarchy, policy.hierarchies)}; "
+                f"hierarchies: {', '.join(policy.hierarchies)}",
+            )
+        elif policy.hierarchies[listed.hierarchy].kind in ("intervals", "dates"):
+            yield Problem(
+                ("quasi_identifiers", number, "hierarchy"),
+                "the columns of a flat table are read as text: use a hierarchy of kind csv, codes, prefixes or fixed",
+            )
+
+
+def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
+    """One column at two levels would be published at the finer one; two of one name cannot be published."""
+    sections = [("quasi_identifiers", policy.quasi_identifiers), ("attributes", policy.attributes)]
+    columns: set[str] = set()
+    names: set[str] = set()
+    for section, listed in sections:
+        for number, one in enumerate(listed):
+            if one.column in columns:
+                yield Problem((section, number, "column"), f"column {one.column} is listed twice")
+            if one.release_as.lower() in names:
+                yield Problem((section, number, "release_as"), f"the release already has a column {one.release_as}")
+            columns.add(one.column)
+            names.add(one.release_as.lower())
+
+
+def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
+    """The search holds every node's loss in memory."""
+    if policy.node_count > LARGEST_LATTICE:
+        yield Problem(
+            ("quasi_identifiers",),
+            f"the lattice has {policy.node_count:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, or use "
+            "hierarchies of fewer levels",
+        )

@@ -1,0 +1,197 @@
+"""A flat table: read as text, held against the hierarchies, and kept with one number for each record."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.csv_files import stage_csv
+from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.files import Staging, key_parts, stage_duckdb, stage_parquet
+from deid_assets.store import connect, owner_only, quoted
+
+RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
+_UNKNOWN = "value outside the hierarchy"
+
+
+@dataclass(frozen=True)
+class FlatReport:
+    """Counts of one intake: rows read and kept of each table, and rows in quarantine by rule and column."""
+
+    rows_read: Mapping[str, int]
+    rows_kept: Mapping[str, int]
+    quarantined: Mapping[tuple[str, str, str], int]
+    files: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def metadata(self) -> dict:
+        """For the event log."""
+        return {
+            "files": list(self.files),
+            "warnings": list(self.warnings),
+            "quarantined_by_rule": [
+                {"table": table, "column": column, "rule": rule, "rows": rows}
+                for (table, column, rule), rows in self.quarantined.items()
+            ],
+        }
+
+
+def read_flat_delivery(
+    store_file: Path,
+    schema: str,
+    delivery: Delivery,
+    file: str | None,
+    population_file: str | None,
+    table: str | None,
+    delimiter: str,
+    columns: Mapping[str, str],
+    allowed: Mapping[str, Sequence[str]],
+    quarantine_at_most: float,
+    progress: Callable[[str], None] | None = None,
+) -> FlatReport:
+    """Read a flat table, and its population if there is one, into the store; blank fields are missing values.
+
+    Parameters
+    ----------
+    store_file, schema
+        DuckDB file of the restricted store, and the schema of the three tables that are replaced.
+    delivery
+        A folder with the files named, or one file where none is named.
+    file, population_file, table, delimiter
+        As the policy says.
+    columns
+        Name in the release -> name in the delivery. The population needs those of `allowed` only.
+    allowed
+        Name in the release -> every value that its hierarchy covers; a column without entry may hold anything.
+    quarantine_at_most
+        Share of the rows of a table that may hold other values; they are kept aside.
+
+    Raises
+    ------
+    DeliveryError
+        If a file is missing, empty, unreadable, without rows or lacks a column, or too many rows are unusable. The
+        message names file, column, number of rows and rule, never a value.
+    """
+    folder = owner_only(store_file.parent)
+    quasi_identifiers = {name: columns[name] for name in columns if name in allowed}
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:
+            staging = Staging(connection, Path(unpacked), progress or (lambda text: None))
+            wanted = [(RECORDS, file, columns)]
+            wanted += [(POPULATION, population_file, quasi_identifiers)] if population_file else []
+            for name, one_file, own in wanted:
+                _lay_out(staging, _path(delivery, one_file), name, own, table, delimiter)
+            return _take_in(staging, schema, delivery.key, [(name, own) for name, _, own in wanted], allowed, quarantine_at_most)
+    except DeliveryError:
+        raise
+    except duckdb.Error as error:
+        # DuckDB's messages may quote a cell.
+        raise DeliveryError(f"delivery {delivery.key} could not be read to its end ({type(error).__name__})") from None
+    finally:
+        if store_file.exists():
+            os.chmod(store_file, 0o600)
+
+
+def _path(delivery: Delivery, file: str | None) -> Path:
+    (path,) = delivery.paths if len(delivery.paths) == 1 else (None,)
+    if path is None:
+        raise DeliveryError(f"delivery {delivery.key}: a flat table is one file, or one folder that holds it")
+    if not path.is_dir():
+        return path if file is None or path.name == file else path.parent / file
+    if file is None:
+        raise DeliveryError(f"delivery {delivery.key} is a folder: the policy must name the file (source.file)")
+    return path / file
+
+
+def _lay_out(
+    staging: Staging, path: Path, name: str, columns: Mapping[str, str], table: str | None, delimiter: str
+) -> None:
+    suffix = path.name.lower()
+    if suffix.endswith((".parquet", ".pq")):
+        stage_parquet(staging, [path], f"read_{name}", columns)
+    elif suffix.endswith((".duckdb", ".db", ".ddb")):
+        if table is None:
+            raise DeliveryError(f"{path.name}: the policy must name the table (source.table)")
+        stage_duckdb(staging, path, table, f"read_{name}", columns)
+    else:
+        stage_csv(staging, path, f"read_{name}", name, columns, delimiter)
+
+
+def _take_in(
+    staging: Staging,
+    schema: str,
+    key: str,
+    tables: Sequence[tuple[str, Mapping[str, str]]],
+    allowed: Mapping[str, Sequence[str]],
+    at_most: float,
+) -> FlatReport:
+    connection = staging.connection
+    connection.execute(
+        "CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)"
+    )
+    read, kept = {}, {}
+    for name, columns in tables:
+        for released, theirs in columns.items():
+            if released in allowed:
+                connection.execute(
+                    f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}
+                        WHERE {quoted(released)} IS NOT NULL
+                        AND {quoted(released)}::VARCHAR NOT IN (SELECT unnest(?::VARCHAR[]))
+                        AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
+                    [name, theirs, _UNKNOWN, list(allowed[released]), name],
+                )
+        rows = _count(connection, quoted(f"read_{name}"))
+        rejected = connection.execute("SELECT count(*) FROM rejected_lines WHERE source_table = ?", [name]).fetchone()[0]
+        bad = connection.execute("SELECT count(*) FROM unusable WHERE source_table = ?", [name]).fetchone()[0]
+        read[name], kept[name] = rows + rejected, rows - bad
+    broken = f"""
+        SELECT source_table, row_key, source_column, rule FROM unusable UNION ALL
+        SELECT source_table, NULL, '', rule FROM rejected_lines"""
+    counts = {
+        (table, column, rule): rows
+        for table, column, rule, rows in connection.execute(
+            f"SELECT source_table, source_column, rule, count(*) FROM ({broken}) GROUP BY ALL ORDER BY 4 DESC, 1, 2, 3"
+        ).fetchall()
+    }
+    for name in read:
+        wrong = read[name] - kept[name]
+        if wrong > at_most * read[name] or not kept[name]:
+            listed = "; ".join(f"column {c or '-'}: {n:,} rows: {r}" for (t, c, r), n in counts.items() if t == name)
+            raise DeliveryError(
+                f"delivery {key} is refused: more than {at_most:.2%} of the rows of {name} break a rule: {listed}"
+            )
+    _write(connection, schema, [name for name, _ in tables], broken)
+    return FlatReport(read, kept, counts, tuple(staging.file_names), tuple(staging.warnings))
+
+
+def _write(connection: duckdb.DuckDBPyConnection, schema: str, names: Sequence[str], broken: str) -> None:
+    """Replace the tables in one transaction; all values are text, and records are numbered in the order of the file."""
+    file_number, row = key_parts("row_key")
+    connection.execute("BEGIN")
+    try:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+        connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.{quoted(POPULATION)}")
+        for name in names:
+            connection.execute(
+                f"""CREATE OR REPLACE TABLE {quoted(schema)}.{quoted(name)} AS
+                    SELECT row_number() OVER (ORDER BY row_key) AS record, COLUMNS(* EXCLUDE (row_key))::VARCHAR
+                    FROM {quoted(f"read_{name}")}
+                    WHERE row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = '{name}')"""
+            )
+        connection.execute(
+            f"""CREATE OR REPLACE TABLE {quoted(schema)}.{quoted(QUARANTINED)} AS
+                SELECT source_table, f.name AS source_file, ({row} + f.header_lines)::BIGINT AS source_row, source_column, rule
+                FROM ({broken}) AS b LEFT JOIN delivered_files AS f ON f.file_number = {file_number}"""
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _count(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
+    return connection.execute(f"SELECT count(*) FROM {relation}").fetchone()[0]

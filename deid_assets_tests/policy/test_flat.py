@@ -1,0 +1,68 @@
+"""Flat policies: read, explained, and refused with what is wrong where."""
+
+import copy
+
+import pytest
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy import explain, policy_from
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets_tests.scenarios.policies import changed
+from deid_assets_tests.scenarios.test_flat_release import FLAT
+
+
+def refusal(values: dict) -> str:
+    with pytest.raises(PolicyError) as refused:
+        policy_from(values)
+    return str(refused.value)
+
+
+def with_column(**change) -> dict:
+    values = copy.deepcopy(FLAT)
+    values["quasi_identifiers"][1] |= change
+    return values
+
+
+def test_it_is_read_and_knows_its_lattice():
+    policy = policy_from(FLAT)
+    assert isinstance(policy, FlatPolicy)
+    assert policy.node_count == 3 * 3 * 1
+    assert [column.release_as for column in policy.columns] == ["Town", "Age", "Sex", "Likes"]
+    assert policy.hash != policy_from(changed(FLAT, risk={"k": 5, "max_suppressed": 0.05})).hash
+
+
+def test_it_is_explained():
+    text = explain(policy_from(FLAT))
+    assert "Town (home town): town > district > any" in text
+    assert "every released record is like at least 4 records in the release" in text
+    assert "at most 5 % of the records are left out" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (with_column(hierarchy="agee"), "there is no hierarchy 'agee'; did you mean age?"),
+        (with_column(column="sex"), "column sex is listed twice"),
+        (with_column(release_as="likes"), "the release already has a column Likes"),
+        (with_column(release_as="2nd"), "begins with a letter"),
+        (changed(FLAT, risk={"k": 1, "max_suppressed": 0.0}), "1 is not allowed: it must be at least 2"),
+        (changed(FLAT, risk={"k": 5, "max_suppressed": 1.0}), "must be below 1"),
+        (changed(FLAT, rsik={}), "unknown key; did you mean risk?"),
+        (changed(FLAT, risk={"k": 5, "max_suppressed": 0.1, "loss": "entropi"}), "did you mean entropy?"),
+        (changed(FLAT, hierarchies__age={"kind": "intervals", "levels": [{"name": "years", "width": 1}]}), "are read as text"),
+        (changed(FLAT, quasi_identifiers=[]), "must hold at least 1"),
+    ],
+)
+def test_what_is_wrong_is_said(values, message):
+    assert message in refusal(values)
+
+
+def test_a_lattice_too_large_for_memory_is_refused():
+    values = copy.deepcopy(FLAT)
+    values["hierarchies"]["deep"] = {
+        "kind": "prefixes", "lengths": [None, *range(40, -1, -1)],
+    }  # fmt: skip
+    values["quasi_identifiers"] = [
+        {"column": f"c{n}", "release_as": f"C{n}", "hierarchy": "deep"} for n in range(5)
+    ]
+    assert "the lattice has 130,691,232 nodes, more than 2,000,000" in refusal(values)

@@ -1,0 +1,310 @@
+"""A flat table from its file to the gated release, and what the gate refuses of it."""
+
+import csv
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deid_assets.release.export import write_ordered
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.verification import verify
+from deid_assets.running_summary import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.stages import FLAT_STAGES
+from deid_assets_tests.public_data import public_data
+from deid_assets_tests.scenarios.command_line import deid, unwrapped
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
+from deid_assets_tests.scenarios.policies import changed, write_policy
+
+KEY, K = "people", 4
+QUASI_IDENTIFIERS = ("Town", "Age", "Sex")
+FLAT: dict[str, Any] = {
+    "policy": "flat_table",
+    "kind": "flat",
+    "title": "A flat table for tests",
+    "description": "Town, age and sex of some people, and what they like.",
+    "owners": ["team:privacy"],
+    "recipients": {"recipient_class": "named researchers", "terms_of_use": "Nobody tries to identify anybody."},
+    "source": {"kind": "flat", "file": "people.csv"},
+    "quasi_identifiers": [
+        {"column": "home town", "release_as": "Town", "hierarchy": "town"},
+        {"column": "age", "release_as": "Age", "hierarchy": "age"},
+        {"column": "sex", "release_as": "Sex", "hierarchy": "sex"},
+    ],
+    "attributes": [{"column": "likes", "release_as": "Likes"}],
+    "risk": {"k": K, "max_suppressed": 0.05},
+    "hierarchies": {
+        "town": {
+            "kind": "codes",
+            "level_names": ["town", "district", "any"],
+            "values": {f"town {n}": [f"district {n // 4}", "*"] for n in range(12)},
+        },
+        "age": {
+            "kind": "codes",
+            "level_names": ["years", "decade", "any"],
+            "values": {str(n): [f"{n // 10}0s", "*"] for n in range(20, 70)},
+        },
+        "sex": {"kind": "fixed", "values": ["F", "M"]},
+    },
+}
+
+
+def people(count: int = 600, seed: int = 1) -> list[list[str]]:
+    """Rows of the table; some towns are small, and some cells are blank."""
+    generator = random.Random(seed)
+    return [
+        [
+            "" if generator.random() < 0.02 else f"town {min(int(generator.expovariate(0.4)), 11)}",
+            str(generator.randint(20, 69)),
+            generator.choice("FM"),
+            generator.choice(["tea", "coffee", ""]),
+            "never published",
+        ]
+        for _ in range(count)
+    ]
+
+
+def write_people(folder: Path, rows: list[list[str]], name: str = "people.csv") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("w", newline="") as file:
+        csv.writer(file).writerows([["home town", "age", "sex", "likes", "secret"], *rows])
+    return folder
+
+
+def classes(rows: list[dict[str, str]]) -> Counter:
+    return Counter(tuple(row[name] for name in QUASI_IDENTIFIERS) for row in rows)
+
+
+def released_rows(home_root: Path, policy: str = "flat_table") -> list[dict[str, str]]:
+    with (home_root / "releases" / policy / "0001" / "data" / "Records.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    """A home with everything of a delivery done but its release."""
+    root = tmp_path_factory.mktemp("flat") / "deid"
+    with pipeline_in(root, "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, FLAT)
+        pipeline.register(KEY, "flat", write_people(root.parent / "in", people()))
+        upstream = [name for stage, names in FLAT_STAGES.items() if stage != "release" for name in names]
+        summary = pipeline.run(KEY, upstream)
+        assert not summary.reasons and not summary.failed_checks, summary
+        assert pipeline.table(KEY, "suppressed_records").count() > 0, "the scenarios need suppressed records"
+    return root
+
+
+@pytest.fixture
+def pipeline(prepared, tmp_path) -> Iterator[Pipeline]:
+    """A copy of the prepared home for one test, to do harm in."""
+    with copy_of(prepared, tmp_path / "deid", "flat_table") as pipeline:
+        yield pipeline
+
+
+def refused(pipeline: Pipeline, because: str) -> RunSummary:
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == REFUSED and summary.release is None, summary
+    assert because in " ".join(summary.reasons), summary.reasons
+    assert not list(pipeline.home.releases.glob("*/0*"))
+    return summary
+
+
+class TestPublished:
+    @pytest.fixture(scope="class")
+    def released(self, prepared, tmp_path_factory):
+        with copy_of(prepared, tmp_path_factory.mktemp("published") / "deid", "flat_table") as pipeline:
+            summary = pipeline.run(KEY, ["release"])
+            assert summary.exit_code == PUBLISHED, summary
+            yield pipeline, released_rows(pipeline.home.root)
+
+    def test_every_record_is_like_at_least_k(self, released):
+        _, rows = released
+        assert min(classes(rows).values()) >= K
+
+    def test_few_enough_are_left_out_and_the_others_are_all_there(self, released):
+        _, rows = released
+        assert 570 <= len(rows) < 600
+        assert set(rows[0]) == {*QUASI_IDENTIFIERS, "Likes"}, "what is listed nowhere is not published"
+
+    def test_records_are_those_of_the_delivery_generalized_at_one_level_each(self, released):
+        pipeline, rows = released
+        levels = pipeline.table(KEY, "record_generalization").frame().set_index("column")["level"].to_dict()
+        hierarchies = {name: FLAT["hierarchies"][name.lower()] for name in QUASI_IDENTIFIERS}
+
+        def label(name: str, value: str) -> str:
+            values = hierarchies[name].get("values", {})
+            return value if not value or levels[name] == 0 else values[value][levels[name] - 1]
+
+        expected = Counter(
+            (*(label(n, v) for n, v in zip(QUASI_IDENTIFIERS, row[:3], strict=True)), row[3]) for row in people()
+        )
+        small = {key for key, n in classes([dict(zip(QUASI_IDENTIFIERS, k[:3])) for k in expected.elements()]).items() if n < K}
+        kept = Counter({key: n for key, n in expected.items() if key[:3] not in small})
+        assert Counter((*(row[n] for n in QUASI_IDENTIFIERS), row["Likes"]) for row in rows) == kept
+
+    def test_it_verifies_offline(self, released):
+        pipeline, _ = released
+        folder = pipeline.home.releases / "flat_table" / "0001"
+        key = SigningKey.load_or_create(pipeline.home.keys).public
+        report = verify(folder, key, pipeline.home.releases / "registry.jsonl")
+        assert report.ok, report.text()
+
+    def test_the_public_manifest_has_no_exact_count_of_what_was_left_out(self, released):
+        pipeline, rows = released
+        text = (pipeline.home.releases / "flat_table" / "0001" / "manifest.json").read_text()
+        assert str(1 - len(rows) / 600) not in text
+
+
+class TestGate:
+    """Each begins where all checks have passed; then something is changed and `release` is materialized alone."""
+
+    def test_a_record_slipped_back_in(self, pipeline):
+        pipeline.edit_store(
+            KEY, "INSERT INTO candidate.release_records SELECT 'town 11', '20', 'F', 'tea' FROM range(1)"
+        )
+        refused(pipeline, "the staged rows are not those that the restricted store gives")
+
+    def test_a_candidate_and_evidence_made_of_edited_hierarchies(self, pipeline):
+        pipeline.edit_store(KEY, "UPDATE generalization.record_domains SET label = 'x' WHERE quasi_identifier = 'Town'")
+        pipeline.run(KEY, ["suppressed_records", "release_records", "record_risk"])
+        refused(pipeline, "record_domains: its table is not the one that was materialized")
+
+    def test_members_of_small_classes_who_are_not_suppressed(self, pipeline):
+        pipeline.edit_store(KEY, "DELETE FROM generalization.suppressed_records")
+        summary = pipeline.run(KEY, ["release_records", "record_risk"])
+        assert summary.exit_code == REFUSED
+        assert any(text.startswith("smallest_class_within_threshold") for text in summary.failed_checks)
+        refused(pipeline, "gate: smallest_class is not at least its threshold")
+
+    def test_a_policy_changed_after_the_assessment(self, pipeline):
+        write_policy(pipeline.home.policies, changed(FLAT, risk={"k": K + 1, "max_suppressed": 0.05}))
+        refused(pipeline, "record_risk: it was measured under another policy")
+
+    def test_a_file_changed_after_it_was_taken_in(self, pipeline, prepared):
+        file = prepared.parent / "in" / "people.csv"
+        content = file.read_bytes()
+        file.write_bytes(content + b"town 1,20,F,tea,x\n")
+        try:
+            refused(pipeline, "the delivery's files changed after they were taken in")
+        finally:
+            file.write_bytes(content)
+
+    def test_a_staged_file_that_was_tampered_with(self, pipeline, monkeypatch):
+        def tampering(connection, content, path, order_by=()):
+            write_ordered(connection, content, path, order_by)
+            if path.suffix == ".csv":
+                path.write_bytes(path.read_bytes() + b"town 11,20,F,tea\n")
+
+        monkeypatch.setattr("deid_assets.release.publication.write_ordered", tampering)
+        summary = pipeline.run(KEY, ["release"])
+        assert summary.exit_code == ERROR and summary.release is None
+        assert "does not read back" in " ".join(summary.reasons)
+
+    def test_evidence_that_was_never_made(self, pipeline):
+        pipeline.edit_store(KEY, "DROP TABLE assessment.record_risk")
+        refused(pipeline, "record_risk: the stored evidence cannot be read")
+
+
+def test_classes_are_counted_in_the_population_where_there_is_one(tmp_path):
+    """k-map: 60 of 600 people are released; each is like at least k of the 600, and few are like k of the 60."""
+    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
+    folder = write_people(tmp_path / "in", people())
+    write_people(folder, people()[:60], "sample.csv")
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy)
+        pipeline.register(KEY, "flat", folder)
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == PUBLISHED, summary
+        rows = released_rows(pipeline.home.root)
+        assert 57 <= len(rows) <= 60
+        assert min(classes(rows).values()) < K, "or the population would make no difference"
+
+
+def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_change(tmp_path):
+    folder = write_people(tmp_path / "in", people(6))
+    (tmp_path / "policies").mkdir()
+    file = tmp_path / "policies" / "p.yaml"
+    file.write_text(yaml.safe_dump(FLAT, sort_keys=False))
+    code, printed = deid(tmp_path / "deid", "run", "--policy", file, "--delivery", folder)
+    assert code == REFUSED and "Nothing was published." in printed
+    assert "even at the coarsest node" in unwrapped(printed)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: (folder / "people.csv").unlink(), "people.csv: missing file"),
+        (lambda folder: write_people(folder, []), "no rows"),
+        (lambda folder: write_people(folder, [[*row[:1], "QZVALUE", *row[2:]] for row in people()]),
+         "column age: 600 rows: value outside the hierarchy"),
+        (lambda folder: shutil.copyfile(__file__, folder / "people.csv"), "missing column"),
+    ],
+)  # fmt: skip
+def test_a_broken_delivery_is_an_error_that_names_no_value(tmp_path, spoil, message):
+    folder = write_people(tmp_path / "in", people())
+    spoil(folder)
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, FLAT)
+        pipeline.register(KEY, "flat", folder)
+        summary = pipeline.run(KEY)
+    reasons = " ".join(summary.reasons)
+    assert summary.exit_code == ERROR and message in reasons, summary
+    assert "QZVALUE" not in reasons
+
+
+def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(tmp_path):
+    rows = people()
+    rows[7][0] = "a town unheard of"
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, FLAT)
+        pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows))
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599
+        (row,) = pipeline.table(KEY, "quarantined_records").frame().itertuples()
+        assert (row.source_file, row.source_row, row.source_column) == ("people.csv", 9, "home town")
+
+
+@pytest.mark.parametrize("loss", ["precision", "discernibility", "average_class_size"])
+def test_other_losses_choose_a_node_that_passes_too(tmp_path, loss):
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, changed(FLAT, risk={"k": K, "max_suppressed": 0.05, "loss": loss}))
+        pipeline.register(KEY, "flat", write_people(tmp_path / "in", people()))
+        assert pipeline.run(KEY).exit_code == PUBLISHED
+        assert min(classes(released_rows(pipeline.home.root)).values()) >= K
+
+
+def test_adult_is_released_at_the_published_optimum(tmp_path):
+    """30,162 records, nine hierarchies as ARX ships them, 12,960 nodes; k = 5, MaxSup 4 %."""
+    source = public_data("adult")
+    names = (source / "adult.csv").read_text().splitlines()[0].split(";")
+    policy = {
+        **{key: FLAT[key] for key in ("kind", "title", "description", "owners", "recipients")},
+        "policy": "adult",
+        "source": {"kind": "flat", "delimiter": ";"},
+        "risk": {"k": 5, "max_suppressed": 0.04},
+        "quasi_identifiers": [
+            {"column": name, "release_as": name.replace("-", "_"), "hierarchy": name.replace("-", "_")} for name in names
+        ],
+        "hierarchies": {
+            name.replace("-", "_"): {"kind": "csv", "file": f"adult_hierarchy_{name}.csv"} for name in names
+        },
+    }
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    for file in source.glob("adult_hierarchy_*.csv"):
+        shutil.copyfile(file, folder / file.name)
+    (folder / "adult.yaml").write_text(yaml.safe_dump(policy, sort_keys=False))
+    code, printed = deid(tmp_path / "deid", "run", "--policy", folder / "adult.yaml", "--delivery", source / "adult.csv")
+    assert code == PUBLISHED, printed
+    with pipeline_in(tmp_path / "deid", "adult") as pipeline:
+        chosen = pipeline.table("adult", "record_lattice").query("SELECT node, loss FROM generalization.record_lattice WHERE chosen")
+    assert chosen["node"].tolist() == ["1,0,1,1,3,2,2,0,1"]
+    assert chosen["loss"].iloc[0] == pytest.approx(255559.8545573, abs=5e-8)
+    with (tmp_path / "deid" / "releases" / "adult" / "0001" / "data" / "Records.csv").open(newline="") as file:
+        rows = [tuple(row) for row in csv.reader(file)][1:]
+    assert len(rows) >= 0.96 * 30_162 and min(Counter(rows).values()) >= 5
