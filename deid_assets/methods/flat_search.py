@@ -62,7 +62,7 @@ def average_class_size(classes: ClassTable) -> float:
     Examples
     --------
     >>> ones = np.ones(2, dtype=np.int64)
-    >>> average_class_size(ClassTable(np.zeros((2, 1), np.int32), 3 * ones, 3 * ones))
+    >>> average_class_size(ClassTable((ones,), 3 * ones, 3 * ones))
     3.0
     """
     present = classes.released[classes.released > 0]

@@ -23,19 +23,19 @@ class ClassTable:
 
     Attributes
     ----------
-    codes
-        (c, m) int32: the generalized values of each class.
+    columns
+        m arrays (c,) int32: the generalized value of each class, by quasi-identifier.
     released, population
         (c,) int64: records of the class in the release, and in the population that hides them. The same where the
         release is all that is known (k-anonymity); the population's own where it is (k-map).
     """
 
-    codes: np.ndarray
+    columns: tuple[np.ndarray, ...]
     released: np.ndarray
     population: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.released)
 
     def below(self, k: int) -> int:
         """Records of the release in classes of fewer than k."""
@@ -84,7 +84,8 @@ class FlatTable:
             released = np.concatenate([ones, np.zeros(others, dtype=np.int64)])
             population = np.concatenate([np.zeros(len(rows), dtype=np.int64), np.ones(others, dtype=np.int64)])
         sizes = [domain.sizes[0] for domain in self.domains]
-        object.__setattr__(self, "bottom", _merged(stacked, sizes, released, population))
+        columns = [np.ascontiguousarray(column) for column in stacked.T]
+        object.__setattr__(self, "bottom", _merged(columns, sizes, released, population))
         object.__setattr__(self, "_lifts", tuple(_lifts(domain) for domain in self.domains))
         self._kept[(0,) * len(self.domains)] = self.bottom
 
@@ -107,22 +108,15 @@ class FlatTable:
         node = tuple(int(level) for level in node)
         if node in self._kept:
             return self._kept[node]
-        source = min(
-            (below for below in self._kept if all(a <= b for a, b in zip(below, node, strict=True))),
-            key=lambda below: len(self._kept[below]),
-        )
-        table = self._kept[source]
-        codes = table.codes
-        if source != node:
-            codes = np.stack(
-                [
-                    codes[:, i] if a == b else self._lifts[i][a, b][codes[:, i]]
-                    for i, (a, b) in enumerate(zip(source, node, strict=True))
-                ],
-                axis=1,
-            )
+        tables = list(self._kept.items())
+        below = (np.array([kept for kept, _ in tables]) <= node).all(axis=1)
+        source, table = min((tables[i] for i in np.flatnonzero(below)), key=lambda kept: len(kept[1]))
+        columns = [
+            column if a == b else lifts[a, b][column]
+            for column, lifts, a, b in zip(table.columns, self._lifts, source, node, strict=True)
+        ]
         sizes = [domain.sizes[level] for domain, level in zip(self.domains, node, strict=True)]
-        found = _merged(codes, sizes, table.released, table.population)
+        found = _merged(columns, sizes, table.released, table.population)
         if len(self._kept) >= _TABLES_KEPT:
             largest = max((n for n in self._kept if any(n)), key=lambda n: len(self._kept[n]))
             del self._kept[largest]
@@ -140,26 +134,32 @@ def _lifts(domain: Domain) -> dict[tuple[int, int], np.ndarray]:
     return found
 
 
-def _merged(codes: np.ndarray, sizes: Sequence[int], released: np.ndarray, population: np.ndarray) -> ClassTable:
+def _merged(
+    columns: Sequence[np.ndarray], sizes: Sequence[int], released: np.ndarray, population: np.ndarray
+) -> ClassTable:
     """Rows with equal codes as one, their counts added."""
-    keys = np.zeros(len(codes), dtype=np.int64)
-    bound = 1
-    for column, size in zip(codes.T, sizes, strict=True):
+    rows = len(released)
+    keys, bound = np.zeros(rows, dtype=np.int64), 1
+    for column, size in zip(columns, sizes, strict=True):
+        if size == 1:
+            continue
         if bound * size >= _KEYS_BELOW:
             _, keys = np.unique(keys, return_inverse=True)
             keys, bound = keys.astype(np.int64), int(keys.max(initial=0)) + 1
-        keys = keys * size + column
+        keys *= size
+        keys += column
         bound *= size
-    if bound <= 4 * max(len(codes), 1):
-        first = np.full(bound, -1, dtype=np.int64)
-        first[keys[::-1]] = np.arange(len(keys))[::-1]
-        present = np.flatnonzero(first >= 0)
+    if bound <= 4 * max(rows, 1):
+        row_of = np.full(bound, -1, dtype=np.int64)
+        row_of[keys] = np.arange(rows)  # any row of a class will do: they are equal
+        present = np.flatnonzero(row_of >= 0)
+        # Sums of whole numbers below 2 ** 53 are exact in floating point.
         totals = [np.bincount(keys, weights=w, minlength=bound)[present].astype(np.int64) for w in (released, population)]
-        return ClassTable(codes[first[present]], *totals)
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(keys) else np.empty(0, np.int64)
-    if not len(keys):
-        return ClassTable(codes, released, population)
-    totals = [np.add.reduceat(w[order], starts) for w in (released, population)]
-    return ClassTable(codes[order[starts]], *totals)
+        chosen = row_of[present]
+    else:
+        order = np.argsort(keys)
+        ordered = keys[order]
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        totals = [np.add.reduceat(w[order], starts) for w in (released, population)]
+        chosen = order[starts]
+    return ClassTable(tuple(column[chosen] for column in columns), *totals)
