@@ -139,7 +139,7 @@ def _take_in(
             if released in allowed:
                 connection.execute(
                     f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}
-                        WHERE {quoted(released)} IS NOT NULL
+                        WHERE nullif({quoted(released)}::VARCHAR, '') IS NOT NULL
                         AND {quoted(released)}::VARCHAR NOT IN (SELECT unnest(?::VARCHAR[]))
                         AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
                     [name, theirs, _UNKNOWN, list(allowed[released]), name],
@@ -178,7 +178,8 @@ def _write(connection: duckdb.DuckDBPyConnection, schema: str, names: Sequence[s
         for name in names:
             connection.execute(
                 f"""CREATE OR REPLACE TABLE {quoted(schema)}.{quoted(name)} AS
-                    SELECT row_number() OVER (ORDER BY row_key) AS record, COLUMNS(* EXCLUDE (row_key))::VARCHAR
+                    SELECT row_number() OVER (ORDER BY row_key) AS record,
+                           nullif(COLUMNS(* EXCLUDE (row_key))::VARCHAR, '')
                     FROM {quoted(f"read_{name}")}
                     WHERE row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = '{name}')"""
             )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import yaml
 
@@ -267,6 +268,20 @@ def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(tmp_path):
         assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599
         (row,) = pipeline.table(KEY, "quarantined_records").frame().itertuples()
         assert (row.source_file, row.source_row, row.source_column) == ("people.csv", 9, "home town")
+
+
+def test_an_empty_text_is_a_missing_value_whatever_the_format(tmp_path):
+    folder = write_people(tmp_path / "in", people())
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"""COPY (SELECT coalesce("home town", '') AS "home town", age, sex, likes FROM
+                read_csv('{folder}/people.csv', all_varchar = true)) TO '{folder}/people.parquet'"""
+        )
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, changed(FLAT, source={"kind": "flat", "file": "people.parquet"}))
+        pipeline.register(KEY, "flat", folder)
+        assert pipeline.run(KEY).exit_code == PUBLISHED
+        assert pipeline.table(KEY, "records").frame()["Town"].isna().sum() == sum(not row[0] for row in people())
 
 
 @pytest.mark.parametrize("loss", ["precision", "discernibility", "average_class_size"])
