@@ -87,6 +87,7 @@ def generalization_lattice(
             risk.search.error,
             risk.search.draws_at_most,
             draws_for_inferred=DRAWS_PER_BLOCK,
+            exhaustive=risk.search.exhaustive,
             progress=Progress(context),
             executor=executor,
         )

@@ -115,7 +115,7 @@ class _Measured:
 class _Search:
     """The state of one search: what has been measured so far."""
 
-    def __init__(self, computation, stream_key, rule, blocks, nodes, progress, executor):
+    def __init__(self, computation, stream_key, rule, blocks, nodes, progress, executor, full_effort):
         self.computation: NodeComputation = computation
         self.stream_key: bytes = stream_key
         self.rule: SequentialRule = rule
@@ -123,6 +123,7 @@ class _Search:
         self.nodes: list[Node] = nodes
         self.progress: Progress = progress
         self.executor: Executor | None = executor
+        self.full_effort: bool = full_effort
         self.measured: dict[Node, _Measured] = {}
         self._levels = np.array(nodes, dtype=np.int64).reshape(len(nodes), -1)
         self._open = np.ones(len(nodes), dtype=bool)
@@ -135,7 +136,7 @@ class _Search:
             counts = self.computation.running_counts(node, self.stream_key, self.blocks, self.executor)
             for flagged, _, draws in counts:
                 decision = self.rule.decide(flagged, draws)
-                if decision != "undecided":
+                if decision != "undecided" and not self.full_effort:
                     break
             self.measured[node] = _Measured(flagged, draws, decision)
             above, below = self._levels >= node, self._levels <= node
@@ -191,7 +192,7 @@ def search_lattice(
     draws_for_inferred
         Fixed effort for nodes whose decision is inferred, so that each has a share and an interval.
     exhaustive
-        Decide every node by its own draws; for those who distrust tagging.
+        Decide every node by its own draws, all `draws_at_most` of them; for those who distrust tagging.
     progress
         Called with (nodes decided, nodes, text).
     executor
@@ -205,7 +206,7 @@ def search_lattice(
     nodes = all_nodes(heights)
     rule = SequentialRule(threshold, error / len(nodes))
     blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
-    search = _Search(computation, stream_key, rule, blocks, nodes, progress or _silent, executor)
+    search = _Search(computation, stream_key, rule, blocks, nodes, progress or _silent, executor, exhaustive)
     losses = {node: loss(node) for node in nodes}
 
     if exhaustive:

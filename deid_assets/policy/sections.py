@@ -223,6 +223,9 @@ class Search(Section):
     )
     error: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.001, description="probability of a wrong decision in all")
     draws_at_most: Count = Field(2_000_000, description="draws after which an undecided node is not a candidate")
+    exhaustive: bool = Field(
+        False, description="whether every node is measured with all draws, rather than decided early or from other nodes"
+    )
 
 
 class RiskGate(Section):

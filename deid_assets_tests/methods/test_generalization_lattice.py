@@ -53,6 +53,7 @@ def test_tagging_finds_what_deciding_every_node_finds(computation):
     for threshold in (0.01, 0.03, 0.1, 0.3):
         tagged, exhaustive = search(computation, threshold), search(computation, threshold, exhaustive=True)
         assert all(result.reached == "measured" for result in exhaustive.nodes)
+        assert {result.draws for result in exhaustive.nodes} == {exhaustive.draws_at_most}, "at full effort"
         assert {r.node: r.decision for r in tagged.nodes} == {r.node: r.decision for r in exhaustive.nodes}
         assert tagged.chosen.node == exhaustive.chosen.node
         assert tagged.minimal == exhaustive.minimal
