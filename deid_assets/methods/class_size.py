@@ -43,13 +43,12 @@ def rows_for_knowledge(codes: np.ndarray, domain: Domain, level: int, rows_of: n
     >>> rows[:, 0].tolist() == [NO_ROW, 20, 11]
     True
     """
-    rows = np.full(codes.shape, NO_ROW, dtype=np.int32)
     if not rows_of.size:
-        return np.where(codes >= 0, TOO_RARE, rows).astype(np.int32)
+        return np.where(codes >= 0, TOO_RARE, NO_ROW).astype(np.int32)
     values, occurrence, last = multiset(codes, domain, level)
-    where = values * np.int32(rows_of.shape[1])
-    where += occurrence
-    np.copyto(rows, rows_of.ravel().take(where, mode="clip"), where=last)
+    rows = np.full(codes.shape, NO_ROW, dtype=np.int32)
+    asked = np.flatnonzero(last)
+    rows.ravel()[asked] = rows_of[values.ravel()[asked], occurrence.ravel()[asked]]
     return rows
 
 
@@ -68,10 +67,12 @@ def multiset(codes: np.ndarray, domain: Domain, level: int) -> tuple[np.ndarray,
     occurrence = np.zeros(codes.shape, dtype=np.int8)
     last = values >= 0
     for later in range(1, len(codes)):
+        # Most draws know one value: the comparisons are made for the others only.
+        there = np.flatnonzero(last[later])
         for earlier in range(later):
-            same = values[later] == values[earlier]
-            occurrence[later] += same.view(np.int8)
-            last[earlier] &= ~same
+            same = there[values[earlier, there] == values[later, there]]
+            occurrence[later, same] += 1
+            last[earlier, same] = False
     return values, occurrence, last
 
 
@@ -96,37 +97,70 @@ def matching_members(
     Returns
     -------
     np.ndarray
-        (B,) int32: the exact count where it is below the limit, else some number of at least the limit.
+        (B,) int32: the count, or the limit where the count is larger.
     """
     found = np.zeros(len(cell), dtype=np.int32)
-    # The rarest row first: rows are numbered by rarity and NO_ROW sorts last. Each draw's rows in one piece of memory.
-    rows = rows.T.copy()
-    rows.sort(axis=1)
-    asked = np.flatnonzero((cell != TOO_RARE) & (rows[:, 0] != TOO_RARE if rows.shape[1] else True))
+    rows, begin = _rarest_first(rows)
+    length = np.diff(begin)
+    some_too_rare = np.zeros(len(cell), dtype=bool)
+    some_too_rare[length > 0] = rows[begin[:-1][length > 0]] == TOO_RARE
+    asked = np.flatnonzero((cell != TOO_RARE) & ~some_too_rare)
     # Draws that ask for most rows first: those still active at a step are then a prefix.
-    length = np.count_nonzero(rows[asked] != NO_ROW, axis=1)
-    by_length = np.argsort(-length.astype(np.int16), kind="stable")
-    asked, length = asked[by_length], length[by_length]
-    # (S, draws), so that one step reads one line of memory; as offsets of the row's first block.
-    rows = np.ascontiguousarray(rows[asked].T).astype(np.int64) * index.blocks
+    asked = asked[np.argsort(-length[asked].astype(np.int16), kind="stable")]
+    begin, length = begin[asked], length[asked]
+    # As offsets of the row's first block.
+    rows *= index.blocks
     next_pair, end = cells.first[cell[asked]], cells.first[cell[asked] + 1]
     live = np.arange(len(asked))
     width = 1
     while len(live):
         for piece in np.array_split(live, max(1, -(-len(live) * width // _BLOCKS_AT_ONCE))):
             found[asked[piece]] += _count_in_blocks(
-                index, cells, rows[:, piece], length[piece], next_pair[piece], end[piece], width
+                index, cells, rows, begin[piece], length[piece], next_pair[piece], end[piece], width
             )
         next_pair[live] += width
         live = live[(found[asked[live]] < limit) & (next_pair[live] < end[live])]
         width *= 2
-    return found
+    return np.minimum(found, np.int32(limit))
+
+
+def _rarest_first(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort each draw's rows, the rarest first: rows are numbered by rarity.
+
+    Parameters
+    ----------
+    rows
+        (S, B) int32: the rows of each draw down its column.
+
+    Returns
+    -------
+    rows, begin
+        int64: draw d asks for `rows[begin[d]:begin[d + 1]]`; NO_ROW is left out.
+
+    Examples
+    --------
+    >>> rows, begin = _rarest_first(np.array([[7, NO_ROW, 4], [5, NO_ROW, NO_ROW]], dtype=np.int32))
+    >>> rows.tolist(), begin.tolist()
+    ([5, 7, 4], [0, 2, 2, 3])
+    """
+    draws = rows.shape[1]
+    asked = np.flatnonzero(rows != NO_ROW)
+    draw = asked % max(1, draws)
+    # One sort for all: the draw in the upper half of a word, the row below it, from 0 for TOO_RARE.
+    keys = draw << 32
+    keys += rows.ravel()[asked]
+    keys -= TOO_RARE
+    keys.sort()
+    keys &= 0xFFFFFFFF
+    keys += TOO_RARE
+    return keys, np.concatenate([[0], np.cumsum(np.bincount(draw, minlength=draws))])
 
 
 def _count_in_blocks(
     index: MemberIndex,
     cells: DemographicCells,
     rows: np.ndarray,
+    begin: np.ndarray,
     length: np.ndarray,
     first: np.ndarray,
     end: np.ndarray,
@@ -134,7 +168,8 @@ def _count_in_blocks(
 ) -> np.ndarray:
     """Members found in the next `width` blocks of each draw's cell.
 
-    `rows` (S, B) are offsets of rows in the index, `length` (B,) how many of them count, in descending order.
+    `rows` are offsets of rows in the index, of which those of a draw start at `begin` (B,), `length` (B,) of them, in
+    descending order of length.
     """
     pairs = first[:, None] + np.arange(width)
     pairs = np.where(pairs < end[:, None], pairs, len(cells.blocks) - 1).ravel()
@@ -142,7 +177,7 @@ def _count_in_blocks(
     blocks = cells.blocks[pairs]
     bits = cells.masks[pairs]
     buffer = np.empty_like(bits)
-    active_draws = np.searchsorted(-length, -np.arange(len(rows)), side="left")
+    active_draws = np.searchsorted(-length, -np.arange(length.max(initial=0)), side="left")
     for step, draws in enumerate(active_draws):
         if step == _ROWS_BEFORE_SIEVE and width > 1:
             left = np.flatnonzero(_any_bit(bits))
@@ -150,7 +185,7 @@ def _count_in_blocks(
         active = int(np.searchsorted(draw, draws))
         if active == 0:
             break
-        where = rows[step][draw[:active]]
+        where = rows[begin[:draws] + step][draw[:active]]
         where += blocks[:active]
         # mode="clip" writes into the buffer directly; every index is valid.
         np.take(index.bits, where, axis=0, out=buffer[:active], mode="clip")

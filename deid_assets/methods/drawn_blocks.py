@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from deid_assets.methods.class_size import multiset, rows_for_knowledge
+from deid_assets.methods import engine
+from deid_assets.methods.class_size import multiset
 from deid_assets.methods.knowledge import Knowledge, draw_knowledge
 from deid_assets.methods.longitudinal_data import LongitudinalData, truncated_targets
 from deid_assets.methods.member_index import MemberIndex
@@ -29,13 +30,17 @@ class Block:
         The draws, sorted.
     members
         (B,) int64: the drawn members, as rows of the population.
+    truncated, of_truncated
+        (T,) int64: where the draws stand whose target lost values to truncation; and these draws.
     rows, lost
-        What has been looked up, by history and level.
+        What has been looked up, by history and level: (P, B) int32 and (T,) bool.
     """
 
     order: np.ndarray
     knowledge: Knowledge
     members: np.ndarray
+    truncated: np.ndarray
+    of_truncated: Knowledge
     rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
     lost: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
@@ -51,7 +56,9 @@ class DrawnBlocks:
 
     def __init__(self, data: LongitudinalData, index: MemberIndex):
         self.data, self.index = data, index
-        self._truncated = [truncated_targets(data, history) for history in range(len(data.held))]
+        self._truncated = np.zeros(len(data.targets), dtype=bool)
+        for history in range(len(data.held)):
+            self._truncated |= truncated_targets(data, history)
         self._own_counts: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._kept: dict[tuple[bytes, int], Block] = {}
 
@@ -65,7 +72,9 @@ class DrawnBlocks:
             drawn = draw_knowledge(self.data, stream_key, number)
             members = self.data.targets[drawn.targets]
             order = np.argsort(self.index.position[members])
-            block = Block(order, drawn.take(order), members[order])
+            knowledge = drawn.take(order)
+            truncated = np.flatnonzero(self._truncated[knowledge.targets])
+            block = Block(order, knowledge, members[order], truncated, knowledge.take(truncated))
             if len(self._kept) < BLOCKS_KEPT:
                 self._kept[stream_key, number] = block
         return block
@@ -77,7 +86,7 @@ class DrawnBlocks:
             if (history, level) not in block.rows:
                 codes, domain = block.knowledge.codes[history], self.data.history_domains[history]
                 rows_of = self.index.rows_of(history, level)
-                block.rows[history, level] = rows_for_knowledge(codes, domain, level, rows_of)
+                block.rows[history, level] = engine.chosen().rows_for_knowledge(codes, domain, level, rows_of)
             parts.append(block.rows[history, level])
         return np.concatenate(parts)
 
@@ -86,37 +95,39 @@ class DrawnBlocks:
         lost = np.zeros(len(block.members), dtype=bool)
         for history, level in _kept_histories(levels):
             if (history, level) not in block.lost:
-                block.lost[history, level] = self._lost_of_history(block.knowledge, history, level)
-            lost |= block.lost[history, level]
+                block.lost[history, level] = self._lost_of_history(block.of_truncated, history, level)
+            lost[block.truncated] |= block.lost[history, level]
         return lost
 
-    def lost_by(self, knowledge: Knowledge, levels: tuple[int | None, ...]) -> np.ndarray:
-        """The same for some draws only; nothing is kept."""
-        lost = np.zeros(len(knowledge), dtype=bool)
+    def lost_by(self, block: Block, draws: np.ndarray, levels: tuple[int | None, ...]) -> np.ndarray:
+        """The same for some draws only, by their place in the block; nothing is kept."""
+        lost = np.zeros(len(draws), dtype=bool)
+        truncated = np.flatnonzero(self._truncated[block.knowledge.targets[draws]])
+        knowledge = block.knowledge.take(draws[truncated])
         for history, level in _kept_histories(levels):
-            lost |= self._lost_of_history(knowledge, history, level)
+            lost[truncated] |= self._lost_of_history(knowledge, history, level)
         return lost
 
     def _lost_of_history(self, knowledge: Knowledge, history: int, level: int) -> np.ndarray:
-        lost = np.zeros(len(knowledge), dtype=bool)
-        # Only who lost values to truncation can lack any: D' is a part of D.
-        draws = np.flatnonzero(self._truncated[history][knowledge.targets])
+        """(draws,) bool, of targets of whom truncation took anything: D' of all others is D."""
         domain = self.data.history_domains[history]
-        values, occurrence, last = multiset(knowledge.codes[history][:, draws], domain, level)
+        values, occurrence, last = multiset(knowledge.codes[history], domain, level)
         keys, counts = self._own(history, level)
-        wanted = knowledge.targets[draws] * np.int64(domain.sizes[level]) + values
-        held = np.zeros(wanted.shape, dtype=np.int64)
+        asked = np.flatnonzero(last)
+        wanted = (knowledge.targets * np.int64(domain.sizes[level]) + values).ravel()[asked]
+        held = np.zeros(len(wanted), dtype=np.int64)
         if len(keys):
             place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             held = np.where(keys[place] == wanted, counts[place], 0)
-        lost[draws] = np.any(last & (held <= occurrence), axis=0)
+        lost = np.zeros(len(knowledge), dtype=bool)
+        lost[(asked % len(lost))[held <= occurrence.ravel()[asked]]] = True
         return lost
 
     def _own(self, history: int, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """What truncated targets hold in D': sorted keys, target * values + value, and how often."""
+        """What targets of whom truncation took anything hold in D': sorted keys, target * values + value, and how often."""
         if (history, level) not in self._own_counts:
             domain, held = self.data.history_domains[history], self.data.held[history]
-            targets = np.flatnonzero(self._truncated[history])
+            targets = np.flatnonzero(self._truncated)
             positions, owners = held.slots(self.data.targets[targets])
             values = domain.levels[level][held.codes[positions]]
             keys = targets[owners] * np.int64(domain.sizes[level]) + values

@@ -6,11 +6,11 @@ b alone, so every node of a lattice sees the same draws, and neither the number 
 Search, suppression and gate are three streams: three keys (methods.md 0).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.methods import engine
 from deid_assets.methods.longitudinal_data import LongitudinalData
 
 DRAWS_PER_BLOCK = 8192
@@ -37,7 +37,7 @@ class Knowledge:
 
     def take(self, draws: np.ndarray) -> "Knowledge":
         """Some of the draws, in that order."""
-        return Knowledge(self.targets[draws], tuple(codes[:, draws] for codes in self.codes))
+        return Knowledge(self.targets[draws], tuple(codes.take(draws, axis=1) for codes in self.codes))
 
     def facts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Every known value as a row (draw, history, base code); for whoever checks the kernel with other means."""
@@ -73,46 +73,8 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
     key = np.frombuffer(stream_key, dtype="<u8").astype(np.uint64)
     generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, block]))
     targets = generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)
-    codes = []
-    for known, power in zip(data.known, data.power, strict=True):
-        counts = known.counts_of(targets)
-        sizes = np.minimum(power[targets], counts)
-        sampled = np.full((int(sizes.max(initial=0)), len(targets)), -1, dtype=np.int32)
-        starts = known.offsets[targets]
-        for slot, (draws, positions) in enumerate(sample_positions(generator, counts, sizes)):
-            sampled[slot, draws] = known.codes[starts[draws] + positions]
-        codes.append(sampled)
-    return Knowledge(targets, tuple(codes))
-
-
-def sample_positions(
-    generator: np.random.Generator, counts: np.ndarray, sizes: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Sample without replacement, for many draws at once, with Floyd's algorithm (Bentley and Floyd 1987).
-
-    For j = N - m .. N - 1: take t uniform in 0..j, or j itself when t was taken before. Every m-subset of the N
-    positions is equally likely, and m random numbers suffice.
-
-    Parameters
-    ----------
-    counts, sizes
-        (B,) int: N and m of each draw, 0 <= m <= N, m < 2**15.
-
-    Yields
-    ------
-    draws, positions
-        For the first, second, .. position: the draws that have one, and theirs; both int64.
-    """
-    # Draws that sample most come first, so that the ones still sampling at a step are a prefix.
-    order = np.argsort(-sizes.astype(np.int16), kind="stable")
-    counts, sizes = counts[order], sizes[order].astype(np.int64)
-    most = int(sizes[0]) if len(sizes) else 0
-    picked = np.empty((most, len(sizes)), dtype=np.int64)
-    for step in range(most):
-        active = int(np.searchsorted(-sizes, -step))
-        last = counts[:active] - sizes[:active] + step
-        # 53 random bits times at most 2**31: never rounds up to last + 1, and the bias is below 2**-22.
-        chosen = (generator.random(active) * (last + 1)).astype(np.int64)
-        taken = np.any(picked[:step, :active] == chosen, axis=0)
-        picked[step, :active] = np.where(taken, last, chosen)
-        yield order[:active], picked[step, :active]
+    sampled_codes = engine.chosen().sampled_codes
+    codes = tuple(
+        sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True)
+    )
+    return Knowledge(targets, codes)

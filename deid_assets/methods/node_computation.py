@@ -20,7 +20,8 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods.class_size import NO_LIMIT, matching_members
+from deid_assets.methods import engine
+from deid_assets.methods.class_size import NO_LIMIT
 from deid_assets.methods.confidence import wilson_interval
 from deid_assets.methods.drawn_blocks import Block, DrawnBlocks
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
@@ -279,7 +280,7 @@ class NodeComputation:
         # Step 2: a target that lacks its own knowledge at this node, though not at the top, was not found.
         short_by_one = np.flatnonzero(flags & (found == self.k - 1))
         if len(short_by_one):
-            flags[short_by_one] = ~draws.lost_by(block.knowledge.take(short_by_one), levels.histories)
+            flags[short_by_one] = ~draws.lost_by(block, short_by_one, levels.histories)
         return block.in_stream_order(flags), block.in_stream_order(exempt)
 
     def _target_flags_of_block(
@@ -308,7 +309,7 @@ def _found(draws: DrawnBlocks, block: Block, levels: Generalization, exempt: np.
     """(B,) int32: members of the population that match each draw; 0 for exempt ones, which nobody asks about."""
     cells = draws.index.cells(levels.demographics)
     cell = np.where(exempt, TOO_RARE, cells.cell_of[block.members])
-    return matching_members(draws.index, cells, cell, draws.rows(block, levels.histories), limit)
+    return engine.chosen().matching_members(draws.index, cells, cell, draws.rows(block, levels.histories), limit)
 
 
 def _blocks_of(draws: int) -> range:

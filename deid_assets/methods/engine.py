@@ -1,0 +1,88 @@
+"""Which engine runs the innermost loops of the kernel: NumPy, or the same loops compiled by numba.
+
+NumPy is the reference and always there. The optional extra `fast` brings numba; from the same random numbers it makes
+the same draws, rows and counts, bit for bit, so that no result depends on the engine. The environment variable
+DEID_ENGINE chooses: `numpy`, `numba`, or `auto` (the default), which takes numba where it can be imported.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+VARIABLE = "DEID_ENGINE"
+ENGINES = ("numpy", "numba")
+
+
+class EngineError(ValueError):
+    """The engine asked for does not exist or is not installed."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The loops that an engine provides; what each does is said at its NumPy form.
+
+    Attributes
+    ----------
+    sampled_codes
+        `claim_sampling.sampled_codes`: what the adversary knows of one history.
+    rows_for_knowledge
+        `class_size.rows_for_knowledge`: the bit-sets that this knowledge asks for.
+    matching_members
+        `class_size.matching_members`: how many members hold them all.
+    """
+
+    name: str
+    sampled_codes: Callable[..., np.ndarray]
+    rows_for_knowledge: Callable[..., np.ndarray]
+    matching_members: Callable[..., np.ndarray]
+
+
+def available_engines() -> tuple[str, ...]:
+    """The engines that can run here, NumPy first."""
+    return ENGINES if _numba_loops() else ENGINES[:1]
+
+
+@functools.cache
+def chosen() -> Engine:
+    """The engine of this process, chosen once.
+
+    Raises
+    ------
+    EngineError
+        If DEID_ENGINE names no engine, or names numba and numba cannot be imported.
+    """
+    name = os.environ.get(VARIABLE) or "auto"
+    return named(available_engines()[-1] if name == "auto" else name)
+
+
+def named(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises
+    ------
+    EngineError
+        If there is none, or it is numba and numba cannot be imported.
+    """
+    if name not in ENGINES:
+        raise EngineError(f"{VARIABLE} is '{name}'; it must be one of auto, {', '.join(ENGINES)}")
+    if name == "numba":
+        loops = _numba_loops()
+        if loops is None:
+            raise EngineError(f"{VARIABLE} asks for numba, which is not installed: pip install 'deid_assets[fast]'")
+        return Engine(name, loops.sampled_codes, loops.rows_for_knowledge, loops.matching_members)
+    # Imported here because the modules of the draws import this one.
+    from deid_assets.methods import claim_sampling, class_size
+
+    return Engine(name, claim_sampling.sampled_codes, class_size.rows_for_knowledge, class_size.matching_members)
+
+
+def _numba_loops():
+    """The module of the compiled loops, or None where numba cannot be imported."""
+    try:
+        from deid_assets.methods import compiled_loops
+    except ImportError:
+        return None
+    return compiled_loops
