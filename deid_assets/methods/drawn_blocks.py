@@ -1,4 +1,4 @@
-"""Blocks of draws made ready for the bit-sets: sorted, looked up, and compared with the target's own D'.
+"""Batches of draws made ready for the bit-sets: sorted, looked up, and compared with the target's own D'.
 
 What is worked out here depends on the draw and on the level of one history, not on the whole node, so that the nodes
 of a lattice share it.
@@ -10,7 +10,7 @@ import numpy as np
 
 from deid_assets.methods import engine
 from deid_assets.methods.class_size import multiset
-from deid_assets.methods.knowledge import Knowledge, draw_knowledge
+from deid_assets.methods.knowledge import Knowledge, draw_knowledge, joined
 from deid_assets.methods.longitudinal_data import LongitudinalData, truncated_targets
 from deid_assets.methods.member_index import MemberIndex
 
@@ -19,8 +19,8 @@ BLOCKS_KEPT = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """A block of draws in the order of the bit-sets.
+class Batch:
+    """One or several blocks of draws in the order of the bit-sets.
 
     Attributes
     ----------
@@ -60,50 +60,50 @@ class DrawnBlocks:
         for history in range(len(data.held)):
             self._truncated |= truncated_targets(data, history)
         self._own_counts: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        self._kept: dict[tuple[bytes, int], Block] = {}
+        self._kept: dict[tuple[bytes, range], Batch] = {}
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_kept": {}}
 
-    def block(self, stream_key: bytes, number: int) -> Block:
-        """A block of a stream, sorted by where its members stand in the bit-sets: neighbours share memory."""
-        block = self._kept.get((stream_key, number))
-        if block is None:
-            drawn = draw_knowledge(self.data, stream_key, number)
+    def batch(self, stream_key: bytes, blocks: range) -> Batch:
+        """Some blocks of a stream, sorted by where their members stand in the bit-sets: neighbours share memory."""
+        batch = self._kept.get((stream_key, blocks))
+        if batch is None:
+            drawn = joined([draw_knowledge(self.data, stream_key, number) for number in blocks])
             members = self.data.targets[drawn.targets]
             order = np.argsort(self.index.position[members])
             knowledge = drawn.take(order)
             truncated = np.flatnonzero(self._truncated[knowledge.targets])
-            block = Block(order, knowledge, members[order], truncated, knowledge.take(truncated))
-            if len(self._kept) < BLOCKS_KEPT:
-                self._kept[stream_key, number] = block
-        return block
+            batch = Batch(order, knowledge, members[order], truncated, knowledge.take(truncated))
+            if sum(len(kept) for _, kept in list(self._kept)) + len(blocks) <= BLOCKS_KEPT:
+                self._kept[stream_key, blocks] = batch
+        return batch
 
-    def rows(self, block: Block, levels: tuple[int | None, ...]) -> np.ndarray:
+    def rows(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
         """(slots, B) int32: the rows that each draw's knowledge asks for, with the histories at these levels."""
-        parts = [np.zeros((0, len(block.members)), dtype=np.int32)]
+        parts = [np.zeros((0, len(batch.members)), dtype=np.int32)]
         for history, level in _kept_histories(levels):
-            if (history, level) not in block.rows:
-                codes, domain = block.knowledge.codes[history], self.data.history_domains[history]
+            if (history, level) not in batch.rows:
+                codes, domain = batch.knowledge.codes[history], self.data.history_domains[history]
                 rows_of = self.index.rows_of(history, level)
-                block.rows[history, level] = engine.chosen().rows_for_knowledge(codes, domain, level, rows_of)
-            parts.append(block.rows[history, level])
+                batch.rows[history, level] = engine.chosen().rows_for_knowledge(codes, domain, level, rows_of)
+            parts.append(batch.rows[history, level])
         return np.concatenate(parts)
 
-    def lost(self, block: Block, levels: tuple[int | None, ...]) -> np.ndarray:
+    def lost(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
         """(B,) bool: whether some of each draw's knowledge, at these levels, is gone from the target's own D'."""
-        lost = np.zeros(len(block.members), dtype=bool)
+        lost = np.zeros(len(batch.members), dtype=bool)
         for history, level in _kept_histories(levels):
-            if (history, level) not in block.lost:
-                block.lost[history, level] = self._lost_of_history(block.of_truncated, history, level)
-            lost[block.truncated] |= block.lost[history, level]
+            if (history, level) not in batch.lost:
+                batch.lost[history, level] = self._lost_of_history(batch.of_truncated, history, level)
+            lost[batch.truncated] |= batch.lost[history, level]
         return lost
 
-    def lost_by(self, block: Block, draws: np.ndarray, levels: tuple[int | None, ...]) -> np.ndarray:
-        """The same for some draws only, by their place in the block; nothing is kept."""
+    def lost_by(self, batch: Batch, draws: np.ndarray, levels: tuple[int | None, ...]) -> np.ndarray:
+        """The same for some draws only, by their place in the batch; nothing is kept."""
         lost = np.zeros(len(draws), dtype=bool)
-        truncated = np.flatnonzero(self._truncated[block.knowledge.targets[draws]])
-        knowledge = block.knowledge.take(draws[truncated])
+        truncated = np.flatnonzero(self._truncated[batch.knowledge.targets[draws]])
+        knowledge = batch.knowledge.take(draws[truncated])
         for history, level in _kept_histories(levels):
             lost[truncated] |= self._lost_of_history(knowledge, history, level)
         return lost

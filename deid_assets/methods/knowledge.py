@@ -6,6 +6,7 @@ b alone, so every node of a lattice sees the same draws, and neither the number 
 Search, suppression and gate are three streams: three keys (methods.md 0).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,27 @@ class Knowledge:
         if not columns:
             return (np.zeros(0, np.int64),) * 3
         return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+
+
+def joined(blocks: Sequence[Knowledge]) -> Knowledge:
+    """Several blocks of draws, one behind the other.
+
+    Examples
+    --------
+    >>> few, more = Knowledge(np.array([5]), (np.array([[1]]),)), Knowledge(np.array([6]), (np.array([[2], [3]]),))
+    >>> joined([few, more]).codes[0].tolist()
+    [[1, 2], [-1, 3]]
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    codes = []
+    for parts in zip(*(block.codes for block in blocks), strict=True):
+        together = np.full((max(len(part) for part in parts), sum(part.shape[1] for part in parts)), -1, np.int32)
+        ends = np.cumsum([part.shape[1] for part in parts])
+        for part, end in zip(parts, ends, strict=True):
+            together[: len(part), end - part.shape[1] : end] = part
+        codes.append(together)
+    return Knowledge(np.concatenate([block.targets for block in blocks]), tuple(codes))
 
 
 def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Knowledge:

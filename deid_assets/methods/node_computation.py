@@ -23,7 +23,7 @@ import numpy as np
 from deid_assets.methods import engine
 from deid_assets.methods.class_size import NO_LIMIT
 from deid_assets.methods.confidence import wilson_interval
-from deid_assets.methods.drawn_blocks import Block, DrawnBlocks
+from deid_assets.methods.drawn_blocks import Batch, DrawnBlocks
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.longitudinal_data import (
     Dimension,
@@ -35,6 +35,9 @@ from deid_assets.methods.longitudinal_data import (
 from deid_assets.methods.member_index import TOO_RARE, MemberIndex
 
 Exemption = Literal["once", "literal"]
+
+BLOCKS_AT_ONCE = 8
+"""Blocks of a stream that are sorted and matched together: the closer the members of a batch, the less memory is read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,10 +184,11 @@ class NodeComputation:
             Where blocks of draws are measured; here when None. The result does not depend on it.
         """
         levels = self._levels(node)
-        blocks = _map(executor, partial(self._flags_of_block, levels, stream_key, exemption), _blocks_of(draws))
+        batches = _batches(draws)
+        measured = _map(executor, partial(self._flags_of_batch, levels, stream_key, exemption), batches)
         flagged = exempt = 0
         kept = []
-        for (flags, exempted), size in zip(blocks, _sizes_of(draws), strict=True):
+        for (flags, exempted), size in zip(measured, _wanted(batches, draws), strict=True):
             flagged += int(np.count_nonzero(flags[:size]))
             exempt += int(np.count_nonzero(exempted[:size]))
             kept += [flags[:size]] if keep_flags else []
@@ -197,16 +201,19 @@ class NodeComputation:
         levels = self._levels(node)
         flagged = exempt = done = 0
         while done < blocks:
-            # With an executor look ahead as far as we have come, at most: half of the work can be in vain, not more.
-            ahead = 1 if executor is None else min(max(1, done), blocks - done, 16)
-            measured = _map(
-                executor, partial(self._flags_of_block, levels, stream_key, "once"), range(done, done + ahead)
-            )
-            for flags, exempted in measured:
-                done += 1
-                flagged += int(np.count_nonzero(flags))
-                exempt += int(np.count_nonzero(exempted))
-                yield flagged, exempt, done * DRAWS_PER_BLOCK
+            # Look ahead a quarter as far as we have come, with an executor as far: so much work can be in vain, not more.
+            ahead = min(max(1, done // 4 if executor is None else done), blocks - done, 16)
+            together = min(BLOCKS_AT_ONCE, max(1, ahead if executor is None else ahead // 4))
+            batches = [
+                range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)
+            ]
+            measured = _map(executor, partial(self._flags_of_batch, levels, stream_key, "once"), batches)
+            for batch, counts in zip(batches, measured, strict=True):
+                for flags, exempted in zip(*(column.reshape(len(batch), -1) for column in counts), strict=True):
+                    done += 1
+                    flagged += int(np.count_nonzero(flags))
+                    exempt += int(np.count_nonzero(exempted))
+                    yield flagged, exempt, done * DRAWS_PER_BLOCK
 
     def flagged_targets(
         self,
@@ -221,11 +228,11 @@ class NodeComputation:
         Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods.md 0).
         """
         levels = self._levels(node)
-        count = partial(self._target_flags_of_block, levels, stream_key, exemption)
+        count = partial(self._target_flags_of_batch, levels, stream_key, exemption)
         targets = len(self.data.targets)
         total = np.zeros((2, targets), dtype=np.int64)
-        pieces = list(zip(_blocks_of(draws), _sizes_of(draws), strict=True))
-        for drawn, flagged in _map(executor, count, pieces):
+        batches = _batches(draws)
+        for drawn, flagged in _map(executor, count, list(zip(batches, _wanted(batches, draws), strict=True))):
             total[0] += np.bincount(drawn, minlength=targets)
             total[1] += np.bincount(flagged, minlength=targets)
         return TargetFlags(total[0], total[1])
@@ -246,81 +253,82 @@ class NodeComputation:
         if self._exact_draws is None or not self._exact_draws.index.covers(levels.histories, self.data.most_known):
             chosen = [() if level is None else (level,) for level in levels.histories]
             self._exact_draws = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
-        blocks = _map(
-            executor,
-            partial(self._sizes_of_block, self._exact_draws, levels, stream_key, exemption),
-            _blocks_of(draws),
+        batches = _batches(draws)
+        found = _map(
+            executor, partial(self._sizes_of_batch, self._exact_draws, levels, stream_key, exemption), batches
         )
         parts = [
-            [column[:size] for column in block] for block, size in zip(blocks, _sizes_of(draws), strict=True)
+            [column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)
         ]
         return DrawnClasses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def _levels(self, node: Sequence[int] | Generalization) -> Generalization:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
-    def _exempt(self, draws: DrawnBlocks, block: Block, levels: Generalization, exemption: Exemption) -> np.ndarray:
+    def _exempt(self, draws: DrawnBlocks, batch: Batch, levels: Generalization, exemption: Exemption) -> np.ndarray:
         """(B,) bool: step 1, in the reading asked for. Histories that are dropped exempt nobody."""
         if exemption == "literal":
-            return draws.lost(block, levels.histories)
+            return draws.lost(batch, levels.histories)
         if exemption != "once":
             raise ValueError("the exemption is 'once' or 'literal'")
         coarsest = zip(levels.histories, self.top.histories, strict=True)
-        return draws.lost(block, tuple(None if level is None else top for level, top in coarsest))
+        return draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
 
-    def _flags_of_block(
-        self, levels: Generalization, stream_key: bytes, exemption: Exemption, number: int
+    def _flags_of_batch(
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Flags and exemptions of one block, (B,) bool each, in the order of the stream."""
+        """Flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
         draws = self._draws
-        block = draws.block(stream_key, number)
-        exempt = self._exempt(draws, block, levels, exemption)
-        found = _found(draws, block, levels, exempt, self.k)
+        batch = draws.batch(stream_key, blocks)
+        exempt = self._exempt(draws, batch, levels, exemption)
+        found = _found(draws, batch, levels, exempt, self.k)
         flags = ~exempt & (found < self.k)
         # Step 2: a target that lacks its own knowledge at this node, though not at the top, was not found.
         short_by_one = np.flatnonzero(flags & (found == self.k - 1))
         if len(short_by_one):
-            flags[short_by_one] = ~draws.lost_by(block, short_by_one, levels.histories)
-        return block.in_stream_order(flags), block.in_stream_order(exempt)
+            flags[short_by_one] = ~draws.lost_by(batch, short_by_one, levels.histories)
+        return batch.in_stream_order(flags), batch.in_stream_order(exempt)
 
-    def _target_flags_of_block(
-        self, levels: Generalization, stream_key: bytes, exemption: Exemption, piece: tuple[int, int]
+    def _target_flags_of_batch(
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, piece: tuple[range, int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The targets drawn and the targets flagged, of the first draws of a block."""
-        number, size = piece
-        flags, _ = self._flags_of_block(levels, stream_key, exemption, number)
-        block = self._draws.block(stream_key, number)
-        targets = block.in_stream_order(block.knowledge.targets)[:size]
+        """The targets drawn and the targets flagged, of the first draws of some blocks."""
+        blocks, size = piece
+        flags, _ = self._flags_of_batch(levels, stream_key, exemption, blocks)
+        batch = self._draws.batch(stream_key, blocks)
+        targets = batch.in_stream_order(batch.knowledge.targets)[:size]
         return targets, targets[flags[:size]]
 
-    def _sizes_of_block(
-        self, draws: DrawnBlocks, levels: Generalization, stream_key: bytes, exemption: Exemption, number: int
+    def _sizes_of_batch(
+        self, draws: DrawnBlocks, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Targets, exact class sizes and exemptions of one block, in the order of the stream."""
-        block = draws.block(stream_key, number)
-        exempt = self._exempt(draws, block, levels, exemption)
+        """Targets, exact class sizes and exemptions of some blocks, in the order of the stream."""
+        batch = draws.batch(stream_key, blocks)
+        exempt = self._exempt(draws, batch, levels, exemption)
         # A target that lacks its own knowledge was not found and counts itself.
-        sizes = _found(draws, block, levels, exempt, NO_LIMIT) + draws.lost(block, levels.histories)
+        sizes = _found(draws, batch, levels, exempt, NO_LIMIT) + draws.lost(batch, levels.histories)
         sizes = np.where(exempt, 0, sizes).astype(np.int32)
-        return tuple(block.in_stream_order(column) for column in (block.knowledge.targets, sizes, exempt))
+        return tuple(batch.in_stream_order(column) for column in (batch.knowledge.targets, sizes, exempt))
 
 
-def _found(draws: DrawnBlocks, block: Block, levels: Generalization, exempt: np.ndarray, limit: int) -> np.ndarray:
+def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization, exempt: np.ndarray, limit: int) -> np.ndarray:
     """(B,) int32: members of the population that match each draw; 0 for exempt ones, which nobody asks about."""
     cells = draws.index.cells(levels.demographics)
-    cell = np.where(exempt, TOO_RARE, cells.cell_of[block.members])
-    return engine.chosen().matching_members(draws.index, cells, cell, draws.rows(block, levels.histories), limit)
+    cell = np.where(exempt, TOO_RARE, cells.cell_of[batch.members])
+    return engine.chosen().matching_members(draws.index, cells, cell, draws.rows(batch, levels.histories), limit)
 
 
-def _blocks_of(draws: int) -> range:
+def _batches(draws: int) -> list[range]:
+    """The blocks of the first draws of a stream, some at once."""
     if draws < 1:
         raise ValueError("at least one draw is needed")
-    return range(-(-draws // DRAWS_PER_BLOCK))
+    blocks = -(-draws // DRAWS_PER_BLOCK)
+    return [range(first, min(first + BLOCKS_AT_ONCE, blocks)) for first in range(0, blocks, BLOCKS_AT_ONCE)]
 
 
-def _sizes_of(draws: int) -> list[int]:
-    """How many draws of each block are wanted."""
-    return [min(DRAWS_PER_BLOCK, draws - number * DRAWS_PER_BLOCK) for number in _blocks_of(draws)]
+def _wanted(batches: list[range], draws: int) -> list[int]:
+    """How many draws of each batch are wanted."""
+    return [min(len(batch) * DRAWS_PER_BLOCK, draws - batch.start * DRAWS_PER_BLOCK) for batch in batches]
 
 
 def _map(executor: Executor | None, function, items):

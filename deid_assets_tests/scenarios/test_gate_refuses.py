@@ -199,7 +199,7 @@ def test_a_kernel_whose_classes_are_too_large_by_one_is_found_by_the_cross_check
 
 def test_a_kernel_that_flags_nobody_from_the_search_on_publishes_nothing(pipeline, monkeypatch):
     """It suppresses nobody and finds no risk; the counts of the staged rows do not believe it."""
-    monkeypatch.setattr(NodeComputation, "_flags_of_block", _nobody_flagged(NodeComputation._flags_of_block))
+    monkeypatch.setattr(NodeComputation, "_flags_of_batch", _nobody_flagged(NodeComputation._flags_of_batch))
     before = pipeline.published_bytes()
     pipeline.run(KEY, [*STAGES["generalization"], *CANDIDATE, *ASSESSMENTS])
     assert pipeline.table(KEY, "suppressed_members").count() == 0
