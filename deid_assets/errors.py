@@ -19,3 +19,7 @@ class StoreError(DeidError):
 
 class ReleaseError(DeidError):
     """A release cannot be written, found or verified."""
+
+
+class EngineError(DeidError):
+    """The engine asked for does not exist or is not installed."""

@@ -19,7 +19,7 @@ from deid_assets.assets.encoded import (
 )
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
 from deid_assets.executors import search_executor
-from deid_assets.methods import encoding
+from deid_assets.methods import encoding, engine
 from deid_assets.methods.flagged_suppression import HIGH_RISK, choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
@@ -101,6 +101,7 @@ def generalization_lattice(
             "class_size_at_least": search.k,
             "least_share": float(nodes["share"].min()),
             "threshold": risk.max_high_risk_share,
+            "engine": engine.chosen().name,
             "lattice": dg.MetadataValue.md(
                 markdown_image(lattice_figure(nodes, risk.max_high_risk_share, names), "the lattice by decision")
             ),

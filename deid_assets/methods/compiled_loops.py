@@ -14,8 +14,8 @@ from deid_assets.methods.longitudinal_data import Domain, Histories
 from deid_assets.methods.member_index import NO_ROW, TOO_RARE, WORDS, DemographicCells, MemberIndex
 
 NO_LIMIT = np.iinfo(np.int32).max
-_DRAWS_AT_ONCE = 64
-"""Draws whose rows are gathered together, so that memory is read a cache line at a time."""
+_DRAWS_AT_ONCE = 256
+"""Draws whose rows are gathered together, so that memory is read in runs."""
 
 
 def _compiled(function: Callable) -> Callable:
@@ -153,6 +153,7 @@ def _matching(bits, blocks, first, block_of_pair, masks, cell, rows, limit):
             _sort(own)
             if cell[draw] == TOO_RARE or (len(own) > 0 and own[0] == TOO_RARE):
                 continue
+            own *= blocks
             count = 0
             for pair in range(first[cell[draw]], first[cell[draw] + 1]):
                 block = block_of_pair[pair]
@@ -161,7 +162,7 @@ def _matching(bits, blocks, first, block_of_pair, masks, cell, rows, limit):
                 for row in own:
                     some = np.uint64(0)
                     for word in range(WORDS):
-                        left[word] &= bits[row * blocks + block, word]
+                        left[word] &= bits[row + block, word]
                         some |= left[word]
                     if some == 0:
                         break

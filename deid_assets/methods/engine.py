@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.errors import EngineError
+
 VARIABLE = "DEID_ENGINE"
 ENGINES = ("numpy", "numba")
-
-
-class EngineError(ValueError):
-    """The engine asked for does not exist or is not installed."""
 
 
 @dataclass(frozen=True)

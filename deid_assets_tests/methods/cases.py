@@ -1,10 +1,14 @@
 """Small longitudinal data to test the kernel on: the toy of methods.md, cases that shrink, and crowded ones."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
+from deid_assets.methods import knowledge, node_computation
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.oracle import Person
 
@@ -114,3 +118,30 @@ def rich_case(seed: int):
     dimensions += [Dimension(f"h{h}", (), (h,), d.height + 1) for h, d in enumerate(history_domains)]
     kept = [dimension for dimension in dimensions if generator.random() < 0.85]
     return people, demographic_domains, history_domains, tuple(kept), int(generator.integers(1, 7))
+
+
+def middling_case(count: int = 2500):
+    """Some thousand members, so that cells span several blocks of bits and the early stop matters; and dimensions."""
+    generator = np.random.default_rng(5)
+
+    def history():
+        return tuple(generator.integers(0, 4, generator.integers(0, 12)).tolist())
+
+    people = []
+    for _ in range(count):
+        known = (history(), history())
+        held = tuple(values[:8] for values in known)
+        power = tuple(generator.integers(0, 4, 2).tolist())
+        people.append(Person((int(generator.integers(0, 3)),), known, held, power, bool(generator.random() < 0.6)))
+    three, four = Domain((np.arange(3), np.zeros(3, int))), Domain((np.arange(4), np.array([0, 0, 1, 1])))
+    dimensions = [Dimension("age", (0,), (), 2), Dimension("diagnosis", (), (0,), 2)]
+    return data_of(people, (three,), (four, flat(4))), dimensions
+
+
+@contextlib.contextmanager
+def short_blocks() -> Iterator[None]:
+    """Blocks of 64 draws, for comparisons that are slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knowledge, "DRAWS_PER_BLOCK", 64)
+        patch.setattr(node_computation, "DRAWS_PER_BLOCK", 64)
+        yield

@@ -15,21 +15,13 @@ from deid_assets.methods.longitudinal_data import Dimension, Domain, generalizat
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.optimal_lattice_search import all_nodes, below_or_equal
 from deid_assets_tests.methods import oracle
-from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, flat, rich_case, toy_people
+from deid_assets_tests.methods.cases import (
+    KEY, OTHER_KEY, cases, data_of, flat, middling_case, rich_case, short_blocks, toy_people,
+)  # fmt: skip
+from deid_assets_tests.methods.engines import each_engine, running_on
 from deid_assets_tests.methods.oracle import Person
 
 TOY_DOMAINS = (flat(2),), (flat(3), flat(3))
-
-
-@pytest.fixture
-def short_blocks(monkeypatch):
-    """Blocks of 64 draws: the oracle is slow."""
-    use_short_blocks(monkeypatch)
-
-
-def use_short_blocks(patch):
-    patch.setattr(knowledge, "DRAWS_PER_BLOCK", 64)
-    patch.setattr(node_computation, "DRAWS_PER_BLOCK", 64)
 
 
 def maps(domains, levels):
@@ -46,13 +38,13 @@ def draws_of(data, people, count):
             yield released[block.targets[draw]], sampled
 
 
+@each_engine
 @given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)), pick=st.randoms(use_true_random=False))
 @settings(max_examples=400, deadline=None)
-def test_kernel_agrees_with_brute_force_draw_for_draw(case, pick):
+def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
     people, demographic_domains, history_domains, dimensions, k = case
     data = data_of(people, demographic_domains, history_domains)
-    with pytest.MonkeyPatch.context() as patch:
-        use_short_blocks(patch)
+    with short_blocks(), running_on(name):
         computation = NodeComputation(data, dimensions, k)
         count = 40
         draws = list(draws_of(data, people, count))
@@ -90,8 +82,7 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(case, pick):
 def test_flags_never_appear_on_the_way_up(case):
     people, demographic_domains, history_domains, dimensions, k = case
     data = data_of(people, demographic_domains, history_domains)
-    with pytest.MonkeyPatch.context() as patch:
-        use_short_blocks(patch)
+    with short_blocks():
         computation = NodeComputation(data, dimensions, k)
         flags = {
             node: computation.measure(node, KEY, 64, keep_flags=True).flags
@@ -179,34 +170,20 @@ def test_a_target_that_lacks_its_own_knowledge_counts_itself():
         assert set(measured.flags[sampled_a2]) == {flagged}
 
 
-def random_people(generator, count):
-    def history():
-        return tuple(generator.integers(0, 4, generator.integers(0, 12)).tolist())
-
-    people = []
-    for _ in range(count):
-        known = (history(), history())
-        held = tuple(values[:8] for values in known)
-        power = tuple(generator.integers(0, 4, 2).tolist())
-        people.append(Person((int(generator.integers(0, 3)),), known, held, power, bool(generator.random() < 0.6)))
-    return people
-
-
-def middling_computation(k=100, count=2500):
-    """Some thousand members, so that cells span several blocks of bits and the early stop matters."""
-    people = random_people(np.random.default_rng(5), count)
-    three, four = Domain((np.arange(3), np.zeros(3, int))), Domain((np.arange(4), np.array([0, 0, 1, 1])))
-    dimensions = [Dimension("age", (0,), (), 2), Dimension("diagnosis", (), (0,), 2)]
-    return NodeComputation(data_of(people, (three,), (four, flat(4))), dimensions, k)
+def middling_computation(k=100):
+    data, dimensions = middling_case()
+    return NodeComputation(data, dimensions, k)
 
 
 @pytest.mark.parametrize("k", [2, 20, 150])
 @pytest.mark.parametrize("exemption", ["once", "literal"])
-def test_stopping_at_k_flags_what_the_full_count_flags(k, exemption):
+@each_engine
+def test_stopping_at_k_flags_what_the_full_count_flags(name, k, exemption):
     computation = middling_computation(k)
     for node in [(0, 0), (1, 0), (0, 1), (1, 1)]:
-        measured = computation.measure(node, KEY, 8192, exemption, keep_flags=True)
-        classes = computation.drawn_classes(node, KEY, 8192, exemption)
+        with running_on(name):
+            measured = computation.measure(node, KEY, 8192, exemption, keep_flags=True)
+            classes = computation.drawn_classes(node, KEY, 8192, exemption)
         assert np.array_equal(measured.flags, ~classes.exempt & (classes.sizes < k))
     assert 0 < measured.exempt < measured.draws
 
@@ -228,6 +205,15 @@ def test_blocks_beyond_those_kept_are_the_same(monkeypatch):
     kept = middling_computation().measure((0, 0), KEY, 20_000, keep_flags=True)
     monkeypatch.setattr(drawn_blocks, "BLOCKS_KEPT", 0)
     assert np.array_equal(middling_computation().measure((0, 0), KEY, 20_000, keep_flags=True).flags, kept.flags)
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_results_do_not_depend_on_how_many_blocks_are_measured_together(monkeypatch, together):
+    eight = middling_computation().measure((0, 0), KEY, 60_000, keep_flags=True)
+    monkeypatch.setattr(node_computation, "BLOCKS_AT_ONCE", together)
+    other = middling_computation().measure((0, 0), KEY, 60_000, keep_flags=True)
+    assert np.array_equal(eight.flags, other.flags)
+    assert eight.exempt == other.exempt
 
 
 def test_first_draws_of_a_longer_measurement_are_the_shorter_one():

@@ -1,0 +1,205 @@
+"""Which engine runs, and that numba gives what NumPy gives, to the last bit."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.errors import EngineError
+from deid_assets.methods import claim_sampling, class_size, engine
+from deid_assets.methods.claim_sampling import sample_positions
+from deid_assets.methods.longitudinal_data import Domain, Histories
+from deid_assets.methods.member_index import NO_ROW, TOO_RARE, MemberIndex
+from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.optimal_lattice_search import all_nodes
+from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, domains, middling_case, rich_case, short_blocks
+from deid_assets_tests.methods.engines import needs_numba, running_on
+
+
+@pytest.fixture
+def choice(monkeypatch):
+    """Ask for an engine by the environment variable."""
+
+    def ask(value: str | None) -> engine.Engine:
+        if value is None:
+            monkeypatch.delenv(engine.VARIABLE, raising=False)
+        else:
+            monkeypatch.setenv(engine.VARIABLE, value)
+        engine.chosen.cache_clear()
+        return engine.chosen()
+
+    yield ask
+    engine.chosen.cache_clear()
+
+
+@pytest.fixture
+def no_numba(monkeypatch):
+    monkeypatch.setattr(engine, "_numba_loops", lambda: None)
+
+
+def test_numpy_is_always_there(choice):
+    assert engine.available_engines()[0] == "numpy"
+    assert choice("numpy").name == "numpy"
+    assert choice("numpy").matching_members is class_size.matching_members
+
+
+@pytest.mark.parametrize("value", [None, "", "auto"])
+def test_by_default_the_fastest_that_is_there(choice, value):
+    assert choice(value).name == engine.available_engines()[-1]
+
+
+@pytest.mark.parametrize("value", [None, "auto", "numpy"])
+def test_without_numba_numpy(choice, no_numba, value):
+    assert engine.available_engines() == ("numpy",)
+    assert choice(value).name == "numpy"
+
+
+def test_numba_asked_for_and_not_installed(choice, no_numba):
+    with pytest.raises(EngineError, match="not installed: pip install"):
+        choice("numba")
+
+
+def test_no_such_engine(choice):
+    with pytest.raises(EngineError, match="DEID_ENGINE is 'fortran'; it must be one of auto, numpy, numba"):
+        choice("fortran")
+
+
+@needs_numba
+def test_the_choice_is_made_once(choice, monkeypatch):
+    assert choice("numba") is engine.chosen()
+    monkeypatch.setenv(engine.VARIABLE, "numpy")
+    assert engine.chosen().name == "numba"
+
+
+def on_both(compute):
+    """What an engine computes, having compared the two."""
+    results = []
+    for name in ("numpy", "numba"):
+        with running_on(name):
+            results.append(compute())
+    one, other = results
+    assert len(one) == len(other)
+    for of_numpy, of_numba in zip(one, other):
+        assert of_numpy.dtype == of_numba.dtype
+        assert np.array_equal(of_numpy, of_numba)
+    return one
+
+
+def everything_of(data, dimensions, k, node, draws, executor=None):
+    """Flags, exemptions, sizes and counts of one node, in both readings and with a history dropped."""
+    computation = NodeComputation(data, dimensions, k)
+    results = []
+    for levels in (computation.generalization(node), computation.generalization(node, (), (0,))):
+        for exemption in ("once", "literal"):
+            measured = computation.measure(levels, KEY, draws, exemption, keep_flags=True, executor=executor)
+            classes = computation.drawn_classes(levels, OTHER_KEY, draws, exemption, executor)
+            flags = computation.flagged_targets(levels, KEY, draws, exemption, executor)
+            results += [measured.flags, np.array([measured.flagged, measured.exempt])]
+            results += [classes.targets, classes.sizes, classes.exempt, flags.drawn, flags.flagged]
+    results.append(np.array(list(computation.running_counts(node, KEY, 6, executor))))
+    return results
+
+
+@needs_numba
+@given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)), pick=st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_flags_sizes_and_exemptions_are_equal(case, pick):
+    people, demographic_domains, history_domains, dimensions, k = case
+    node = pick.choice(all_nodes([dimension.levels - 1 for dimension in dimensions]))
+    with short_blocks():
+        # Several batches of several blocks, the last cut short.
+        on_both(
+            lambda: everything_of(data_of(people, demographic_domains, history_domains), dimensions, k, node, 1100)
+        )
+
+
+@needs_numba
+@pytest.mark.parametrize("k", [2, 100])
+@pytest.mark.parametrize("node", [(0, 0), (1, 1)])
+def test_threads_and_classes_over_many_blocks_of_bits(k, node):
+    data, dimensions = middling_case()
+    with ThreadPoolExecutor(3) as executor:
+        together = on_both(lambda: everything_of(data, dimensions, k, node, 80_000, executor))
+    with running_on("numba"):
+        alone = everything_of(data, dimensions, k, node, 80_000)
+    assert all(np.array_equal(one, other) for one, other in zip(together, alone))
+
+
+@needs_numba
+def test_a_computation_goes_on_on_the_other_engine():
+    """What one process made may be measured by another, where another engine runs."""
+    data, dimensions = middling_case()
+    with running_on("numpy"):
+        computation = NodeComputation(data, dimensions, 100)
+        flags = computation.measure((0, 0), KEY, 20_000, keep_flags=True).flags
+    with running_on("numba"):
+        copy = pickle.loads(pickle.dumps(computation))
+        assert np.array_equal(copy.measure((0, 0), KEY, 20_000, keep_flags=True).flags, flags)
+
+
+@needs_numba
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), min_size=1, max_size=20),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([np.int8, np.int16, np.int64]),
+)
+@settings(max_examples=100, deadline=None)
+def test_equal_random_numbers_give_equal_samples(sizes, seed, dtype):
+    generator = np.random.default_rng(seed)
+    counts = [count for count, _ in sizes]
+    known = Histories(np.concatenate([[0], np.cumsum(counts)]), generator.integers(0, 99, sum(counts)).astype(dtype))
+    power = np.array([power for _, power in sizes], dtype=np.int8)
+    targets = generator.integers(0, len(sizes), 50)
+
+    def sample():
+        own = np.random.Generator(np.random.Philox(seed))
+        codes = engine.chosen().sampled_codes(own, known, power, targets)
+        # The streams stand at the same place afterwards.
+        return [codes, own.random(1)]
+
+    on_both(sample)
+
+
+def test_more_is_sampled_only_where_there_is_more():
+    known, power = Histories.of([[5, 6, 7], [], [8]]), np.array([2, 2, 2])
+    generator = np.random.Generator(np.random.Philox(1))
+    codes = claim_sampling.sampled_codes(generator, known, power, np.array([1, 0, 2, 0]))
+    assert (codes >= 0).sum(axis=0).tolist() == [0, 2, 1, 2]
+    assert sum(len(draws) for draws, _ in sample_positions(generator, np.array([3, 0, 1]), np.array([2, 0, 1]))) == 3
+
+
+@needs_numba
+@given(domains(), st.integers(0, 2**32 - 1), st.integers(0, 4))
+@settings(max_examples=100, deadline=None)
+def test_equal_knowledge_asks_for_equal_rows(domain, seed, slots):
+    generator = np.random.default_rng(seed)
+    codes = generator.integers(0, len(domain.levels[0]), (slots, 40)).astype(np.int32)
+    codes[np.arange(slots)[:, None] >= generator.integers(0, slots + 1, 40)] = -1
+    level = int(generator.integers(0, domain.height + 1))
+    for rows_of in (
+        generator.integers(TOO_RARE, 99, (domain.sizes[level], max(1, slots))).astype(np.int32),
+        np.zeros((0, slots), dtype=np.int32),
+    ):
+        on_both(lambda: [engine.chosen().rows_for_knowledge(codes, domain, level, rows_of)])
+
+
+@needs_numba
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 5, 40, class_size.NO_LIMIT]))
+@settings(max_examples=60, deadline=None)
+def test_equal_rows_are_matched_equally_often(seed, limit):
+    generator = np.random.default_rng(seed)
+    members, draws = int(generator.integers(1, 6000)), int(generator.integers(0, 700))
+    sex, values = Domain((np.arange(3),)), Domain((np.arange(4),))
+    held = Histories.of([generator.integers(0, 4, generator.integers(0, 7)) for _ in range(members)])
+    index = MemberIndex(
+        generator.integers(0, 3, (members, 1)), [sex], [held], [values], [(0,)], 3, least_row=20, least_cell=900
+    )
+    table = np.append(index.rows_of(0, 0).ravel(), [NO_ROW, NO_ROW])
+    rows = generator.choice(table, (int(generator.integers(0, 6)), draws)).astype(np.int32)
+    cells = index.cells((0,))
+    cell = cells.cell_of[generator.integers(0, members, draws)]
+    found = on_both(lambda: [engine.chosen().matching_members(index, cells, cell, rows, limit)])
+    assert np.all(found[0] <= limit)
