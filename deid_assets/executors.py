@@ -5,5 +5,5 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 
 def search_executor() -> Executor:
-    """A pool of one thread per core; NumPy releases the interpreter's lock in its inner loops."""
+    """A pool of one thread per core; both engines release the interpreter's lock in their loops."""
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1)

@@ -10,16 +10,21 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
+from deid_assets.methods import member_index
+from deid_assets.methods.class_size import NO_LIMIT
 from deid_assets.methods.longitudinal_data import Domain, Histories
-from deid_assets.methods.member_index import NO_ROW, TOO_RARE, WORDS, DemographicCells, MemberIndex
+from deid_assets.methods.member_index import DemographicCells, MemberIndex
 
-NO_LIMIT = np.iinfo(np.int32).max
+# Written out, because machine code that was kept is made again when this file changes, and not when another does.
+NO_ROW, TOO_RARE, WORDS = 2**31 - 1, -1, 8
+assert (NO_ROW, TOO_RARE, WORDS) == (member_index.NO_ROW, member_index.TOO_RARE, member_index.WORDS)
+
 _DRAWS_AT_ONCE = 256
 """Draws whose rows are gathered together, so that memory is read in runs."""
 
 
 def _compiled(function: Callable) -> Callable:
-    """Compile on first use; keep the machine code beside the source, or in the user's cache, for the next process."""
+    """Compile on first use; keep the machine code beside this file, or in the user's cache, for the next process."""
     try:
         return numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # Neither place can be written to.

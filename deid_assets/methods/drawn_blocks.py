@@ -124,7 +124,7 @@ class DrawnBlocks:
         return lost
 
     def _own(self, history: int, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """What targets of whom truncation took anything hold in D': sorted keys, target * values + value, and how often."""
+        """What targets who lost values to truncation hold in D': sorted keys, target * values + value, and how often."""
         if (history, level) not in self._own_counts:
             domain, held = self.data.history_domains[history], self.data.held[history]
             targets = np.flatnonzero(self._truncated)

@@ -9,6 +9,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -40,7 +41,11 @@ class Engine:
 
 def available_engines() -> tuple[str, ...]:
     """The engines that can run here, NumPy first."""
-    return ENGINES if _numba_loops() else ENGINES[:1]
+    try:
+        _numba_loops()
+    except ImportError:
+        return ENGINES[:1]
+    return ENGINES
 
 
 @functools.cache
@@ -67,9 +72,12 @@ def named(name: str) -> Engine:
     if name not in ENGINES:
         raise EngineError(f"{VARIABLE} is '{name}'; it must be one of auto, {', '.join(ENGINES)}")
     if name == "numba":
-        loops = _numba_loops()
-        if loops is None:
-            raise EngineError(f"{VARIABLE} asks for numba, which is not installed: pip install 'deid_assets[fast]'")
+        try:
+            loops = _numba_loops()
+        except ImportError as error:
+            raise EngineError(
+                f"{VARIABLE} asks for numba, which cannot be imported ({error}); the extra 'fast' installs it"
+            ) from error
         return Engine(name, loops.sampled_codes, loops.rows_for_knowledge, loops.matching_members)
     # Imported here because the modules of the draws import this one.
     from deid_assets.methods import claim_sampling, class_size
@@ -77,10 +85,8 @@ def named(name: str) -> Engine:
     return Engine(name, claim_sampling.sampled_codes, class_size.rows_for_knowledge, class_size.matching_members)
 
 
-def _numba_loops():
-    """The module of the compiled loops, or None where numba cannot be imported."""
-    try:
-        from deid_assets.methods import compiled_loops
-    except ImportError:
-        return None
+def _numba_loops() -> ModuleType:
+    """The compiled loops; ImportError where numba is not installed or does not fit the NumPy that is."""
+    from deid_assets.methods import compiled_loops
+
     return compiled_loops

@@ -1,8 +1,8 @@
 """A made-up population of Heritage size to measure the kernel on: the same arrays for the same numbers and seed.
 
-Shapes follow the published ones only roughly: 113,000 members with 23.6 claims each on average and a long tail, five
-level-1 values in four columns and six claim-level quasi-identifiers whose values repeat within a member. Two hundred
-and forty nodes, of which those next to MaxSup lie in the middle of the lattice.
+Shapes follow the published ones only roughly: 113,000 members with 23.6 claims each on average and a long tail, four
+level-1 quasi-identifiers and six claim-level ones, whose values repeat within a member. The lattice has 240 nodes;
+shares at high risk run from nearly 1 at the finest to somewhat below a MaxSup of .008 at the coarsest.
 """
 
 import numpy as np
@@ -14,8 +14,11 @@ from deid_assets.methods.value_diversity import simpson_diversity
 MEMBERS = 113_000
 CLAIMS = 2_669_000
 K = 20
-MIDDLE_NODE = (2, 2, 1, 2)
-"""Age in 10 years, days in hospital none or any, stays in weeks, days since first claim in months."""
+NODES = {
+    "finest": (0, 0, 0, 0),
+    "middle": (2, 2, 1, 2),
+    "next to MaxSup": (4, 3, 1, 2),
+}
 
 DIMENSIONS = (
     Dimension("age", (0,), (), 5),
@@ -46,6 +49,12 @@ def _days_in_hospital() -> Domain:
     return Domain((days, weeks, np.digitize(days, [1, 16]), np.zeros(17, int)))
 
 
+def _days(generator: np.random.Generator, members: int) -> np.ndarray:
+    """Days in hospital of one year: seven in ten are enrolled, and most of these have none."""
+    days = np.where(generator.random(members) < 0.85, 0, np.minimum(generator.geometric(0.3, members), 15))
+    return np.where(generator.random(members) < 0.7, days, 16)
+
+
 def _zipf(generator: np.random.Generator, values: int, size: int) -> np.ndarray:
     """`size` codes of which a few are frequent and most are rare; int16."""
     weights = 1 / np.arange(1, values + 1) ** 1.2
@@ -58,8 +67,10 @@ def _repeating(generator: np.random.Generator, values: int, owners: np.ndarray, 
     return np.where(generator.random(len(owners)) < 0.75, own, _zipf(generator, values, len(owners)))
 
 
-def heritage_size(members: int = MEMBERS, claims: int = CLAIMS, released: int | None = None, seed: int = 1) -> LongitudinalData:
-    """The population, with everybody or the first `released` of a random order released.
+def heritage_size(
+    members: int = MEMBERS, claims: int = CLAIMS, released: int | None = None, seed: int = 1
+) -> LongitudinalData:
+    """The population, with everybody released, or `released` of them chosen at random.
 
     Parameters
     ----------
@@ -91,11 +102,16 @@ def heritage_size(members: int = MEMBERS, claims: int = CLAIMS, released: int | 
         diversity = simpson_diversity(known[-1].offsets, known[-1].codes)
         power.append(adversary_power(counts[targets], diversity, _POWER))
 
-    age = np.clip(generator.normal(45, 22, members), 0, 99).astype(np.int64)
-    stays = [np.where(generator.random(members) < 0.85, 0, np.minimum(generator.geometric(0.3, members), 15)) for _ in range(2)]
-    enrolled = [np.where(generator.random(members) < 0.7, stay, 16) for stay in stays]
     return LongitudinalData(
-        demographics=np.stack([age, generator.integers(0, 2, members), *enrolled], axis=1),
+        demographics=np.stack(
+            [
+                np.clip(generator.normal(45, 22, members), 0, 99).astype(np.int64),
+                generator.integers(0, 2, members),
+                _days(generator, members),
+                _days(generator, members),
+            ],
+            axis=1,
+        ),
         demographic_domains=(_intervals(100, 5, 10, 20, 40), _fixed(2), _days_in_hospital(), _days_in_hospital()),
         held=held,
         history_domains=[domain for domain, _, _ in columns],
