@@ -21,6 +21,8 @@ assert (NO_ROW, TOO_RARE, WORDS) == (member_index.NO_ROW, member_index.TOO_RARE,
 
 _DRAWS_AT_ONCE = 256
 """Draws whose rows are gathered together, so that memory is read in runs."""
+_ROWS_BEFORE_LOOK = 3
+"""After so many rows many blocks are empty, and the other rows are left out; to look after every row costs more."""
 
 
 def _compiled(function: Callable) -> Callable:
@@ -120,10 +122,10 @@ def _rows(codes, level, rows_of):
     """(P, B) int32: for each value known, at its last occurrence, the row of 'holds it so often'."""
     slots, draws = codes.shape
     rows = np.full((slots, draws), NO_ROW, np.int32)
-    for draw in range(draws):
-        for slot in range(slots):
+    for slot in range(slots):
+        for draw in range(draws):
             if codes[slot, draw] < 0:
-                break
+                continue
             if rows_of.size == 0:
                 rows[slot, draw] = TOO_RARE
                 continue
@@ -164,13 +166,17 @@ def _matching(bits, blocks, first, block_of_pair, masks, cell, rows, limit):
                 block = block_of_pair[pair]
                 for word in range(WORDS):
                     left[word] = masks[pair, word]
-                for row in own:
-                    some = np.uint64(0)
+                for row in own[:_ROWS_BEFORE_LOOK]:
                     for word in range(WORDS):
                         left[word] &= bits[row + block, word]
-                        some |= left[word]
-                    if some == 0:
-                        break
+                some = np.uint64(0)
+                for word in range(WORDS):
+                    some |= left[word]
+                if some == 0:
+                    continue
+                for row in own[_ROWS_BEFORE_LOOK:]:
+                    for word in range(WORDS):
+                        left[word] &= bits[row + block, word]
                 for word in range(WORDS):
                     count += _bit_count(left[word])
                 if count >= limit:
