@@ -6,7 +6,6 @@ another home, for instance in tests, or to merge into another project.
 
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 
 import dagster as dg
 from pandera.ibis import DataFrameSchema

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL
-from deid_assets.assets.encoded import PopulationTables, claim_columns, member_columns, sampling_fraction
+from deid_assets.assets.encoded import PopulationTables, member_columns, sampling_fraction
 from deid_assets.assets.generalization import (
     adversary_of,
     chosen_levels,
@@ -34,8 +34,6 @@ from deid_assets.reports.figures import class_size_figure, markdown_image, neigh
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
 from deid_assets.store import Table, write_table, write_view
-
-_SECTIONS = ["risk", "neighbor_attack", "demographics", "removal"]
 
 
 @stage_asset(policy_sections=["risk", "adversary"], version=METHOD_VERSIONS["longitudinal_risk"], kinds=("duckdb", "numpy"))

@@ -1,6 +1,6 @@
 """A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods.md 1, 2)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 import numpy as np
@@ -20,7 +20,7 @@ from deid_assets.methods.flat_search import (
     search_flat_table,
     search_flat_table_by_classes,
 )
-from deid_assets.methods.flat_table import FlatTable
+from deid_assets.methods.flat_table import FlatTable, Node
 from deid_assets.methods.information_loss import monotone_discernibility
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.flat import FlatPolicy
@@ -126,9 +126,9 @@ def record_lattice(
     """Every node that the search looked at: loss, share of records in small classes, and which one is chosen."""
     policy = policies.of(context)
     table = flat_table(policy, records, record_domains)
-    found = search(policy, table)
+    found, loss = search(policy, table)
     names = [qi.release_as for qi in policy.quasi_identifiers]
-    nodes = nodes_frame(found, names, table.records, loss_of(policy, table))
+    nodes = nodes_frame(found, names, table.records, loss)
     figures = nodes.assign(lower=nodes["share"], upper=nodes["share"], reached="measured")
     context.add_output_metadata(
         {
@@ -284,34 +284,27 @@ def flat_table(policy: FlatPolicy, records: Table, domains: Table) -> FlatTable:
     )
 
 
-def loss_of(policy: FlatPolicy, table: FlatTable):
-    """The loss of any node, as the policy asks for it."""
-    kind = policy.risk.loss
-    if kind in ("entropy", "precision"):
-        losses = entropy_losses(table) if kind == "entropy" else precision_losses(table)
-        return lambda node: float(sum(own[level] for own, level in zip(losses, node, strict=True)))
-    of_classes = class_loss(kind)
-    return lambda node: float(of_classes(table.classes_at(node)))
+LEVEL_LOSSES = {"entropy": entropy_losses, "precision": precision_losses}
+CLASS_LOSSES = {
+    "average_class_size": average_class_size,
+    "discernibility": lambda classes: monotone_discernibility(classes.released),
+}
+"""Losses that the levels of a node tell, and those that only its classes tell."""
 
 
-def class_loss(kind: str):
-    """A loss that only the classes of a node tell."""
-    if kind == "average_class_size":
-        return average_class_size
-    return lambda classes: monotone_discernibility(classes.released)
-
-
-def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:
-    """The best node."""
+def search(policy: FlatPolicy, table: FlatTable) -> tuple[FlatResult, Callable[[Node], float]]:
+    """The best node, and the loss of any node."""
     risk = policy.risk
-    if risk.loss == "entropy":
-        return search_flat_table(table, risk.k, risk.max_suppressed, entropy_losses(table))
-    if risk.loss == "precision":
-        return search_flat_table(table, risk.k, risk.max_suppressed, precision_losses(table))
-    return search_flat_table_by_classes(table, risk.k, risk.max_suppressed, class_loss(risk.loss))
+    if risk.loss in LEVEL_LOSSES:
+        losses = LEVEL_LOSSES[risk.loss](table)
+        found = search_flat_table(table, risk.k, risk.max_suppressed, losses)
+        return found, lambda node: float(sum(own[level] for own, level in zip(losses, node, strict=True)))
+    of_classes = CLASS_LOSSES[risk.loss]
+    found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, of_classes)
+    return found, lambda node: float(of_classes(table.classes_at(node)))
 
 
-def nodes_frame(found: FlatResult, names: list[str], records: int, loss) -> pd.DataFrame:
+def nodes_frame(found: FlatResult, names: list[str], records: int, loss: Callable[[Node], float]) -> pd.DataFrame:
     """Every node that was looked at as a row."""
     rows = [
         {

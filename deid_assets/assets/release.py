@@ -77,7 +77,7 @@ def release(
         try:
             staged = _stage(policy, staging, candidate, member_profiles)
             refusals, gate_evidence, evidence = _judge(
-                context, policy, workplace, tables, candidate, staged, chosen_generalization, suppressed_members,
+                context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
                 (longitudinal_risk, neighbor_attack, demographic_risk),
             )  # fmt: skip
@@ -126,7 +126,7 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
 
 
 def _judge(
-    context, policy: Policy, workplace: Workplace, tables: PopulationTables, candidate: Mapping[str, Table],
+    context, policy: Policy, workplace: Workplace, tables: PopulationTables,
     staged: gate.Staged, chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
     sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
@@ -141,13 +141,12 @@ def _judge(
     refusals += gate.consistency_refusals(
         policy, staged, staged_profiles, levels, tables.profiles, tables.held, tables.domains, crosswalk, suppressed
     )
-    builders = {
-        "release_members": members_query,
-        "release_days_in_hospital": days_query,
-    }
     common = (policy, levels, tables.profiles, suppressed, crosswalk, tables.domains)
-    expected = {name: build(*common) for name, build in builders.items()}
-    expected["release_claims"] = claims_query(*common, ClaimTables(eligible_claims, tables.known, tables.held))
+    expected = {
+        "release_members": members_query(*common),
+        "release_days_in_hospital": days_query(*common),
+        "release_claims": claims_query(*common, ClaimTables(eligible_claims, tables.known, tables.held)),
+    }
     refusals += gate.identity_refusals(staged, expected)
     refusals += gate.membership_refusals(policy, staged, crosswalk, sample, removed)
     secret = workplace.secret()

@@ -3,23 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from deid_assets.methods.top_coding import TopCode
-from deid_assets.methods.value_domains import labels_query
+from deid_assets.methods.value_domains import label_joins
 from deid_assets.store import Table, quoted
 
 
 def generalized_members(profiles: Table, domains: Table, levels: Mapping[str, int]) -> str:
     """SELECT member_id, released and the label of every member-level quasi-identifier, for the whole population."""
-    types = profiles.columns()
-    selects, joins = [], []
-    for number, (column, level) in enumerate(levels.items()):
-        joins.append(
-            f"LEFT JOIN ({labels_query(domains, column, level, types[column])}) AS d{number}"
-            f" ON d{number}.value IS NOT DISTINCT FROM p.{quoted(column)}"
-        )
-        selects.append(f"d{number}.label AS {quoted(column)}")
-    return (
-        f"SELECT p.member_id, p.released, {', '.join(selects)} FROM {profiles.sql} AS p {' '.join(joins)}"
-    )
+    labels, joins = label_joins(domains, levels, profiles.columns(), "p", missing_is_value=True)
+    selects = [f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True)]
+    return f"SELECT p.member_id, p.released, {', '.join(selects)} FROM {profiles.sql} AS p {joins}"
 
 
 def generalized_claims(
@@ -32,17 +24,11 @@ def generalized_claims(
     members
         A SELECT of member_id; only their claims are selected. None selects all.
     """
-    types = claims.columns()
-    selects, joins = [], []
-    for number, (column, level) in enumerate(levels.items()):
-        joins.append(
-            f"LEFT JOIN ({labels_query(domains, column, level, types[column])}) AS d{number}"
-            f" ON d{number}.value = c.{quoted(column)}"
-        )
-        selects.append(f"d{number}.label AS {quoted(column)}")
+    labels, joins = label_joins(domains, levels, claims.columns(), "c", missing_is_value=False)
+    selects = [f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True)]
     selects += [f"c.{quoted(column)}" for column in others]
     where = f" WHERE c.member_id IN ({members})" if members else ""
-    return f"SELECT c.claim_id, c.member_id, {', '.join(selects)} FROM {claims.sql} AS c {' '.join(joins)}{where}"
+    return f"SELECT c.claim_id, c.member_id, {', '.join(selects)} FROM {claims.sql} AS c {joins}{where}"
 
 
 def _kept(profiles: Table, suppressed: Table) -> str:
@@ -148,12 +134,10 @@ def release_claims(
         pseudonym("vendor", "vendor_id", "Vendor"),
         pseudonym("pcp", "pcp_id", "PCP"),
     ]
-    types = {"length_of_stay": "INTEGER", "days_since_first_claim": "INTEGER"}
-    labels, joins = [], [join for _, join in ids]
-    for number, (column, level) in enumerate(levels.items()):
-        query = labels_query(domains, column, level, types.get(column, "VARCHAR"))
-        joins.append(f"LEFT JOIN ({query}) AS d{number} ON d{number}.value = c.{quoted(column)}")
-        labels.append(f"d{number}.label AS {quoted(names[column])}")
+    types = dict.fromkeys(levels, "VARCHAR") | {"length_of_stay": "INTEGER", "days_since_first_claim": "INTEGER"}
+    found, label_join = label_joins(domains, levels, types, "c", missing_is_value=False)
+    labels = [f"{label} AS {quoted(names[column])}" for label, column in zip(found, levels, strict=True)]
+    joins = [*(join for _, join in ids), label_join]
     delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
     return f"""
         SELECT member.pseudonym AS "MemberID", {", ".join(select for select, _ in ids)},

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from deid_assets.methods.longitudinal_data import Domain, Histories
-from deid_assets.methods.value_domains import labels_query, level_maps
+from deid_assets.methods.value_domains import label_joins, labels_query, level_maps
 from deid_assets.store import Table, quoted
 
 
@@ -20,30 +20,19 @@ def domains_of(domains: Table, columns: Sequence[str]) -> tuple[Domain, ...]:
 
 def demographic_codes(profiles: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:
     """(N, d) int32: base codes of the member-level quasi-identifiers, in the order of member_number."""
-    types = profiles.columns()
-    selects, joins = [], []
-    for number, column in enumerate(columns):
-        joins.append(
-            f"LEFT JOIN ({labels_query(domains, column, 0, types[column])}) AS d{number}"
-            f" ON d{number}.value IS NOT DISTINCT FROM p.{quoted(column)}"
-        )
-        selects.append(f"d{number}.level_code AS c{number}")
-    arrays = profiles.arrays(
-        f"SELECT {', '.join(selects)} FROM {profiles.sql} AS p {' '.join(joins)} ORDER BY p.member_number"
-    )
-    return np.stack([_complete(arrays[f"c{number}"]) for number in range(len(columns))], axis=1).astype(np.int32)
+    return _coded(profiles, domains, columns, "member_number")
 
 
 def record_codes(records: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:
     """(n, m) int32: codes of the quasi-identifiers of a flat table's records, in the order of their numbers."""
-    joins, selects = [], []
-    for number, column in enumerate(columns):
-        joins.append(
-            f"LEFT JOIN ({labels_query(domains, column, 0, 'VARCHAR')}) AS d{number}"
-            f" ON d{number}.value IS NOT DISTINCT FROM r.{quoted(column)}"
-        )
-        selects.append(f"d{number}.level_code AS c{number}")
-    arrays = records.arrays(f"SELECT {', '.join(selects)} FROM {records.sql} AS r {' '.join(joins)} ORDER BY r.record")
+    return _coded(records, domains, columns, "record")
+
+
+def _coded(table: Table, domains: Table, columns: Sequence[str], order: str) -> np.ndarray:
+    """One code for each row and column, missing values with the code that `value_domains` gave them."""
+    codes, joins = label_joins(domains, dict.fromkeys(columns, 0), table.columns(), "t", True, "level_code")
+    selects = ", ".join(f"{code} AS c{number}" for number, code in enumerate(codes))
+    arrays = table.arrays(f"SELECT {selects} FROM {table.sql} AS t {joins} ORDER BY t.{quoted(order)}")
     return np.stack([_complete(arrays[f"c{number}"]) for number in range(len(columns))], axis=1).astype(np.int32)
 
 

@@ -5,7 +5,7 @@ The counts here share no code with `flat_table`, which searches; the gate measur
 
 from collections.abc import Mapping, Sequence
 
-from deid_assets.methods.value_domains import labels_query
+from deid_assets.methods.value_domains import label_joins
 from deid_assets.store import Table, quoted
 
 
@@ -16,15 +16,10 @@ def generalized_records(
 
     Missing values are a class of their own and stay missing, unless their hierarchy lets them join one.
     """
-    selects, joins = ["r.record"], []
-    for number, (column, level) in enumerate(levels.items()):
-        joins.append(
-            f"LEFT JOIN ({labels_query(domains, column, level, 'VARCHAR')}) AS d{number}"
-            f" ON d{number}.value IS NOT DISTINCT FROM r.{quoted(column)}"
-        )
-        selects.append(f"d{number}.label AS {quoted(column)}")
+    labels, joins = label_joins(domains, levels, records.columns(), "r", missing_is_value=True)
+    selects = ["r.record", *(f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True))]
     selects += [f"r.{quoted(column)}" for column in others]
-    return f"SELECT {', '.join(selects)} FROM {records.sql} AS r {' '.join(joins)}"
+    return f"SELECT {', '.join(selects)} FROM {records.sql} AS r {joins}"
 
 
 def class_sizes(rows: str, population: str, columns: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ the labels, and because both come from the same rows they cannot disagree.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -108,6 +108,38 @@ def level_maps(domains: pd.DataFrame, quasi_identifier: str) -> tuple[np.ndarray
     maps = [rows["level_code"].to_numpy() for _, rows in own.groupby("level")]
     _, first = np.unique(maps[0], return_index=True)
     return tuple(codes[first] for codes in maps)
+
+
+def label_joins(
+    domains: Table,
+    levels: Mapping[str, int],
+    types: Mapping[str, str],
+    of: str,
+    missing_is_value: bool,
+    what: str = "label",
+) -> tuple[list[str], str]:
+    """What a SELECT writes to show quasi-identifiers at their levels: the expressions, in order, and the joins.
+
+    Parameters
+    ----------
+    levels
+        Level of each quasi-identifier, by its column.
+    types
+        DuckDB type of each column.
+    of
+        Alias of the rows.
+    missing_is_value
+        Whether a missing value has a class, as it has at member level; a missing value of a claim is none.
+    what
+        'label', or 'level_code' for the number of the class.
+    """
+    equal = "IS NOT DISTINCT FROM" if missing_is_value else "="
+    joins = [
+        f"LEFT JOIN ({labels_query(domains, column, level, types[column])}) AS d{number}"
+        f" ON d{number}.value {equal} {of}.{quoted(column)}"
+        for number, (column, level) in enumerate(levels.items())
+    ]
+    return [f"d{number}.{what}" for number in range(len(levels))], " ".join(joins)
 
 
 def labels_query(domains: Table, quasi_identifier: str, level: int, value_type: str) -> str:

@@ -47,22 +47,6 @@ class Staged:
         }
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the gate found.
-
-    Attributes
-    ----------
-    refusals
-        Empty when the release may be published.
-    measurements
-        What the gate measured itself.
-    """
-
-    refusals: tuple[Refusal, ...]
-    measurements: tuple[Measurement, ...]
-
-
 def contract_refusals(policy: Policy, staged: Staged) -> list[Refusal]:
     """Hold the staged rows against the contract of the release."""
     found = []

@@ -93,7 +93,7 @@ def _quasi_identifier(policy: Policy, name: str):
         dt.string,
         Role.QUASI_IDENTIFIER,
         f"{name.replace('_', ' ')} at a level of the policy's hierarchy",
-        _allowed_labels(hierarchy),
+        allowed_labels(hierarchy),
         nullable=True,
     )
 
@@ -109,7 +109,7 @@ def _allowed_days(policy: Policy) -> list[Check]:
     return [Check.isin(sorted(labels | opened), error="a label of the hierarchy")]
 
 
-def _allowed_labels(hierarchy: Hierarchy) -> list[Check]:
+def allowed_labels(hierarchy: Hierarchy) -> list[Check]:
     """The labels of every level, where the hierarchy lists them."""
     labels = _labels(hierarchy)
     return [] if labels is None else [Check.isin(sorted(labels), error="a label of the hierarchy")]

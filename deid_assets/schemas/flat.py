@@ -4,8 +4,8 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.schemas.assessment import evidence_contract
+from deid_assets.schemas.candidate import allowed_labels
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.release import RELEASE
 
@@ -51,7 +51,7 @@ def release_records_contract(policy: FlatPolicy) -> DataFrameSchema:
             dt.string,
             Role.QUASI_IDENTIFIER,
             f"{qi.column}, at a level of its hierarchy",
-            _labels(policy.hierarchy(qi.hierarchy)),
+            allowed_labels(policy.hierarchy(qi.hierarchy)),
             nullable=True,
         )
         for qi in policy.quasi_identifiers
@@ -73,17 +73,6 @@ def _attributes(policy: FlatPolicy) -> dict:
         one.release_as: column(dt.string, Role.SENSITIVE_ATTRIBUTE, f"{one.column}, published as it is", nullable=True)
         for one in policy.attributes
     }
-
-
-def _labels(hierarchy: Hierarchy) -> list[Check]:
-    """The labels of every level, where the hierarchy lists them."""
-    labels: set[str] = set()
-    for level in range(hierarchy.levels):
-        try:
-            labels.update(hierarchy.order(level))
-        except ValueError:
-            return []
-    return [Check.isin(sorted(labels), error="a label of the hierarchy")]
 
 
 def _record_domains(policy: FlatPolicy) -> DataFrameSchema:

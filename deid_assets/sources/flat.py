@@ -11,7 +11,7 @@ import duckdb
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.files import Staging, key_parts, stage_duckdb, stage_parquet
+from deid_assets.sources.files import Staging, count_rows, key_parts, stage_duckdb, stage_parquet
 from deid_assets.store import connect, owner_only, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
@@ -144,11 +144,11 @@ def _take_in(
                         AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
                     [name, theirs, _UNKNOWN, list(allowed[released]), name],
                 )
-        rows = _count(connection, quoted(f"read_{name}"))
+        rows = count_rows(connection, quoted(f"read_{name}"))
         rejected = connection.execute("SELECT count(*) FROM rejected_lines WHERE source_table = ?", [name]).fetchone()[0]
         bad = connection.execute("SELECT count(*) FROM unusable WHERE source_table = ?", [name]).fetchone()[0]
         read[name], kept[name] = rows + rejected, rows - bad
-    broken = f"""
+    broken = """
         SELECT source_table, row_key, source_column, rule FROM unusable UNION ALL
         SELECT source_table, NULL, '', rule FROM rejected_lines"""
     counts = {
@@ -192,7 +192,3 @@ def _write(connection: duckdb.DuckDBPyConnection, schema: str, names: Sequence[s
     except BaseException:
         connection.execute("ROLLBACK")
         raise
-
-
-def _count(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
-    return connection.execute(f"SELECT count(*) FROM {relation}").fetchone()[0]

@@ -7,7 +7,6 @@ measured on some nodes drawn at random and multiplied: exhaustively it would tak
 """
 
 import argparse
-import csv
 import time
 from collections.abc import Callable
 
@@ -18,29 +17,12 @@ import pandas as pd
 from deid_assets.methods.flat_search import entropy_losses, search_flat_table
 from deid_assets.methods.flat_table import FlatTable
 from deid_assets.methods.longitudinal_data import Domain
+from deid_assets_tests.adult import adult_table
 from deid_assets_tests.benchmarks.__main__ import machine
 from deid_assets_tests.public_data import FOLDER
 
 SIZES = ((2, 1), (74, 20, 10, 5, 1), (5, 1), (7, 3, 1), (16, 8, 3, 1), (41, 5, 1), (8, 3, 1), (14, 4, 1), (2, 1))
 """Classes of each level of nine quasi-identifiers, for the random table."""
-
-
-def adult() -> FlatTable | None:
-    """The Adult table with the hierarchies of ARX; None where it is not at hand."""
-    folder = FOLDER / "adult"
-    if not folder.is_dir():
-        return None
-    with (folder / "adult.csv").open() as file:
-        names, *rows = csv.reader(file, delimiter=";")
-    codes, domains = [], []
-    for number, name in enumerate(names):
-        with (folder / f"adult_hierarchy_{name}.csv").open() as file:
-            hierarchy = np.array(list(csv.reader(file, delimiter=";")))
-        place = {value: code for code, value in enumerate(hierarchy[:, 0])}
-        codes.append([place[row[number]] for row in rows])
-        higher = [np.unique(column, return_inverse=True)[1] for column in hierarchy.T[1:]]
-        domains.append(Domain((np.arange(len(hierarchy)), *higher)))
-    return FlatTable(np.array(codes).T, tuple(domains))
 
 
 def random_table(rows: int) -> FlatTable:
@@ -90,7 +72,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, help="records of a random table, instead of Adult")
     asked = parser.parse_args()
-    table = None if asked.rows else adult()
+    at_hand = not asked.rows and (FOLDER / "adult").is_dir()
+    table = adult_table(FOLDER / "adult")[1] if at_hand else None
     name = "Adult" if table is not None else "random table"
     table = table if table is not None else random_table(asked.rows or 30_162)
     all_nodes = np.indices([height + 1 for height in table.heights]).reshape(len(table.heights), -1).T

@@ -1,6 +1,5 @@
 """Flat tables against the worked example of methods.md 2, the Adult table, and exhaustive search on small ones."""
 
-import csv
 import itertools
 import math
 
@@ -19,6 +18,7 @@ from deid_assets.methods.flat_search import (
 from deid_assets.methods.flat_table import FlatTable
 from deid_assets.methods.information_loss import discernibility, monotone_discernibility
 from deid_assets.methods.longitudinal_data import Domain
+from deid_assets_tests.adult import adult_table
 from deid_assets_tests.public_data import public_data
 
 AGES = [21, 22, 23, 24, 31, 32, 33, 34, 34, 35]
@@ -64,18 +64,7 @@ class TestWorkedExample:
 
 @pytest.fixture(scope="module")
 def adult() -> tuple[list[str], FlatTable]:
-    folder = public_data("adult")
-    with (folder / "adult.csv").open() as file:
-        names, *rows = csv.reader(file, delimiter=";")
-    codes, domains = [], []
-    for number, name in enumerate(names):
-        with (folder / f"adult_hierarchy_{name}.csv").open() as file:
-            hierarchy = list(csv.reader(file, delimiter=";"))
-        place = {row[0]: code for code, row in enumerate(hierarchy)}
-        codes.append([place[row[number]] for row in rows])
-        domains.append(Domain(tuple(np.unique([row[level] for row in hierarchy], return_inverse=True)[1] if level
-                                    else np.arange(len(hierarchy)) for level in range(len(hierarchy[0])))))  # fmt: skip
-    return names, FlatTable(np.array(codes).T, tuple(domains))
+    return adult_table(public_data("adult"))
 
 
 class TestAdult:
