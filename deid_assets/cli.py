@@ -104,14 +104,18 @@ def policy_list() -> None:
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
 @click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one beside the release.")
 @click.option("--head", help="The registry's head that you expect; a registry whose end was cut is then found out.")
-def verify(release: Path, key_file: Path | None, registry: Path | None, head: str | None) -> None:
-    """Check a release offline: digests, signature, registry chain. Exit code 0 only if all hold under a trusted key."""
+@click.option("--certificate", type=click.Path(path_type=Path), help="The exact certificate of optimality, from the restricted store.")
+def verify(release: Path, key_file: Path | None, registry: Path | None, head: str | None, certificate: Path | None) -> None:
+    """Check a release offline: digests, signature, certificate of optimality, registry chain.
+
+    Exit code 0 only if all hold under a trusted key.
+    """
     from deid_assets.release.keys import PublicKey
     from deid_assets.release.verification import verify as verify_release
 
     beside = release.absolute().parent.parent / "registry.jsonl"
     chosen = registry or (beside if beside.exists() else None)
-    report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head)
+    report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head, certificate)
     click.echo(report.text())
     sys.exit(0 if report.ok else ERROR)
 

@@ -6,6 +6,7 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assets.certificates import certificate_refusals, flat_certificate
 from deid_assets.assets.flat_report import flat_report
 from deid_assets.assets.intake import delivery_version
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
@@ -234,6 +235,7 @@ def release(
     records: Table,
     quarantined_records: Table,
     record_domains: Table,
+    record_lattice: Table,
     record_generalization: Table,
     suppressed_records: Table,
     release_records: Table,
@@ -257,6 +259,11 @@ def release(
             levels = levels_of(policy, record_generalization)
             measured = measured_risk(policy, staged, records, record_domains, levels)
             refusals += gate.measurement_refusals("gate", measured)
+            chosen = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers)
+            proof = flat_certificate(
+                policy, record_lattice, chosen, records.count(), level_losses(policy, flat_table(policy, records, record_domains))
+            )
+            refusals += certificate_refusals(proof)
             if refusals:
                 raise refusal(refusals)
             every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "1", measured))
@@ -266,7 +273,7 @@ def release(
                 AttritionStep("released_records", "records", staged.count(), "records", "classes below k"),
             )
             return publish(
-                context, policy, workplace, releases, staging, every, attrition, b"",
+                context, policy, workplace, releases, staging, every, attrition, b"", proof, True,
                 lambda public: flat_report(policy, public, levels),
             )  # fmt: skip
         finally:
@@ -292,11 +299,17 @@ CLASS_LOSSES = {
 """Losses that the levels of a node tell, and those that only its classes tell."""
 
 
+def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...] | None:
+    """For each quasi-identifier the loss at each of its levels; None where only classes tell the loss."""
+    kind = policy.risk.loss
+    return LEVEL_LOSSES[kind](table) if kind in LEVEL_LOSSES else None
+
+
 def search(policy: FlatPolicy, table: FlatTable) -> tuple[FlatResult, Callable[[Node], float]]:
     """The best node, and the loss of any node."""
     risk = policy.risk
-    if risk.loss in LEVEL_LOSSES:
-        losses = LEVEL_LOSSES[risk.loss](table)
+    losses = level_losses(policy, table)
+    if losses is not None:
         found = search_flat_table(table, risk.k, risk.max_suppressed, losses)
         return found, lambda node: float(sum(own[level] for own, level in zip(losses, node, strict=True)))
     of_classes = CLASS_LOSSES[risk.loss]

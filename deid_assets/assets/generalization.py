@@ -124,15 +124,20 @@ _CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demog
             metadata=asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "2"),
             kinds={"duckdb", "numpy"},
         ),
+        "passed_over_nodes": dg.AssetOut(
+            description="Nodes that were tried and did not hold on fresh draws, each with the gate that stood against it.",
+            metadata=asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "1"),
+            kinds={"duckdb", "numpy"},
+        ),
         "chosen_generalization": dg.AssetOut(
             description="The node that loses least among those that hold on fresh draws, read as the search does and as "
             "the appendix does. One row per dimension: its level and the level's name.",
-            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "2"),
+            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "3"),
             kinds={"duckdb", "numpy"},
         ),
         "suppressed_members": dg.AssetOut(
             description="Sampled members who are left out because they were flagged; they stay in the population.",
-            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "2"),
+            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "3"),
             kinds={"duckdb", "numpy"},
         ),
     }
@@ -162,8 +167,8 @@ def generalization_choice(
             # Leaving out a share s of the members lowers the share at high risk by s at most.
             [
                 parse_node(row.node)
-                for row in nodes[nodes["decision"] != "candidate"].itertuples()
-                if row.lower <= risk.max_high_risk_share + risk.suppression.at_most
+                for row in nodes.itertuples()
+                if row.decision == "candidate" or row.lower <= risk.max_high_risk_share + risk.suppression.at_most
             ],
             adversary_of(policy, member_profiles),
             lambda name: stream_key(context, workplace, name),
@@ -193,6 +198,12 @@ def generalization_choice(
         diagnosis.astype({"kind": "str", "what": "str", "share": "float64", "would_pass": "bool"}),
         "lattice_diagnosis",
         metadata={"diagnosis": markdown_table(diagnosis)},
+    )
+    yield dg.Output(
+        pd.DataFrame(
+            {"node": [node_text(node) for node in passed_over], "gate": list(passed_over.values())}
+        ).astype({"node": "str", "gate": "str"}),
+        "passed_over_nodes",
     )
     if choice is None:
         raise _no_choice(passed_over, diagnosis)

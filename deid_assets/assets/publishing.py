@@ -18,7 +18,10 @@ from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import risk_checks_of
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.optimality_certificate import OptimalityCertificate
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.release.certificate import FILE as CERTIFICATE
+from deid_assets.release.certificate import certificate_editions
 from deid_assets.release.event_log import data_versions, edited_evidence, edited_tables, stale_inputs, witness
 from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.release.keys import Secret
@@ -84,6 +87,8 @@ def publish(
     evidence: tuple[Evidence, ...],
     attrition: tuple[AttritionStep, ...],
     member_tags: bytes,
+    proof: OptimalityCertificate,
+    counts_people: bool,
     render: Callable[[bytes], bytes],
 ) -> pd.DataFrame:
     """Describe, sign and publish what the gate let pass; what was released before of the same inputs stands instead.
@@ -96,6 +101,8 @@ def publish(
         Exact rows out of every stage.
     member_tags
         `Workplace.member_tags` of the released members; empty where records have no identifier.
+    proof, counts_people
+        Why the chosen node is optimal, and whether the numbers measured at its nodes count people.
     render
         The report as HTML, of the public edition of the manifest.
 
@@ -112,6 +119,17 @@ def publish(
     inputs = inputs_digest(policy, secret, delivery, digest)
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
+    people = next(step.count for step in reversed(attrition) if step.unit in ("members", "records"))
+    certificate = certificate_editions(
+        proof,
+        policy.name,
+        staging.number,
+        people,
+        counts_people,
+        secret.derive("certificate salt", policy.name, context.partition_key, str(staging.number)),
+    )
+    staging.write_file(CERTIFICATE, certificate.public)
+
     def describe(place: Place):
         manifest = Manifest(
             place=place,
@@ -127,6 +145,7 @@ def publish(
             secret_commitment=secret.commitment(),
             salt=secret.derive("manifest salt", policy.name, context.partition_key, str(place.number)),
             member_tags=member_tags,
+            exact_certificate=certificate.exact,
         )
         return editions(manifest, keyed_counts(secret, digest))
 

@@ -14,6 +14,7 @@ from deid_assets.assets.assessment import (
     profiles_query,
 )
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
+from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.preparation import pseudonym_key
@@ -53,6 +54,7 @@ def release(
     adversary_power: Table,
     value_domains: Table,
     generalization_lattice: Table,
+    passed_over_nodes: Table,
     chosen_generalization: Table,
     suppressed_members: Table,
     release_members: Table,
@@ -81,6 +83,8 @@ def release(
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
                 (longitudinal_risk, neighbor_attack, demographic_risk),
             )  # fmt: skip
+            proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
+            refusals += certificate_refusals(proof)
             if refusals:
                 raise refusal(refusals)
             attrition = _attrition(
@@ -90,6 +94,7 @@ def release(
             return publish(
                 context, policy, workplace, releases, staging, every, attrition,
                 workplace.member_tags(member_profiles, original_members(pseudonym_crosswalk, staged.members)).tobytes(),
+                proof, False,
                 lambda public: report_of(policy, public, generalization_lattice, chosen_generalization, every),
             )  # fmt: skip
         finally:

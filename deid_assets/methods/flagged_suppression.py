@@ -54,7 +54,7 @@ class Choice:
 def choose_generalization(
     computation: NodeComputation,
     candidates: Sequence[Node],
-    others: Sequence[Node],
+    with_suppression: Sequence[Node],
     adversary: Adversary,
     keys: StreamKeys,
     max_share: float,
@@ -71,8 +71,8 @@ def choose_generalization(
     ----------
     candidates
         Candidates of the search, best first.
-    others
-        The other nodes, best first; tried only with suppression.
+    with_suppression
+        The nodes to try with suppression once no candidate holds without, best first.
     keys
         Gives the 16-byte key of a named stream.
     max_share
@@ -94,7 +94,7 @@ def choose_generalization(
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
     passed_over: dict[Node, str] = {}
     if other_gates and other_gates.small_classes_however_suppressed(top_node(computation.dimensions), suppress_at_most):
-        return None, dict.fromkeys([*candidates, *others], DEMOGRAPHICS)
+        return None, dict.fromkeys([*candidates, *with_suppression], DEMOGRAPHICS)
     for node in candidates:
         gate = other_gates.failing(node, nobody) if other_gates else None
         if gate is None:
@@ -104,7 +104,7 @@ def choose_generalization(
         passed_over[node] = gate or HIGH_RISK
     if suppress_at_most <= 0:
         return None, passed_over
-    for node in [*candidates, *others]:
+    for node in with_suppression:
         gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
         if gate is None and not _is_hopeless(computation, node, keys, aim * max_share, suppress_at_most, executor):
             found = suppress_flagged(

@@ -166,6 +166,8 @@ class Manifest:
         32 bytes that nobody outside can know, from `Secret.derive`; restricted edition only.
     member_tags
         8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition.
+    exact_certificate
+        The exact edition of the certificate of optimality; kept beside the restricted edition.
     """
 
     place: Place
@@ -181,6 +183,7 @@ class Manifest:
     secret_commitment: str
     salt: bytes
     member_tags: bytes
+    exact_certificate: bytes
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -208,11 +211,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Editions:
-    """The two editions of a manifest as bytes of canonical JSON, and the tags of the released members."""
+    """The two editions of a manifest as bytes of canonical JSON, and what is kept beside the restricted one."""
 
     public: bytes
     restricted: bytes
     member_tags: bytes
+    exact_certificate: bytes
 
 
 def editions(manifest: Manifest, protect: Protect) -> Editions:
@@ -248,7 +252,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "restricted_edition": bytes_digest(restricted),
         }
     )
-    return Editions(public, restricted, manifest.member_tags)
+    return Editions(public, restricted, manifest.member_tags, manifest.exact_certificate)
 
 
 def _common(manifest: Manifest) -> dict:

@@ -4,7 +4,7 @@ The folder of releases:
 
     <releases>/registry.jsonl               the registry
     <releases>/.lock                        held while a number is taken, a release published, or a crash mended
-    <releases>/<policy>/0001/               a release: manifest.json, manifest.sig, data/, perhaps report.html
+    <releases>/<policy>/0001/               a release: manifest.json, manifest.sig, certificate.json, data/, report.html
     <releases>/<policy>/.staging-0002-<x>/  a release in the making; its own lock is held by the process that makes it
 
 The order of `Staging.publish`, under the lock: manifest and signature are written into the staged folder, everything
@@ -27,6 +27,8 @@ import duckdb
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release import durable
+from deid_assets.release.certificate import FILE as CERTIFICATE
+from deid_assets.release.certificate import names_exact_edition
 from deid_assets.release.digests import bytes_digest, columns_of, file_digest, parse_json, rows_digest
 from deid_assets.release.export import FORMATS, read_back, reader, write_ordered
 from deid_assets.release.keys import SigningKey
@@ -81,7 +83,7 @@ class Releases:
         Signs manifests. A release left by a crash is completed only if this key signed it.
     restricted
         Where restricted editions of manifests are kept, as <policy>/<number>.json with the tags of the released members
-        as <number>.members; in the restricted store.
+        as <number>.members and the exact certificate as <number>.certificate.json; in the restricted store.
     """
 
     folder: Path
@@ -303,11 +305,13 @@ class Staging:
         Raises
         ------
         ReleaseError
-            If no data is staged, the same inputs were released before, a staged file was changed after it was written,
+            If no data or no certificate is staged, the same inputs were released before, a staged file was changed after it was written,
             or the editions do not describe this release; nothing is published then.
         """
         if not any(file.path.startswith("data/") for file in self._files):
             raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
+        if not any(file.path == CERTIFICATE for file in self._files):
+            raise ReleaseError(f"{self.policy}/{self.number:04d} has no {CERTIFICATE}: stage it before publishing")
         with self.releases._locked():
             self.releases._recover_or_refuse()
             registry = self.releases.registry
@@ -340,12 +344,14 @@ class Staging:
             and manifest.get("files") == [file.to_json() for file in place.files]
             and manifest.get("restricted_edition") == bytes_digest(made.restricted)
             and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)
+            and names_exact_edition((self.folder / CERTIFICATE).read_bytes(), made.exact_certificate)
         )
         if not is_this_one:
             raise ReleaseError("the manifest describes another release than the one that is staged")
         owner_only(self.releases.restricted)
         restricted = owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
+        durable.replace(restricted / f"{self.number:04d}.certificate.json", made.exact_certificate, 0o600)
         durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
         durable.create(self.folder / MANIFEST, made.public, 0o444)
         durable.create(self.folder / SIGNATURE, self.releases.key.sign(made.public), 0o444)

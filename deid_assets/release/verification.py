@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.certificate import FILE as CERTIFICATE
+from deid_assets.release.certificate import certificate_problems, names_exact_edition
 from deid_assets.release.digests import canonical_json, file_digest, is_digest, parse_json
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest import FORMAT
@@ -72,7 +74,11 @@ class VerificationReport:
 
 
 def verify(
-    release: Path, key: PublicKey | None, registry: Path | None = None, expected_head: str | None = None
+    release: Path,
+    key: PublicKey | None,
+    registry: Path | None = None,
+    expected_head: str | None = None,
+    exact_certificate: Path | None = None,
 ) -> VerificationReport:
     """Verify a release folder, offline; raises for nothing that the folder or the registry may hold.
 
@@ -88,6 +94,8 @@ def verify(
     expected_head
         A head of the registry known from elsewhere, such as a `release` materialization: an entry must have it. This
         is what shows that the end of the registry was cut off.
+    exact_certificate
+        The exact edition of the certificate, from the restricted store; checked as well where it is given.
 
     Returns
     -------
@@ -96,6 +104,7 @@ def verify(
     content, manifest, checks = _read_manifest(release)
     checks += _check_signature(release, content, manifest, key)
     checks += _check_files(release, manifest)
+    checks += _check_certificate(release, manifest, exact_certificate)
     checks += _check_registry(content, registry, expected_head)
     return VerificationReport(_name(content), tuple(checks))
 
@@ -164,6 +173,26 @@ def _file_problem(release: Path, path: str, digest: str, size: int, present: set
         return None if file_digest(release / path) == digest else "it was changed"
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
+
+
+def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> list[Check]:
+    """Whether the chosen generalization is proven optimal and minimal; in public as far as losses are told."""
+    holds, exactly = "the certificate of optimality holds", "so does its exact edition"
+    try:
+        place = manifest["policy"]["name"], manifest["number"]
+        public = _regular_bytes(release / CERTIFICATE)
+    except (OSError, ReleaseError, KeyError, TypeError):
+        return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not say whose it is")]
+    checks = [_answer(holds, "; ".join(certificate_problems(public, *place)))]
+    if exact is None:
+        return checks
+    try:
+        content = _regular_bytes(exact)
+    except (OSError, ReleaseError):
+        return [*checks, Check(exactly, "failed", "the file cannot be read")]
+    if not names_exact_edition(public, content):
+        return [*checks, Check(exactly, "failed", "it is not the edition that the public one names")]
+    return [*checks, _answer(exactly, "; ".join(certificate_problems(content, *place)))]
 
 
 def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:

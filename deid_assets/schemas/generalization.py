@@ -3,6 +3,8 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
+from deid_assets.methods.flagged_suppression import HIGH_RISK
+from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
 
@@ -35,7 +37,24 @@ SUPPRESSED_MEMBERS = contract(
     unique=["member_id"],
 )
 
-CONTRACTS = {"lattice_diagnosis": LATTICE_DIAGNOSIS, "suppressed_members": SUPPRESSED_MEMBERS}
+PASSED_OVER_NODES = contract(
+    {
+        "node": column(dt.string, Role.OTHER, "the levels of a node that was tried, in the order of the dimensions"),
+        "gate": column(
+            dt.string,
+            Role.OTHER,
+            "the gate that stood against it",
+            Check.isin([HIGH_RISK, DEMOGRAPHICS, ATTACK], error="one of the 3 gates"),
+        ),
+    },
+    unique=["node"],
+)
+
+CONTRACTS = {
+    "lattice_diagnosis": LATTICE_DIAGNOSIS,
+    "passed_over_nodes": PASSED_OVER_NODES,
+    "suppressed_members": SUPPRESSED_MEMBERS,
+}
 
 
 def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:

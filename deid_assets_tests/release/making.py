@@ -4,11 +4,13 @@ from pathlib import Path
 
 import duckdb
 
+from deid_assets.methods.optimality_certificate import Criterion, MeasuredNode, OptimalityCertificate
+from deid_assets.release.certificate import FILE, CertificateEditions, certificate_editions
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.evidence import Evidence, Measurement
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest import AttritionStep, Editions, Manifest, Place, PolicyText, editions, keyed_counts
-from deid_assets.release.publication import Published, Releases
+from deid_assets.release.publication import Published, Releases, Staging
 
 SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
 DELIVERY_DIGEST = "d" * 64
@@ -52,6 +54,24 @@ def evidence(*measurements: Measurement, **changes) -> Evidence:
     return Evidence(**fields | changes)
 
 
+PROOF = OptimalityCertificate(
+    ("age", "sex"), (2, 1), ((0.0, 3.0, 7.0), (0.0, 4.0)), 0.0, Criterion("counted", 0.1), (1, 0), 3.0,
+    (MeasuredNode((0, 1), 0.4, 40, 100),), neighbours=(MeasuredNode((0, 0), 0.9, 90, 100),), rest_loss=7.0,
+)  # fmt: skip
+"""A proof of a small lattice that holds."""
+
+
+def certificate(policy: str, number: int) -> CertificateEditions:
+    """The certificate of a release."""
+    salt = SECRET.derive("certificate salt", policy, str(number))
+    return certificate_editions(PROOF, policy, number, 50_000, True, salt)
+
+
+def stage_certificate(staging: Staging) -> None:
+    """Add the certificate, without which nothing is published."""
+    staging.write_file(FILE, certificate(staging.policy, staging.number).public)
+
+
 def manifest(place: Place, **changes) -> Manifest:
     """A manifest for a place; `changes` replace its fields."""
     fields = {
@@ -70,6 +90,7 @@ def manifest(place: Place, **changes) -> Manifest:
         ),
         "secret_commitment": SECRET.commitment(),
         "salt": SECRET.derive("salt", place.policy, str(place.number)),
+        "exact_certificate": certificate(place.policy, place.number).exact,
         "member_tags": member_tags(["member 1", "member 2"], SECRET).tobytes(),
     }
     return Manifest(**fields | changes)
@@ -93,6 +114,7 @@ def publish(releases: Releases, inputs: str, policy: str = "heritage", with_tabl
         else:
             staging.write_file("data/Members.txt", b"member 1")
         staging.write_file("report.html", b"<p>report</p>")
+        stage_certificate(staging)
         return staging.publish(
             describe, "2024", SECRET.keyed_digest("inputs", inputs), f"2024-01-01T00:00:{staging.number:02d}Z"
         )

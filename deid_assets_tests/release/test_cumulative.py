@@ -12,7 +12,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release.cumulative import EarlierReleases, earlier_releases, member_tags
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest import editions, keyed_counts
-from deid_assets_tests.release.making import DELIVERY_DIGEST, SECRET, manifest, releases_in
+from deid_assets_tests.release.making import DELIVERY_DIGEST, SECRET, manifest, releases_in, stage_certificate
 
 OTHER = Secret(bytes(range(100, 132)), "environment")
 ids = st.sets(st.integers(0, 40).map(lambda n: f"member {n}"))
@@ -23,6 +23,7 @@ def publish(home: Path, members: list[str], delivery: str, secret: Secret = SECR
     releases = releases_in(home)
     with releases.stage(policy) as staging:
         staging.write_file("data/Members.txt", " ".join(members).encode())
+        stage_certificate(staging)
         staging.publish(
             lambda place: editions(
                 manifest(

@@ -15,7 +15,16 @@ from deid_assets.release.manifest import editions, keyed_counts
 from deid_assets.release.publication import Releases
 from deid_assets.release.verification import verify
 from deid_assets.store import Query
-from deid_assets_tests.release.making import CLAIMS, DELIVERY_DIGEST, SECRET, describe, manifest, publish, releases_in
+from deid_assets_tests.release.making import (
+    CLAIMS,
+    DELIVERY_DIGEST,
+    SECRET,
+    describe,
+    manifest,
+    publish,
+    releases_in,
+    stage_certificate,
+)
 
 
 def mode(path):
@@ -35,7 +44,7 @@ def connection():
 
 def test_a_release_is_published_registered_and_in_order(releases, published):
     assert published.folder == releases.folder / "heritage" / "0001"
-    assert names(published.folder) == ["data", "manifest.json", "manifest.sig", "report.html"]
+    assert names(published.folder) == ["certificate.json", "data", "manifest.json", "manifest.sig", "report.html"]
     assert names(published.folder / "data") == ["Claims.csv", "Claims.parquet"]
     assert releases.registry.head == published.entry.hash
     assert verify(published.folder, releases.key.public, releases.registry.path, published.entry.hash).ok
@@ -171,6 +180,7 @@ def tamper_link(folder):
 def test_a_staged_file_that_was_tampered_with_is_not_published(releases, connection, tamper):
     with releases.stage("heritage") as staging:
         staging.write_table(connection, "Claims", CLAIMS)
+        stage_certificate(staging)
         tamper(staging.folder)
         with pytest.raises(ReleaseError, match="nothing is published"):
             staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
@@ -197,6 +207,7 @@ def test_a_manifest_of_another_release_is_not_signed(releases):
     for described in (another, other_files, other_restricted, other_members):
         with releases.stage("heritage") as staging, pytest.raises(ReleaseError, match="describes another release"):
             staging.write_file("data/Members.txt", b"")
+            stage_certificate(staging)
             staging.publish(described, "2024", "b" * 64, "2024-01-01T00:00:00Z")
     assert names(releases.folder / "heritage") == []
 
@@ -215,6 +226,7 @@ def test_unchanged_inputs_are_not_released_again_unless_asked(releases, publishe
     assert publish(releases, "first", policy="other").entry.number == 1
     with releases.stage("heritage") as staging:
         staging.write_file("data/Members.txt", b"")
+        stage_certificate(staging)
         again = staging.publish(describe, "2024", published.entry.inputs_digest, "2024-01-02T00:00:00Z", repeat=True)
     assert again.entry.number == 3
 
@@ -231,6 +243,7 @@ def test_releases_in_the_making_at_once_have_different_numbers_and_publish_in_an
         assert releases.recover().removed == ()  # both are alive
         for inputs, staging in (("b", second), ("a", first)):
             staging.write_file("data/Members.txt", b"")
+            stage_certificate(staging)
             staging.publish(describe, "2024", SECRET.keyed_digest("inputs", inputs), "2024-01-01T00:00:00Z")
     assert [entry.number for entry in releases.registry.chain().entries] == [2, 1]
     assert all(verify(releases.path("heritage", n), releases.key.public, releases.registry.path).ok for n in (1, 2))
@@ -261,10 +274,18 @@ def test_many_publish_at_once(releases):
         assert verify(releases.path(entry.policy, entry.number), releases.key.public, releases.registry.path).ok
 
 
+def test_without_a_certificate_nothing_is_published(releases):
+    with releases.stage("heritage") as staging:
+        staging.write_file("data/Members.txt", b"")
+        with pytest.raises(ReleaseError, match="has no certificate.json"):
+            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+
+
 def test_the_same_inputs_at_once_are_released_once(releases):
     with releases.stage("heritage") as first, releases.stage("heritage") as second:
         for staging in (first, second):
             staging.write_file("data/Members.txt", b"")
+            stage_certificate(staging)
         first.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
         with pytest.raises(ReleaseError, match="released before"):
             second.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from deid_assets.release.digests import canonical_json
+from deid_assets.release.digests import bytes_digest, canonical_json
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.registry import GENESIS
 from deid_assets.release.verification import verify
@@ -246,3 +246,48 @@ def test_a_copy_elsewhere_is_as_good(releases, published, tmp_path):
 def test_names_that_steer_a_terminal_are_not_repeated(published, releases):
     (published.folder / "\x1b[2Jextra").write_bytes(b"")
     assert "\x1b" not in verify(published.folder, releases.key.public).text()
+
+
+CERTIFIED, EXACTLY = "the certificate of optimality holds", "so does its exact edition"
+
+
+def recertify(releases, folder, change):
+    """Change the certificate as somebody could who holds the key."""
+    value = json.loads((folder / "certificate.json").read_bytes())
+    change(value)
+    content = canonical_json(value)
+    overwrite(folder / "certificate.json", content)
+
+    def relist(manifest):
+        for file in manifest["files"]:
+            if file["path"] == "certificate.json":
+                file.update(sha256=bytes_digest(content), bytes=len(content))
+
+    resign(releases, folder, relist)
+
+
+def test_a_certificate_that_proves_nothing_is_found_out_though_it_is_signed(releases, published):
+    recertify(releases, published.folder, lambda told: told.update(failed=[]))
+    assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
+
+
+def test_a_release_without_certificate_is_not_in_order(releases, published):
+    (published.folder / "certificate.json").unlink()
+    resign(
+        releases,
+        published.folder,
+        lambda told: told.update(files=[file for file in told["files"] if file["path"] != "certificate.json"]),
+    )
+    assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
+
+
+def test_the_exact_certificate_is_checked_where_it_is_given(releases, published, tmp_path):
+    exact = releases.restricted / "heritage" / "0001.certificate.json"
+    report = verify(published.folder, releases.key.public, exact_certificate=exact)
+    assert report.ok
+    assert EXACTLY in [check.name for check in report.checks]
+    other = tmp_path / "other.json"
+    other.write_bytes(exact.read_bytes().replace(b'"number":1', b'"number":2'))
+    for wrong in (other, tmp_path / "absent.json", tmp_path):
+        failures = verify(published.folder, releases.key.public, exact_certificate=wrong).failures
+        assert [check.name for check in failures] == [EXACTLY]

@@ -1,6 +1,7 @@
 """A flat table from its file to the gated release, and what the gate refuses of it."""
 
 import csv
+import json
 import random
 import shutil
 from collections import Counter
@@ -107,6 +108,11 @@ def pipeline(prepared, tmp_path) -> Iterator[Pipeline]:
         yield pipeline
 
 
+def exact_of(pipeline: Pipeline) -> Path:
+    """The exact certificate of the first release, in the restricted store."""
+    return pipeline.home.store / "manifests" / "flat_table" / "0001.certificate.json"
+
+
 def refused(pipeline: Pipeline, because: str) -> RunSummary:
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == REFUSED and summary.release is None, summary
@@ -115,14 +121,15 @@ def refused(pipeline: Pipeline, because: str) -> RunSummary:
     return summary
 
 
-class TestPublished:
-    @pytest.fixture(scope="class")
-    def released(self, prepared, tmp_path_factory):
-        with copy_of(prepared, tmp_path_factory.mktemp("published") / "deid", "flat_table") as pipeline:
-            summary = pipeline.run(KEY, ["release"])
-            assert summary.exit_code == PUBLISHED, summary
-            yield pipeline, released_rows(pipeline.home.root)
+@pytest.fixture(scope="module")
+def released(prepared, tmp_path_factory):
+    with copy_of(prepared, tmp_path_factory.mktemp("published") / "deid", "flat_table") as pipeline:
+        summary = pipeline.run(KEY, ["release"])
+        assert summary.exit_code == PUBLISHED, summary
+        yield pipeline, released_rows(pipeline.home.root)
 
+
+class TestPublished:
     def test_every_record_is_like_at_least_k(self, released):
         _, rows = released
         assert min(classes(rows).values()) >= K
@@ -152,8 +159,16 @@ class TestPublished:
         pipeline, _ = released
         folder = pipeline.home.releases / "flat_table" / "0001"
         key = SigningKey.load_or_create(pipeline.home.keys).public
-        report = verify(folder, key, pipeline.home.releases / "registry.jsonl")
+        report = verify(folder, key, pipeline.home.releases / "registry.jsonl", exact_certificate=exact_of(pipeline))
         assert report.ok, report.text()
+
+    def test_the_certificate_tells_no_count_of_people(self, released):
+        pipeline, _ = released
+        told = json.loads((pipeline.home.releases / "flat_table" / "0001" / "certificate.json").read_bytes())
+        exact = json.loads(exact_of(pipeline).read_bytes())
+        assert exact["failed"] and all(node["of"] == 600 for node in exact["failed"])
+        assert all(node["flagged"] is None and node["of"] is None for node in told["failed"])
+        assert told["rounded_down_to"] * 600 >= 25
 
     def test_the_public_manifest_has_no_exact_count_of_what_was_left_out(self, released):
         pipeline, rows = released
@@ -291,6 +306,9 @@ def test_other_losses_choose_a_node_that_passes_too(tmp_path, loss):
         pipeline.register(KEY, "flat", write_people(tmp_path / "in", people()))
         assert pipeline.run(KEY).exit_code == PUBLISHED
         assert min(classes(released_rows(pipeline.home.root)).values()) >= K
+        key = SigningKey.load_or_create(pipeline.home.keys).public
+        report = verify(pipeline.home.releases / "flat_table" / "0001", key, exact_certificate=exact_of(pipeline))
+        assert report.ok, report.text()
 
 
 def test_adult_is_released_at_the_published_optimum(tmp_path):

@@ -96,6 +96,25 @@ def test_release_verifies_offline_with_the_exported_key(published, tmp_path):
     assert code == 1 and "unanchored" in printed, "a signature proves nothing without a trusted key"
 
 
+def test_the_certificate_rules_out_every_node_that_would_lose_less(published, tmp_path):
+    root = published.pipeline.home.root
+    deid(root, "key", "export", "--output", tmp_path / "key.pem")
+    exact = root / "store" / "manifests" / published.release.parent.name / "0001.certificate.json"
+    code, printed = deid(root, "verify", published.release, "--key", tmp_path / "key.pem", "--certificate", exact)
+    assert code == 0 and "so does its exact edition" in printed, printed
+    told = json.loads((published.release / "certificate.json").read_bytes())
+    nodes = published.pipeline.table(KEY, "generalization_lattice").frame().set_index("node")
+    chosen = ",".join(map(str, told["chosen"]["node"]))
+    below = [",".join(map(str, node["node"])) for node in told["directly_below"]]
+    handled = [tuple(node["node"]) for node in told["passed_over"]]
+    tops = [node["node"] for node in told["failed"]]
+    for node, loss in nodes["loss"].items():
+        levels = [int(level) for level in node.split(",")]
+        ruled_out = any(all(a <= b for a, b in zip(levels, top, strict=True)) for top in tops)
+        assert ruled_out or tuple(levels) in handled or loss >= nodes.loc[chosen, "loss"] - 1e-12
+    assert [node["flagged"] for node in told["directly_below"]] == nodes.loc[below, "flagged"].tolist()
+
+
 def test_a_changed_byte_is_found(published, tmp_path):
     with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
         key = SigningKey.load_or_create(pipeline.home.keys).public
@@ -153,7 +172,8 @@ def test_every_materialization_tells_rows_columns_lineage_time_and_memory(publis
             assert key in metadata, f"{name} lacks {key}"
     seconds = [n for n in pipeline.every_asset if "seconds" not in pipeline.materialization(n, KEY).metadata]
     # The outputs that a multi-asset yields after its first share that one's time.
-    assert set(seconds) <= {"claims", "quarantined_rows", "chosen_generalization", "suppressed_members"}
+    late = {"claims", "quarantined_rows", "passed_over_nodes", "chosen_generalization", "suppressed_members"}
+    assert set(seconds) <= late
 
 
 def test_columns_have_roles_and_a_lineage_of_columns(published):

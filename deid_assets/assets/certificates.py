@@ -1,0 +1,112 @@
+"""The certificate of optimality of a release, from what search and choice stored."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deid_assets.assets.generalization import chosen_node, node_text, parse_node
+from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours
+from deid_assets.methods.optimality_certificate import (
+    Criterion,
+    MeasuredNode,
+    OptimalityCertificate,
+    failed_antichain,
+)
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.models import Policy
+from deid_assets.release.evidence import Refusal
+from deid_assets.store import Table
+
+
+def longitudinal_certificate(
+    policy: Policy, lattice: Table, chosen: Table, passed_over: Table
+) -> OptimalityCertificate:
+    """What rules out every node that would lose less than the chosen one.
+
+    A node that holds as it is goes before one that holds without flagged members. Where the chosen one holds as it is,
+    nodes that the sequential rule did not find below what the search aims at are ruled out, and candidates that failed
+    on fresh draws or at another gate. Where it holds without flagged members, nodes are whose share is too high even
+    were all members suppressed that may be, and those that were tried in vain.
+    """
+    nodes, node = lattice.frame(), chosen_node(policy, chosen)
+    passed = {parse_node(row.node): row.gate for row in passed_over.frame().itertuples()}
+    candidates = {parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]}
+    suppressing = node not in candidates or node in passed
+    risk = policy.risk
+    if suppressing:
+        criterion = Criterion("lower_bound", risk.max_high_risk_share + risk.suppression.at_most)
+    else:
+        criterion = Criterion(
+            "sequential", risk.search.aim * risk.max_high_risk_share, risk.search.error / policy.node_count
+        )
+    measured = {
+        parse_node(row.node): MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws))
+        for row in nodes.itertuples()
+    }
+    # A node that was not measured until the rule decided follows from one above it that was.
+    decided = {parse_node(row.node) for row in nodes.itertuples() if suppressing or row.reached == "measured"}
+    failed = [measured[own] for own in decided if criterion.fails(measured[own])]
+    loss = {parse_node(row.node): float(row.loss) for row in nodes.itertuples()}
+    heights = tuple(levels - 1 for levels in policy.dimension_levels)
+    return OptimalityCertificate(
+        dimensions=tuple(dimension.name for dimension in policy.dimensions),
+        heights=heights,
+        losses=tuple(
+            tuple(loss[tuple(level * (place == axis) for place in range(len(heights)))] for level in range(height + 1))
+            for axis, height in enumerate(heights)
+        ),
+        step=0.0,
+        criterion=criterion,
+        chosen=node,
+        chosen_loss=loss[node],
+        failed=failed_antichain(failed),
+        passed_over={own: gate for own, gate in passed.items() if own != node},
+        neighbours=tuple(measured[below] for below in lower_neighbours(node)),
+    ).with_rest()
+
+
+def flat_certificate(
+    policy: FlatPolicy, lattice: Table, node: Node, records: int, level_losses: Sequence[np.ndarray] | None
+) -> OptimalityCertificate:
+    """The same for a flat table.
+
+    Parameters
+    ----------
+    lattice
+        Every node that the search looked at.
+    node
+        The chosen one.
+    records
+        Records of the delivered table.
+    level_losses
+        For each quasi-identifier the loss at each of its levels; None where only classes tell losses.
+    """
+    looked_at = lattice.frame()
+    measured = {
+        parse_node(row.node): MeasuredNode(parse_node(row.node), row.share, round(row.share * records), records)
+        for row in looked_at.itertuples()
+    }
+    loss = {parse_node(row.node): float(row.loss) for row in looked_at.itertuples()}
+    criterion = Criterion("counted", policy.risk.max_suppressed)
+    return OptimalityCertificate(
+        dimensions=tuple(qi.release_as for qi in policy.quasi_identifiers),
+        heights=tuple(policy.hierarchy(qi.hierarchy).levels - 1 for qi in policy.quasi_identifiers),
+        losses=None if level_losses is None else tuple(tuple(float(loss) for loss in own) for own in level_losses),
+        step=0.0,
+        criterion=criterion,
+        chosen=node,
+        chosen_loss=loss[node],
+        failed=failed_antichain([own for own in measured.values() if criterion.fails(own)]),
+        passing=()
+        if level_losses is not None
+        else tuple((own, loss[own]) for own, found in measured.items() if not criterion.fails(found)),
+        neighbours=tuple(measured[below] for below in lower_neighbours(node)),
+    ).with_rest()
+
+
+def certificate_refusals(proof: OptimalityCertificate) -> list[Refusal]:
+    """Refuse where the proof does not hold: the choice is then not what the search and its measurements say."""
+    return [
+        Refusal("broken_certificate", node_text(proof.chosen), None, None, f"the certificate of optimality fails: {text}")
+        for text in proof.problems()
+    ]

@@ -1,0 +1,331 @@
+"""What proves that a generalization is optimal and minimal, in a form that can be checked without the search.
+
+The proof rests on two facts (methods.md 2): a node below one that fails fails too, and no node loses less than one below
+it. So a few failed nodes, the antichain, rule out everything below them; the losses of the levels say which nodes would
+lose less than the chosen one; each of these must be ruled out, or must have been looked at and passed over. Whoever
+trusts the measured failures need trust nothing else: `problems` goes through the whole lattice again.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from deid_assets.methods.confidence import wilson_interval
+from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours
+from deid_assets.methods.sequential_decision import SequentialRule
+
+LARGEST_LATTICE = 2**24
+"""Nodes of the largest lattice that is checked; a certificate may come from somebody who wants to fill the memory."""
+
+_AT_ONCE = 1 << 16
+_ROUND_OFF = 1e-9
+
+
+@dataclass(frozen=True)
+class MeasuredNode:
+    """A node and what was measured there.
+
+    Attributes
+    ----------
+    node
+        Its levels.
+    share
+        Share at high risk; where `of` is None, a number that the true share is not below.
+    flagged, of
+        Draws at high risk of all draws, or records in small classes of all records; None where they may not be told.
+    """
+
+    node: Node
+    share: float
+    flagged: int | None = None
+    of: int | None = None
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """When a measured node counts as failed.
+
+    Attributes
+    ----------
+    kind
+        'sequential': the sequential rule does not find the share below the threshold; so does a node that is undecided.
+        'lower_bound': Wilson's lower 95 % bound is above the threshold. 'counted': the share itself is above.
+    threshold
+        The share that nodes were decided against.
+    error
+        Error probability of the sequential rule for one node; None for the other kinds.
+    """
+
+    kind: Literal["sequential", "lower_bound", "counted"]
+    threshold: float
+    error: float | None = None
+
+    def fails(self, measured: MeasuredNode) -> bool:
+        """Whether the numbers of a node say that it failed."""
+        flagged, of = measured.flagged, measured.of
+        if flagged is None or of is None:
+            return self.kind == "counted" and measured.share >= self.threshold
+        if self.kind == "sequential":
+            return SequentialRule(self.threshold, self.error).decide(flagged, of) != "candidate"
+        if self.kind == "lower_bound":
+            return wilson_interval(flagged, of)[0] > self.threshold
+        return flagged > math.floor(self.threshold * of + _ROUND_OFF)
+
+
+@dataclass(frozen=True)
+class OptimalityCertificate:
+    """The chosen node and what rules out every other that would lose less.
+
+    Attributes
+    ----------
+    dimensions, heights
+        Names of the axes of the lattice, and the highest level of each.
+    losses
+        For each dimension the loss at each of its levels, not falling; the loss of a node is their sum. None where only
+        the classes of a node tell its loss.
+    step
+        0 where losses are exact; otherwise each is rounded down to a multiple of it.
+    criterion
+        When a node failed.
+    chosen
+        The node of the release.
+    chosen_loss
+        Its loss.
+    failed
+        Measured nodes that failed and that have no failed node above: everything below them fails as well.
+    passed_over
+        Nodes that were looked at and did not become the choice, each with the gate that it would not hold.
+    passing
+        Where `losses` is None: the nodes that pass while none below does, with their losses. Others lose no less.
+    neighbours
+        The nodes directly below the chosen one, each measured for itself.
+    rest_loss
+        The least loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best that
+        was never evaluated. None where there is no such node.
+
+    Examples
+    --------
+    Two dimensions of two levels; (0, 1) would lose less than (1, 0), and fails:
+
+    >>> failed = MeasuredNode((0, 1), 0.5, 5, 10)
+    >>> proof = OptimalityCertificate(
+    ...     ("age", "sex"), (1, 1), ((0.0, 3.0), (0.0, 2.0)), 0.0, Criterion("counted", 0.1), (1, 0), 3.0,
+    ...     (failed,), neighbours=(MeasuredNode((0, 0), 0.9, 9, 10),), rest_loss=5.0)
+    >>> proof.problems()
+    []
+    >>> replace(proof, failed=()).problems()
+    ['a node that loses less than the chosen one is neither ruled out nor passed over: 0,0']
+    """
+
+    dimensions: tuple[str, ...]
+    heights: tuple[int, ...]
+    losses: tuple[tuple[float, ...], ...] | None
+    step: float
+    criterion: Criterion
+    chosen: Node
+    chosen_loss: float
+    failed: tuple[MeasuredNode, ...]
+    passed_over: Mapping[Node, str] = field(default_factory=dict)
+    passing: tuple[tuple[Node, float], ...] = ()
+    neighbours: tuple[MeasuredNode, ...] = ()
+    rest_loss: float | None = None
+
+    def problems(self) -> list[str]:
+        """What speaks against the proof; empty when it holds. Nodes are named by their levels."""
+        found = self._malformed()
+        if found:
+            return found
+        found += [
+            f"the measured share of a node does not fail: {_text(measured.node)}"
+            for measured in self.failed
+            if not self.criterion.fails(measured)
+        ]
+        found += self._problems_below()
+        if np.any(_below_any([self.chosen], [measured.node for measured in self.failed])):
+            found.append("the chosen node lies below a node that failed")
+        better, rest = self._what_is_left()
+        if better is not None:
+            found.append(
+                f"a node that loses less than the chosen one is neither ruled out nor passed over: {_text(better)}"
+            )
+        elif not _same(rest, self.rest_loss):
+            found.append("the least loss among the nodes that were never evaluated is not as told")
+        return found
+
+    def with_rest(self) -> "OptimalityCertificate":
+        """The same with `rest_loss` worked out."""
+        return replace(self, rest_loss=self._what_is_left()[1])
+
+    def rounded(self, step: float, hide_counts: bool) -> "OptimalityCertificate":
+        """What may be told in public: losses as parts of the largest loss, rounded down to multiples of `step`.
+
+        Parameters
+        ----------
+        hide_counts
+            Whether the measured counts are of people: then shares are rounded down too, though not below the threshold
+            that a failed node is above.
+
+        Examples
+        --------
+        >>> exact = OptimalityCertificate(("age",), (2,), ((0.0, 3.07, 4.0),), 0.0, Criterion("counted", 0.1), (1,), 3.07, ())
+        >>> exact.rounded(0.05, hide_counts=True).losses
+        ((0.0, 0.75, 1.0),)
+        """
+        if self.losses is not None:
+            most = math.fsum(own[-1] for own in self.losses) or 1.0
+            losses = tuple(tuple(_down(loss / most, step) for loss in own) for own in self.losses)
+            chosen_loss = math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True))
+            passing = ()
+        else:
+            most = max(loss for _, loss in self.passing) or 1.0
+            losses = None
+            chosen_loss = _down(self.chosen_loss / most, step)
+            passing = tuple((node, _down(loss / most, step)) for node, loss in self.passing)
+
+        def told(measured: MeasuredNode) -> MeasuredNode:
+            if not hide_counts:
+                return measured
+            least = self.criterion.threshold if self.criterion.fails(measured) else 0.0
+            return MeasuredNode(measured.node, max(_down(measured.share, step), least))
+
+        public = replace(
+            self,
+            losses=losses,
+            step=step,
+            chosen_loss=chosen_loss,
+            passing=passing,
+            failed=tuple(told(measured) for measured in self.failed),
+            neighbours=tuple(told(measured) for measured in self.neighbours),
+        )
+        return public.with_rest()
+
+    def _malformed(self) -> list[str]:
+        """What keeps the proof from being read."""
+        if len(self.heights) != len(self.dimensions) or any(height < 0 for height in self.heights):
+            return ["each dimension needs its highest level"]
+        if not 0 <= self.step <= 1 or not 0 <= self.criterion.threshold < 1:
+            return ["what losses are rounded to, or the threshold, is out of range"]
+        if math.prod(height + 1 for height in self.heights) > LARGEST_LATTICE:
+            return [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
+        nodes = [self.chosen, *self.passed_over, *(node for node, _ in self.passing)]
+        nodes += [measured.node for measured in (*self.failed, *self.neighbours)]
+        if not all(self._in_lattice(node) for node in nodes):
+            return ["a node does not lie in the lattice"]
+        if self.losses is None:
+            own = dict(self.passing).get(self.chosen)
+            return [] if _same(own, self.chosen_loss) else ["the loss of the chosen node is not that of a passing node"]
+        if [len(own) for own in self.losses] != [height + 1 for height in self.heights]:
+            return ["each level needs its loss"]
+        if any(later < earlier for own in self.losses for earlier, later in zip(own, own[1:], strict=False)):
+            return ["losses must not fall from a level to the next"]
+        total = math.fsum(own[level] for own, level in zip(self.losses, self.chosen, strict=True))
+        return [] if _same(total, self.chosen_loss) else ["the loss of the chosen node is not the sum of its levels'"]
+
+    def _in_lattice(self, node: Node) -> bool:
+        return len(node) == len(self.heights) and all(
+            0 <= level <= height for level, height in zip(node, self.heights, strict=True)
+        )
+
+    def _problems_below(self) -> list[str]:
+        """Minimality: each direct lower neighbour was measured, and failed or was passed over."""
+        told = [measured.node for measured in self.neighbours]
+        if sorted(told) != sorted(lower_neighbours(self.chosen)):
+            return ["the nodes directly below the chosen one are not each told once"]
+        return [
+            f"a node directly below the chosen one did not fail: {_text(measured.node)}"
+            for measured in self.neighbours
+            if not self.criterion.fails(measured) and measured.node not in self.passed_over
+        ]
+
+    def _what_is_left(self) -> tuple[Node | None, float | None]:
+        """A node that would have been better and that nothing rules out; and the least loss of what is left."""
+        if self.losses is None:
+            return self._left_without_losses()
+        loss = _sums(self.losses)
+        order = np.argsort(loss, kind="stable")
+        failed = [measured.node for measured in self.failed]
+        handled = {self.chosen, *self.passed_over}
+        rest = None
+        for first in range(0, len(order), _AT_ONCE):
+            places = order[first : first + _AT_ONCE]
+            nodes = np.stack(np.unravel_index(places, [height + 1 for height in self.heights]), axis=1)
+            for place in np.flatnonzero(~_below_any(nodes, failed)):
+                node = tuple(int(level) for level in nodes[place])
+                if node in handled:
+                    continue
+                own = float(loss[places[place]])
+                rest = own if rest is None else rest
+                # Each rounded level may be off by less than a step, so that so many differing levels may hide so much.
+                differing = sum(a != b for a, b in zip(node, self.chosen, strict=True))
+                if own < self.chosen_loss - differing * self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss)):
+                    return node, rest
+                if own >= self.chosen_loss:
+                    return None, rest
+        return None, rest
+
+    def _left_without_losses(self) -> tuple[Node | None, float | None]:
+        """The same where only classes tell losses: whatever is not below a failed node lies above a passing one."""
+        shape = [height + 1 for height in self.heights]
+        failed, passing = [measured.node for measured in self.failed], [node for node, _ in self.passing]
+        for first in range(0, math.prod(shape), _AT_ONCE):
+            places = np.arange(first, min(first + _AT_ONCE, math.prod(shape)))
+            nodes = np.stack(np.unravel_index(places, shape), axis=1)
+            open_ = nodes[~_below_any(nodes, failed)]
+            above = ~_below_any(-open_, [tuple(-level for level in node) for node in passing])
+            for node in open_[above]:
+                if tuple(int(level) for level in node) not in self.passed_over:
+                    return tuple(int(level) for level in node), None
+        others = [(loss, node) for node, loss in self.passing if node != self.chosen]
+        limit = self.chosen_loss - self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss))
+        better = next((node for loss, node in others if loss < limit), None)
+        return better, min((loss for loss, _ in others), default=None)
+
+
+def failed_antichain(failed: Sequence[MeasuredNode]) -> tuple[MeasuredNode, ...]:
+    """Of nodes that failed those with none above them, in lexicographic order.
+
+    Examples
+    --------
+    >>> [found.node for found in failed_antichain([MeasuredNode((0, 1), 1.0), MeasuredNode((1, 1), 1.0)])]
+    [(1, 1)]
+    """
+    kept: list[MeasuredNode] = []
+    for measured in sorted(failed, key=lambda found: (-sum(found.node), found.node)):
+        if not np.any(_below_any([measured.node], [above.node for above in kept])):
+            kept.append(measured)
+    return tuple(sorted(kept, key=lambda found: found.node))
+
+
+def _below_any(nodes: Sequence[Node] | np.ndarray, tops: Sequence[Node]) -> np.ndarray:
+    """(n,) bool: whether each node lies below one of the others, or is one."""
+    nodes = np.asarray(nodes)
+    found = np.zeros(len(nodes), dtype=bool)
+    for top in tops:
+        found |= np.all(nodes <= top, axis=1)
+    return found
+
+
+def _sums(losses: Sequence[Sequence[float]]) -> np.ndarray:
+    """(nodes,) float64: the sum of one loss from each dimension, in the order of the nodes."""
+    total = np.zeros(1)
+    for own in losses:
+        total = (total[:, np.newaxis] + np.asarray(own, dtype=np.float64)).ravel()
+    return total
+
+
+def _down(number: float, step: float) -> float:
+    """The largest multiple of the step that is not above the number."""
+    return round(math.floor(number / step + _ROUND_OFF) * step, 12)
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=_ROUND_OFF, abs_tol=_ROUND_OFF)
+
+
+def _text(node: Node) -> str:
+    return ",".join(str(level) for level in node)
