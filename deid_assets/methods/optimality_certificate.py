@@ -155,6 +155,11 @@ class OptimalityCertificate:
             found.append("the least loss among the nodes that were never evaluated is not as told")
         return found
 
+    @property
+    def tolerance(self) -> float:
+        """How much less than the chosen node another may lose without the proof seeing it."""
+        return self.step * (1 if self.losses is None else len(self.heights))
+
     def with_rest(self) -> "OptimalityCertificate":
         """The same with `rest_loss` worked out."""
         return replace(self, rest_loss=self._what_is_left()[1])
@@ -177,7 +182,7 @@ class OptimalityCertificate:
         if self.losses is not None:
             most = math.fsum(own[-1] for own in self.losses) or 1.0
             losses = tuple(tuple(_down(loss / most, step) for loss in own) for own in self.losses)
-            chosen_loss = math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True))
+            chosen_loss = round(math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True)), 12)
             passing = ()
         else:
             most = max(loss for _, loss in self.passing) or 1.0
@@ -200,7 +205,8 @@ class OptimalityCertificate:
             failed=tuple(told(measured) for measured in self.failed),
             neighbours=tuple(told(measured) for measured in self.neighbours),
         )
-        return public.with_rest()
+        rest = public._what_is_left()[1]
+        return replace(public, rest_loss=None if rest is None else round(rest, 12))
 
     def _malformed(self) -> list[str]:
         """What keeps the proof from being read."""

@@ -66,6 +66,11 @@ def rounding_step(people: int) -> float:
     return max(_LEAST_STEP, math.ceil(_PEOPLE_PER_STEP / max(people, 1) / _LEAST_STEP) * _LEAST_STEP)
 
 
+def certificate_tolerance(content: bytes) -> float:
+    """How much less a node might lose unseen, as a part of the largest loss; of a certificate without problems."""
+    return _from_json(parse_json(content)).tolerance
+
+
 def certificate_problems(content: bytes, policy: str, number: int) -> list[str]:
     """What speaks against a certificate of this release; raises for nothing that the text may hold."""
     try:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.certificate import FILE as CERTIFICATE
-from deid_assets.release.certificate import certificate_problems, names_exact_edition
+from deid_assets.release.certificate import certificate_problems, certificate_tolerance, names_exact_edition
 from deid_assets.release.digests import canonical_json, file_digest, is_digest, parse_json
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest import FORMAT
@@ -183,7 +183,9 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
         public = _regular_bytes(release / CERTIFICATE)
     except (OSError, ReleaseError, KeyError, TypeError):
         return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not say whose it is")]
-    checks = [_answer(holds, "; ".join(certificate_problems(public, *place)))]
+    problems = "; ".join(certificate_problems(public, *place))
+    seen = "" if problems else f"no node loses less by more than {certificate_tolerance(public):.3g} of the largest loss"
+    checks = [Check(holds, "failed", problems) if problems else Check(holds, "passed", seen)]
     if exact is None:
         return checks
     try:
