@@ -36,7 +36,7 @@ STAGE_OF: dict[str, str] = {
     asset: stage for stages in (STAGES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
 }
 
-METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "2", "record_risk": "1"}
+METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "2", "record_risk": "2"}
 """Version of each assessment's method; the gate accepts evidence of these only."""
 
 

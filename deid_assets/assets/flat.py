@@ -348,7 +348,12 @@ def measured_risk(policy: FlatPolicy, released: Table, records: Table, domains: 
     found = released.query(f"SELECT min(class_size) AS smallest, count(*) AS n FROM ({sized})").iloc[0]
     delivered, n = records.count(), int(found["n"])
     smallest = int(found["smallest"]) if n else None
-    return measure.flat_measurements(policy, smallest, (delivered - n) / delivered, delivered)
+    beyond = None
+    if population is not None:
+        # A population that lacks the records hides nobody, however large its classes are.
+        classes = flat_rows.classes_beyond(released.sql, hiding, list(levels))
+        beyond = int(released.query(f"SELECT coalesce(sum(beyond), 0) AS n FROM ({classes})")["n"].iloc[0])
+    return measure.flat_measurements(policy, smallest, (delivered - n) / delivered, delivered, beyond)
 
 
 def _stage(staging: Staging, candidate: Table) -> Table:

@@ -79,10 +79,21 @@ FLAT_RISK_CHECKS = (
     ),
 )
 
+POPULATION_RISK_CHECKS = (
+    RiskCheck(
+        "population_holds_the_records",
+        "record_risk",
+        measure.BEYOND,
+        "No class of the release has more records than the population has people like them.",
+    ),
+)
+
 
 def risk_checks_of(policy: ReleasePolicy) -> tuple[RiskCheck, ...]:
     """The risk checks of a policy's family."""
-    return FLAT_RISK_CHECKS if stages_of(policy) is FLAT_STAGES else RISK_CHECKS
+    if stages_of(policy) is not FLAT_STAGES:
+        return RISK_CHECKS
+    return FLAT_RISK_CHECKS + (POPULATION_RISK_CHECKS if policy.population else ())
 
 
 def risk_checks(policy: ReleasePolicy) -> list[dg.AssetChecksDefinition]:

@@ -37,6 +37,20 @@ def class_sizes(rows: str, population: str, columns: Sequence[str]) -> str:
         LEFT JOIN (SELECT {names}, count(*) AS class_size FROM {population} GROUP BY ALL) AS p ON {same}"""
 
 
+def classes_beyond(rows: str, population: str, columns: Sequence[str]) -> str:
+    """SELECT `beyond` of each class of which there are more rows than the population holds: it lacks some of them.
+
+    Parameters
+    ----------
+    rows, population
+        What to write after FROM.
+    """
+    names = ", ".join(quoted(column) for column in columns)
+    released = f"(SELECT {names}, count(*) AS rows FROM {rows} GROUP BY ALL)"
+    sized = class_sizes(released, population, columns)
+    return f"SELECT rows - class_size AS beyond FROM ({sized}) WHERE rows > class_size"
+
+
 def small_records(records: Table, population: Table | None, domains: Table, levels: Mapping[str, int], k: int) -> str:
     """SELECT the record numbers in classes of fewer than k: in the population, or in the table where there is none."""
     rows = generalized_records(records, domains, levels)

@@ -16,7 +16,7 @@ FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
 DEMOGRAPHIC = "demographic_high_risk_share"
 ABSENCE = "absence_posterior"
-SMALLEST_CLASS, SUPPRESSED = "smallest_class", "suppressed_share"
+SMALLEST_CLASS, SUPPRESSED, BEYOND = "smallest_class", "suppressed_share", "records_beyond_population"
 
 
 def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
@@ -39,12 +39,23 @@ def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
     return (
         Requirement("record_risk", SMALLEST_CLASS, policy.risk.k),
         Requirement("record_risk", SUPPRESSED, policy.risk.max_suppressed),
+        *([Requirement("record_risk", BEYOND, 0.0)] if policy.population else []),
     )
 
 
-def flat_measurements(policy: FlatPolicy, smallest: int | None, suppressed: float, records: int) -> tuple[Measurement, ...]:
-    """The smallest class that a released record is in, and the share of records that were left out; both counted."""
+def flat_measurements(
+    policy: FlatPolicy, smallest: int | None, suppressed: float, records: int, beyond: int | None
+) -> tuple[Measurement, ...]:
+    """The smallest class that a released record is in, and the share of records that were left out; both counted.
+
+    Parameters
+    ----------
+    beyond
+        Released records that the population has no room for; None where classes are counted in the release itself.
+    """
+    held = () if beyond is None else (exact(BEYOND, "members", beyond, 0.0, "class_sizes", "methods.md 1", records),)
     return (
+        *held,
         exact(
             SMALLEST_CLASS, "members", smallest, policy.risk.k, "class_sizes", "methods.md 1", records,
             comparison="at_least",

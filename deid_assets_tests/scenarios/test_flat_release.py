@@ -241,6 +241,18 @@ def test_classes_are_counted_in_the_population_where_there_is_one(tmp_path):
         assert min(classes(rows).values()) < K, "or the population would make no difference"
 
 
+def test_a_population_that_lacks_the_records_hides_nobody(tmp_path):
+    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
+    folder = write_people(tmp_path / "in", people())
+    write_people(folder, people(300, seed=2) * 3, "sample.csv")
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy)
+        pipeline.register(KEY, "flat", folder)
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == REFUSED
+        assert "population_holds_the_records" in " ".join([*summary.reasons, *summary.failed_checks])
+
+
 def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_change(tmp_path):
     folder = write_people(tmp_path / "in", people(6))
     (tmp_path / "policies").mkdir()
