@@ -63,7 +63,8 @@ class DrawnBlocks:
         self._kept: dict[tuple[bytes, range], Batch] = {}
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"_kept": {}}
+        # What is kept is made again in no time.
+        return self.__dict__ | {"_own_counts": {}, "_kept": {}}
 
     def batch(self, stream_key: bytes, blocks: range) -> Batch:
         """Some blocks of a stream, sorted by where their members stand in the bit-sets: neighbours share memory."""

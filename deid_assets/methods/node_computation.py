@@ -12,6 +12,7 @@ are monotone on the lattice: containment survives coarsening. That one serves th
 says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods.md 0).
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -136,7 +137,10 @@ class NodeComputation:
             # A target that lacks its own knowledge counts itself on top of those found: hence rows of k - 1.
             index = MemberIndex.of(data, levels, data.most_known, least_row=k - 1, least_cell=k)
         self._draws = DrawnBlocks(data, index)
-        self._exact_draws: DrawnBlocks | None = None
+        self._exact: NodeComputation | None = None
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_exact": None}
 
     @property
     def index(self) -> MemberIndex:
@@ -250,13 +254,12 @@ class NodeComputation:
         The bit-sets for it are made for this node's levels, with no row left out.
         """
         levels = self._levels(node)
-        if self._exact_draws is None or not self._exact_draws.index.covers(levels.histories, self.data.most_known):
+        if self._exact is None or not self._exact.index.covers(levels.histories, self.data.most_known):
             chosen = [() if level is None else (level,) for level in levels.histories]
-            self._exact_draws = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
+            self._exact = copy.copy(self)
+            self._exact._draws = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
         batches = _batches(draws)
-        found = _map(
-            executor, partial(self._sizes_of_batch, self._exact_draws, levels, stream_key, exemption), batches
-        )
+        found = _map(executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
         parts = [
             [column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)
         ]
@@ -265,14 +268,14 @@ class NodeComputation:
     def _levels(self, node: Sequence[int] | Generalization) -> Generalization:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
-    def _exempt(self, draws: DrawnBlocks, batch: Batch, levels: Generalization, exemption: Exemption) -> np.ndarray:
+    def _exempt(self, batch: Batch, levels: Generalization, exemption: Exemption) -> np.ndarray:
         """(B,) bool: step 1, in the reading asked for. Histories that are dropped exempt nobody."""
         if exemption == "literal":
-            return draws.lost(batch, levels.histories)
+            return self._draws.lost(batch, levels.histories)
         if exemption != "once":
             raise ValueError("the exemption is 'once' or 'literal'")
         coarsest = zip(levels.histories, self.top.histories, strict=True)
-        return draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
+        return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
 
     def _flags_of_batch(
         self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
@@ -280,7 +283,7 @@ class NodeComputation:
         """Flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
         draws = self._draws
         batch = draws.batch(stream_key, blocks)
-        exempt = self._exempt(draws, batch, levels, exemption)
+        exempt = self._exempt(batch, levels, exemption)
         found = _found(draws, batch, levels, exempt, self.k)
         flags = ~exempt & (found < self.k)
         # Step 2: a target that lacks its own knowledge at this node, though not at the top, was not found.
@@ -300,11 +303,12 @@ class NodeComputation:
         return targets, targets[flags[:size]]
 
     def _sizes_of_batch(
-        self, draws: DrawnBlocks, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Targets, exact class sizes and exemptions of some blocks, in the order of the stream."""
+        """Targets, exact class sizes and exemptions of some blocks, in the order of the stream; asked of `_exact`."""
+        draws = self._draws
         batch = draws.batch(stream_key, blocks)
-        exempt = self._exempt(draws, batch, levels, exemption)
+        exempt = self._exempt(batch, levels, exemption)
         # A target that lacks its own knowledge was not found and counts itself.
         sizes = _found(draws, batch, levels, exempt, NO_LIMIT) + draws.lost(batch, levels.histories)
         sizes = np.where(exempt, 0, sizes).astype(np.int32)
