@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from deid_assets.methods import knowledge, node_computation
+from deid_assets.methods import generalization_lattice, knowledge, node_computation
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.oracle import Person
 
@@ -142,6 +142,6 @@ def middling_case(count: int = 2500):
 def short_blocks() -> Iterator[None]:
     """Blocks of 64 draws, for comparisons that are slow."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knowledge, "DRAWS_PER_BLOCK", 64)
-        patch.setattr(node_computation, "DRAWS_PER_BLOCK", 64)
+        for module in (knowledge, node_computation, generalization_lattice):
+            patch.setattr(module, "DRAWS_PER_BLOCK", 64)
         yield
