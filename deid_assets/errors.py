@@ -23,3 +23,7 @@ class ReleaseError(DeidError):
 
 class EngineError(DeidError):
     """The engine asked for does not exist or is not installed."""
+
+
+class ExecutorError(DeidError):
+    """The cluster that was asked for cannot be used, or was lost."""

@@ -20,8 +20,11 @@ KNOW_DAGSTER = (
 )  # fmt: skip
 """Where Dagster may be imported; everything else is plain Python that can be used without it."""
 
+KNOW_DASK = ("executors.py", "cluster_worker.py")
+"""Where Dask may be imported, and only inside of functions: it is an extra."""
+
 NOT_IN_METHODS = (
-    "dagster", "deid_assets.policy", "deid_assets.home", "deid_assets.resources", "deid_assets.assets",
+    "dagster", "deid_assets.executors", "deid_assets.policy", "deid_assets.home", "deid_assets.resources", "deid_assets.assets",
     "deid_assets.checks", "deid_assets.release", "deid_assets.sources", "deid_assets.definitions",
 )  # fmt: skip
 
@@ -37,12 +40,16 @@ def tree_of(module: Path) -> ast.Module:
 
 def imported_by(module: Path) -> set[str]:
     """The dotted names of modules that a module imports, anywhere in it."""
+    return names_in(tree_of(module))
+
+
+def names_in(tree: ast.Module) -> set[str]:
     names = set()
-    for node in ast.walk(tree_of(module)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: imports are absolute"
+            assert node.level == 0, f"from .{node.module or ''} import: imports are absolute"
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return names
 
@@ -67,6 +74,12 @@ class TestModule:
     def test_dagster_is_imported_only_where_it_may_be(self, module):
         if not any(fnmatch.fnmatch(str(module), pattern) for pattern in KNOW_DAGSTER):
             assert not {name for name in imported_by(module) if is_in(name, ("dagster", "dagster_webserver"))}
+
+    def test_dask_is_imported_only_where_it_may_be_and_when_it_is_needed(self, module):
+        tree = tree_of(module)
+        at_the_top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        for names in (names_in(at_the_top), set() if str(module) in KNOW_DASK else names_in(tree)):
+            assert not {name for name in names if is_in(name, ("dask", "distributed"))}
 
     def test_methods_know_no_policy_no_files_and_no_dagster(self, module):
         if module.parts[0] == "methods":
