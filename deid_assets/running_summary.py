@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from deid_assets.errors import DeidError
+from deid_assets.guard import UnforeseenError
 from deid_assets.home import Home
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.evidence import from_frame
@@ -17,6 +19,9 @@ from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store import Table
 
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
+
+OWN_ERRORS = {kind.__name__ for kind in (DeidError, *DeidError.__subclasses__(), UnforeseenError)}
+"""Errors whose text people may read: it holds no value."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def _message(step: str | None, error) -> str:
     """The message of our own errors; of any other only its kind, because its text may quote a value."""
     if error is None:
         return f"{step}: it failed; the run's log in the UI says where"
-    if error.cls_name in ("DeliveryError", "PolicyError", "StoreError", "ReleaseError", "UnforeseenError"):
+    if error.cls_name in OWN_ERRORS:
         return error.message.split(": ", 1)[-1].strip()
     return f"{step}: {error.cls_name}; the run's log in the UI says where (`deid ui`)"
 

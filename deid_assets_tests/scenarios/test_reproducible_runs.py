@@ -1,8 +1,13 @@
 """One secret, one result: data files do not depend on where, when or how often a release is made."""
 
+from collections import Counter
 from pathlib import Path
 
+import pandas as pd
+
+from deid_assets import executors
 from deid_assets.running_summary import PUBLISHED
+from deid_assets_tests.clusters import local_cluster, needs_dask
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
@@ -33,6 +38,40 @@ def test_two_runs_with_one_secret_are_byte_identical_and_the_same_inputs_are_rel
     assert again.exit_code == PUBLISHED, "nothing is wrong: the release stands, and was judged once more"
     assert again.release == summary.release
     assert pipeline.materialization("release", KEY).metadata["unchanged"].value is True
+
+
+MEASURED = ("generalization_lattice", "lattice_diagnosis", "chosen_generalization", "suppressed_members", "longitudinal_risk")
+"""Assets that measure draws, in the order of the data; the gate of `release` does too."""
+
+
+@needs_dask
+def test_a_cluster_gives_the_same_tables(pipeline, monkeypatch):
+    """The workers are threads of this process, so that nothing is compiled again; they have addresses like others."""
+    calls = Counter()
+    called = executors.ClusterExecutor._called
+
+    def counted(executor, owner, method, *arguments):
+        calls[method] += 1
+        return called(executor, owner, method, *arguments)
+
+    before = {name: pipeline.table(KEY, name).frame() for name in MEASURED}
+    monkeypatch.setattr(executors.ClusterExecutor, "_called", counted)
+    with local_cluster(2, processes=False, protocol="tcp://") as cluster:
+        monkeypatch.setenv(executors.VARIABLE, cluster.scheduler_address)
+        summary = pipeline.run(KEY, [name for name in pipeline.every_asset if name in MEASURED])
+        assert not summary.reasons and not summary.failed_checks, summary
+        assert calls["_flags_of_batch"] > 10 and calls["_target_flags_of_batch"] > 0
+        for name, frame in before.items():
+            pd.testing.assert_frame_equal(pipeline.table(KEY, name).frame(), frame, check_exact=True)
+
+
+@needs_dask
+def test_a_cluster_that_is_not_there_stops_the_run(pipeline, monkeypatch):
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setenv(executors.VARIABLE, "tcp://127.0.0.1:1")
+    summary = pipeline.run(KEY, ["generalization_lattice"])
+    assert summary.exit_code == 1
+    assert "no scheduler of Dask answers within 1 s" in str(summary.reasons)
 
 
 def test_another_secret_gives_other_pseudonyms_and_another_sample(published, tmp_path, monkeypatch):
