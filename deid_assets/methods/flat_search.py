@@ -99,6 +99,7 @@ def search_flat_table(
     loss = sum(np.asarray(own, dtype=np.float64)[levels[:, i]] for i, own in enumerate(losses))
     order = np.lexsort((*levels.T[::-1], levels.sum(axis=1, dtype=np.int64), loss))
     levels, loss = levels[order], loss[order]
+    columns = np.ascontiguousarray(levels.T)
     relative_height = (levels / np.maximum(table.heights, 1)).sum(axis=1)
     open_, best = np.ones(len(levels), dtype=bool), len(levels)
     evaluated: dict[Node, int] = {}
@@ -109,7 +110,7 @@ def search_flat_table(
         if evaluated[node] <= allowed:
             best = place
         else:
-            open_ &= (levels > levels[place]).any(axis=1)
+            open_ &= _somewhere_above(columns, node)
     if best == len(levels):
         return FlatResult(None, math.inf, table.records, allowed, evaluated)
     return _proven(table, k, allowed, _node(levels[best]), float(loss[best]), evaluated)
@@ -135,6 +136,14 @@ def search_flat_table_by_classes(
     found = {node: loss(table.classes_at(node)) for node in minimal}
     node = min(found, key=lambda node: (found[node], sum(node), node))
     return _proven(table, k, allowed, node, found[node], evaluated)
+
+
+def _somewhere_above(columns: np.ndarray, node: Node) -> np.ndarray:
+    """(nodes,) bool: which nodes, (quasi-identifiers, nodes) levels, do not lie below or at this one."""
+    above = columns[0] > node[0]
+    for column, level in zip(columns[1:], node[1:], strict=True):
+        above |= column > level
+    return above
 
 
 def _proven(

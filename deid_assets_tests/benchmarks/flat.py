@@ -1,28 +1,40 @@
-"""The search over a flat table against counting every node: prints a table with ratios made in one run.
+"""The search over a flat table against other means on the same task: prints tables with ratios made in one run.
 
-    python -m deid_assets_tests.benchmarks.flat [--rows N]
+    python -m deid_assets_tests.benchmarks.flat [--python INTERPRETER] [--scaling]
 
 Adult where it is at hand (30,162 records, 12,960 nodes), else a random table of the same shape. What counts every node is
-measured on some nodes drawn at random and multiplied: exhaustively it would take minutes to hours.
+measured on some nodes drawn at random and multiplied: exhaustively it would take minutes to hours. anjana searches by
+itself, and pycanon measures one table at a time; both run under the interpreter that `--python` names (`flat_worker`). Processor times on one thread.
 """
 
 import argparse
-import time
+import json
+import subprocess
+import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.flat_search import entropy_losses, search_flat_table
+from deid_assets.methods.flat_search import FlatResult, entropy_losses, search_flat_table
 from deid_assets.methods.flat_table import FlatTable
 from deid_assets.methods.longitudinal_data import Domain
 from deid_assets_tests.adult import adult_table
+from deid_assets_tests.benchmarks import flat_worker
 from deid_assets_tests.benchmarks.__main__ import machine
+from deid_assets_tests.benchmarks.timing import head, least_seconds, load, row
 from deid_assets_tests.public_data import FOLDER
 
 SIZES = ((2, 1), (74, 20, 10, 5, 1), (5, 1), (7, 3, 1), (16, 8, 3, 1), (41, 5, 1), (8, 3, 1), (14, 4, 1), (2, 1))
-"""Classes of each level of nine quasi-identifiers, for the random table."""
+"""Classes of each level of nine quasi-identifiers, for the random table: those of Adult."""
+K = 5
+SHARES = (0.04, 0.0)
+RECORDS = (10_000, 30_162, 100_000, 300_000)
+SOME = 12
+"""Nodes on which what counts every node is measured."""
 
 
 def random_table(rows: int) -> FlatTable:
@@ -40,10 +52,9 @@ def random_table(rows: int) -> FlatTable:
     return FlatTable(np.array(codes).T, tuple(domains))
 
 
-def seconds(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
+def all_nodes(table: FlatTable) -> np.ndarray:
+    """(nodes, columns) int."""
+    return np.indices([height + 1 for height in table.heights]).reshape(len(table.heights), -1).T
 
 
 def generalized(table: FlatTable, node: np.ndarray) -> np.ndarray:
@@ -52,50 +63,124 @@ def generalized(table: FlatTable, node: np.ndarray) -> np.ndarray:
 
 def by_numpy(table: FlatTable, node: np.ndarray) -> int:
     counts = np.unique(generalized(table, node), axis=0, return_counts=True)[1]
-    return int(counts[counts < 5].sum())
+    return int(counts[counts < K].sum())
 
 
 def by_pandas(table: FlatTable, node: np.ndarray) -> int:
     counts = pd.DataFrame(generalized(table, node)).value_counts(sort=False).to_numpy()
-    return int(counts[counts < 5].sum())
+    return int(counts[counts < K].sum())
 
 
-def by_duckdb(connection: duckdb.DuckDBPyConnection, table: FlatTable, node: np.ndarray) -> int:
+def by_duckdb(table: FlatTable, node: np.ndarray, connection: duckdb.DuckDBPyConnection) -> int:
     frame = pd.DataFrame(generalized(table, node), columns=[f"c{i}" for i in range(len(node))])
     connection.register("frame", frame)
-    found = connection.execute("SELECT coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM frame GROUP BY ALL) WHERE n < 5")
-    return int(found.fetchall()[0][0])
+    grouped = f"SELECT count(*) AS n FROM frame GROUP BY {', '.join(frame.columns)}"
+    found = connection.execute(f"SELECT coalesce(sum(n), 0) FROM ({grouped}) WHERE n < {K}").fetchall()
+    return int(found[0][0])
+
+
+def search(table: FlatTable, share: float) -> Callable[[], FlatResult]:
+    """This search, with no class counted before."""
+
+    def found() -> FlatResult:
+        fresh = FlatTable(table.codes, table.domains)
+        return search_flat_table(fresh, K, share, entropy_losses(fresh))
+
+    return found
+
+
+def loss_of(table: FlatTable, node: tuple[int, ...]) -> float:
+    return float(sum(own[level] for own, level in zip(entropy_losses(table), node, strict=True)))
+
+
+def compared(table: FlatTable, rounds: int, python: str) -> None:
+    """Print what the best node costs by each means."""
+    nodes = all_nodes(table)
+    some = nodes[np.random.default_rng(2).choice(len(nodes), SOME, replace=False)]
+    duckdb_here = partial(by_duckdb, connection=duckdb.connect(config={"threads": 1}))
+    counting = {"naive NumPy": by_numpy, "pandas": by_pandas, "DuckDB": duckdb_here}
+    ours = {share: search(table, share) for share in SHARES}
+    works = ours | {
+        name: lambda count=count: [count(table, node) for node in some] for name, count in counting.items()
+    }
+    found = least_seconds(works, rounds)
+    counts = [found[name][1] for name in counting]
+    if any(other != counts[0] for other in counts) or counts[0] != [table.below_k(tuple(node), K) for node in some]:
+        raise SystemExit("the counts of records below k differ")
+    others = by_worker(table, some, python)
+
+    head("how", "MaxSup", "nodes counted", "loss", "time", "times ours")
+    for share in SHARES:
+        own, best = found[share]
+        row("this search", f"{share:.0%}", f"{len(best.evaluated):,}", f"{best.loss:,.1f}", f"{own:.2f} s", 1)
+        for result in others.get("anjana", {}).get("found", [])[SHARES.index(share) :][:1]:
+            name = f"anjana {others['anjana']['version']}"
+            loss = loss_of(table, result["node"]) if result["node"] else np.inf
+            worse = f"{loss:,.1f} ({loss / best.loss - 1:+.0%})"
+            row(name, f"{share:.0%}", "greedy", worse, f"{result['seconds']:.0f} s", f"{result['seconds'] / own:,.0f}")
+    every = {name: found[name][0] for name in counting}
+    if "pycanon" in others:
+        every[f"pycanon {others['pycanon']['version']}"] = sum(others["pycanon"]["seconds"])
+    for name, spent in every.items():
+        other, own = spent * len(nodes) / SOME, found[SHARES[0]][0]
+        row(f"{name}, every node", f"{SHARES[0]:.0%}", f"{len(nodes):,} (from {SOME})", "the same", f"{other:,.0f} s",
+            f"{other / own:,.0f}")  # fmt: skip
+    for name in ("anjana", "pycanon"):
+        if name not in others:
+            print(f"\n{name} is not installed for {python}: not measured.")
+
+
+def by_worker(table: FlatTable, some: np.ndarray, python: str) -> dict:
+    """What anjana and pycanon find, and how long they take, under another interpreter."""
+    task = {
+        "columns": table.codes.T.tolist(),
+        "levels": [[level.tolist() for level in domain.levels] for domain in table.domains],
+        "k": K,
+        "shares": SHARES,
+        "nodes": some.tolist(),
+    }
+    script = str(Path(flat_worker.__file__))
+    done = subprocess.run([python, script], input=json.dumps(task), stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def scaling(rounds: int, largest: int) -> None:
+    """Print how the time of the search grows with the records, and with the columns."""
+    tables = {records: random_table(records) for records in RECORDS if records <= largest}
+    print("\nA random table of the same shape, by records, and its first columns, by their number:\n")
+    head("records", "columns", "nodes", "MaxSup", "nodes counted", "time")
+    for records, table in tables.items():
+        scaled(table, records, rounds)
+    records, table = min(tables.items())
+    for columns in range(3, len(SIZES)):
+        scaled(FlatTable(table.codes[:, :columns], table.domains[:columns]), records, rounds)
+
+
+def scaled(table: FlatTable, records: int, rounds: int) -> None:
+    """Print a row for each MaxSup."""
+    found = least_seconds({share: search(table, share) for share in SHARES}, rounds)
+    for share, (spent, best) in found.items():
+        counted = f"{len(best.evaluated):,}"
+        row(f"{records:,}", len(table.heights), f"{len(all_nodes(table)):,}", f"{share:.0%}", counted, f"{spent:.2f} s")
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, help="records of a random table, instead of Adult")
+    parser.add_argument("--rounds", type=int, default=3, help="of which the least time counts")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has anjana and pycanon")
+    parser.add_argument("--scaling", action="store_true", help="also other numbers of records and columns")
+    parser.add_argument("--largest", type=int, default=RECORDS[-1], help="records of the largest table of the scaling")
     asked = parser.parse_args()
     at_hand = not asked.rows and (FOLDER / "adult").is_dir()
-    table = adult_table(FOLDER / "adult")[1] if at_hand else None
-    name = "Adult" if table is not None else "random table"
-    table = table if table is not None else random_table(asked.rows or 30_162)
-    all_nodes = np.indices([height + 1 for height in table.heights]).reshape(len(table.heights), -1).T
-    some = all_nodes[np.random.default_rng(2).choice(len(all_nodes), 12, replace=False)]
-    print(f"{machine()} {name}: {table.records:,} records, {len(all_nodes):,} nodes, k = 5.\n")
-    print("| how | MaxSup | nodes counted | time | times ours |\n|---|---|---|---|---|")
-    connection = duckdb.connect()
-    for share in (0.04, 0.0):
-        fresh = [FlatTable(table.codes, table.domains) for _ in range(3)]
-        found = [None]
-
-        def ours(one, share=share, found=found):
-            found[0] = search_flat_table(one, 5, share, entropy_losses(one))
-
-        own = min(seconds(lambda one=one: ours(one)) for one in fresh)
-        print(f"| this search | {share:.0%} | {len(found[0].evaluated):,} | {own:.2f} s | 1 |")
-        if share:
-            for how, count in (("naive NumPy", by_numpy), ("pandas", by_pandas)):
-                other = seconds(lambda count=count: [count(table, node) for node in some]) * len(all_nodes) / len(some)
-                print(f"| {how}, every node | {share:.0%} | {len(all_nodes):,} (from 12) | {other:.0f} s | {other / own:.0f} |")
-            other = seconds(lambda: [by_duckdb(connection, table, node) for node in some]) * len(all_nodes) / len(some)
-            print(f"| DuckDB, every node | {share:.0%} | {len(all_nodes):,} (from 12) | {other:.0f} s | {other / own:.0f} |")
+    table = adult_table(FOLDER / "adult")[1] if at_hand else random_table(asked.rows or RECORDS[0])
+    name = "Adult" if at_hand else "random table"
+    print(f"{machine()} {load()} {name}: {table.records:,} records, {len(all_nodes(table)):,} nodes, k = {K}.\n")
+    compared(table, asked.rounds, asked.python)
+    if asked.scaling:
+        scaling(asked.rounds, asked.largest)
+    print(f"\n{load()}")
 
 
 if __name__ == "__main__":

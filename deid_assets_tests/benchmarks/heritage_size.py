@@ -121,6 +121,12 @@ def heritage_size(
     )
 
 
+def size_in_bytes(data: LongitudinalData) -> int:
+    """Memory that members, claims and power take."""
+    histories = [array for values in (*data.held, *data.known) for array in (values.offsets, values.codes)]
+    return sum(array.nbytes for array in (data.demographics, data.targets, *data.power, *histories))
+
+
 def _histories(codes: np.ndarray, owners: np.ndarray, there: np.ndarray, members: int) -> Histories:
     counts = np.bincount(owners[there], minlength=members)
     return Histories(np.concatenate([[0], np.cumsum(counts)]), codes[there])
