@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from deid_assets.reports.lattice_figures import frontier_figure, lattice_figure
+from deid_assets.reports.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.reports.rendering import (
     BLACK, BLUE, GREY, ORANGE, VERMILION, markdown_image, new_figure, plain, rendered, styled, words,
 )  # fmt: skip
@@ -22,6 +22,7 @@ __all__ = [
     "class_size_figure",
     "claims_per_member_figure",
     "frontier_figure",
+    "heights_figure",
     "lattice_figure",
     "markdown_image",
     "neighbor_attack_figure",

@@ -1,6 +1,6 @@
-"""Figures of the lattice: every node by what was decided of it, and the choice between loss and risk.
+"""Figures of the lattice: every node by what was decided of it, nodes by height, and the choice between loss and risk.
 
-Both show a decision by shape as well as by colour, and in the same way.
+All show a decision by shape as well as by colour, and in the same way.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
+from deid_assets.methods.optimal_lattice_search import lower_neighbours
 from deid_assets.reports.rendering import (
     BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, YELLOW, new_figure, percent, plain, rendered, styled, words,
 )  # fmt: skip
@@ -23,6 +24,8 @@ _GAP = 0.6
 """Cells between two panels."""
 _STAR_FROM = 10.0
 """Points that the chosen node's star is drawn for, at least: it must be found among thousands."""
+_ASIDE = 0.18
+"""How far nodes stand beside their height, by their decision."""
 _CELL = 0.25
 """Side of a cell in inches; less where there are very many."""
 _NUMBERED_FROM = 7.0
@@ -110,7 +113,66 @@ def lattice_figure(nodes: pd.DataFrame, threshold: float, dimensions: Sequence[s
 
 
 @styled()
-def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
+def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "information loss") -> bytes:
+    """Draw the nodes that a search looked at, of a lattice with too many dimensions for cells: loss against height.
+
+    Nodes of a height stand in two columns, those that failed on the left and candidates on the right. Lines lead from
+    the chosen node to those directly below it; the dashed line is its loss: what a candidate below it would disprove.
+
+    Parameters
+    ----------
+    nodes
+        One row per node: `node` ('1,0,2'), `height`, `loss`, `decision`, `chosen`.
+    every
+        Nodes of the whole lattice.
+    loss_label
+        Name of the loss, with its unit if it has one.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no nodes.
+    """
+    if not len(nodes):
+        raise ValueError("a heights figure needs nodes")
+    height, y = nodes["height"].to_numpy(dtype=float), nodes["loss"].to_numpy(dtype=float)
+    decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
+    x = height + np.where(decisions == "candidate", _ASIDE, -_ASIDE)
+    x[chosen] = height[chosen]
+
+    figure, axes = new_figure(6.4, 4.2)
+    for mark in _MARKS:
+        of_mark = (decisions == mark.decision) & ~chosen
+        axes.plot(
+            x[of_mark], y[of_mark], mark.marker, markersize=mark.size, markerfacecolor=mark.face, linestyle="none",
+            markeredgecolor=mark.edge if mark.marker != "s" else "white", zorder=3,
+            markeredgewidth=1.4 if mark.marker == "_" else 0.4,
+        )  # fmt: skip
+    if chosen.any():
+        below = _directly_below(nodes["node"].tolist(), nodes["node"][chosen].iloc[0])
+        ends = np.stack([np.column_stack([x, y])[below], np.broadcast_to([x[chosen][0], y[chosen][0]], (below.sum(), 2))])
+        axes.add_collection(LineCollection(ends.swapaxes(0, 1), colors=BLACK, linewidths=0.8, zorder=4))
+        axes.axhline(y[chosen][0], color=ORANGE, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
+        axes.plot(x[chosen], y[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.set_xlabel("height: levels above the finest node")
+    axes.set_ylabel(loss_label)
+    candidates = int(np.count_nonzero(decisions == "candidate"))
+    axes.set_title(f"{len(nodes):,} of {every:,} nodes were looked at, {candidates:,} are candidates")
+    _legend(figure, decisions, chosen.any(), False, outside=True)
+    return rendered(figure)
+
+
+@styled()
+def frontier_figure(
+    nodes: pd.DataFrame, threshold: float, risk_label: str = "members at high risk", loss_label: str = "information loss"
+) -> bytes:
     """Draw what less risk costs: the share at high risk against the loss of every node.
 
     The share is on a logarithmic axis with a band for zero below it. The stepped line is the least share that a loss
@@ -122,6 +184,8 @@ def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
         One row per node: `loss`, `share`, `lower`, `upper`, `decision`, `reached`, `chosen`.
     threshold
         MaxSup.
+    risk_label, loss_label
+        What the share is of, and the name of the loss, with its unit if it has one.
 
     Returns
     -------
@@ -138,8 +202,8 @@ def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
     loss, share, lower, upper = (nodes[name].to_numpy(dtype=float) for name in ("loss", "share", "lower", "upper"))
     decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
     measured = nodes["reached"].to_numpy() == "measured"
-    positive = np.concatenate([share[share > 0], [threshold]])
-    smallest = 10 ** np.floor(np.log10(positive.min()))
+    positive = np.append(share, threshold)
+    smallest = 10 ** np.floor(np.log10(positive[positive > 0].min(initial=1)))
     zero = smallest / 4  # where zeros are drawn: on the logarithmic axis there is no place for them
 
     figure, axes = new_figure(6.4, 4.2)
@@ -157,15 +221,17 @@ def frontier_figure(nodes: pd.DataFrame, threshold: float) -> bytes:
             markeredgewidth=1.4 if mark.marker == "_" else 0.4, zorder=4 if mark.marker == "^" else 3,
         )  # fmt: skip
     axes.plot(loss[chosen], shown[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
-    axes.axhline(threshold, color=ORANGE, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
+    limit = max(threshold, zero)
+    axes.axhline(limit, color=ORANGE, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
     axes.annotate(
-        f"at most {percent(threshold)}", (1, threshold), xycoords=("axes fraction", "data"), xytext=(-2, 3),
+        f"at most {percent(threshold)}", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
         textcoords="offset points", ha="right", va="bottom", fontsize=8,
     )  # fmt: skip
-    _share_axis(axes, smallest, zero, bool((share <= 0).any()), float(max(upper.max(), threshold)))
-    axes.set_xlabel("information loss")
-    axes.set_ylabel("members at high risk [%]")
-    _legend(figure, decisions, chosen.any(), False, frontier=True)
+    _share_axis(axes, smallest, zero, bool((positive <= 0).any()), float(max(upper.max(), limit)))
+    axes.set_xlabel(loss_label)
+    axes.xaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.set_ylabel(f"{risk_label} [%]")
+    _legend(figure, decisions, chosen.any(), False, outside=True, frontier=True)
     return rendered(figure)
 
 
@@ -247,7 +313,15 @@ def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, large
         axes.axhline(smallest / 2, color=PALE, linewidth=0.8, zorder=0)
 
 
-def _legend(figure: Figure, decisions: NDArray, chosen: bool, framed: bool, frontier: bool = False) -> None:
+def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
+    """(nodes,) bool: which of them are one level finer than a node in one dimension."""
+    below = {",".join(map(str, lower)) for lower in lower_neighbours(tuple(map(int, node.split(","))))}
+    return np.array([name in below for name in nodes])
+
+
+def _legend(
+    figure: Figure, decisions: NDArray, chosen: bool, framed: bool, outside: bool = False, frontier: bool = False
+) -> None:
     """One row of what the marks mean, of those that occur."""
     handles = [
         _sample(
@@ -263,7 +337,7 @@ def _legend(figure: Figure, decisions: NDArray, chosen: bool, framed: bool, fron
         handles.append(_sample("chosen", marker="*", markersize=12, color=BLACK, markeredgecolor="white"))
     if frontier:
         handles.append(_sample("least share", linestyle="-", color=GREY, linewidth=1))
-    place = "outside lower center" if frontier else "lower center"
+    place = "outside lower center" if outside else "lower center"
     figure.legend(handles=handles, loc=place, ncols=len(handles), frameon=False, fontsize=8, handletextpad=0.3)
 
 
