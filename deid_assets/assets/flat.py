@@ -31,7 +31,7 @@ from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Context, Evidence, Refusal, judge, to_frame
 from deid_assets.release.manifest import AttritionStep
 from deid_assets.release.publication import Staging
-from deid_assets.reports.figures import frontier_figure, markdown_image
+from deid_assets.reports.figures import frontier_figure, heights_figure, markdown_image
 from deid_assets.resources import Policies, RestrictedStore, Workplace
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.flat import release_records_contract
@@ -130,6 +130,7 @@ def record_lattice(
     found, loss = search(policy, table)
     names = [qi.release_as for qi in policy.quasi_identifiers]
     nodes = nodes_frame(found, names, table.records, loss)
+    label = LOSS_LABELS[policy.risk.loss]
     figures = nodes.assign(lower=nodes["share"], upper=nodes["share"], reached="measured")
     context.add_output_metadata(
         {
@@ -137,9 +138,15 @@ def record_lattice(
             "nodes_evaluated": len(nodes),
             "threshold": policy.risk.max_suppressed,
             "k": policy.risk.k,
+            "lattice": dg.MetadataValue.md(
+                markdown_image(
+                    heights_figure(nodes, policy.node_count, label), "nodes by height and loss, by decision"
+                )
+            ),
             "frontier": dg.MetadataValue.md(
                 markdown_image(
-                    frontier_figure(figures, policy.risk.max_suppressed), "loss against share of records in small classes"
+                    frontier_figure(figures, policy.risk.max_suppressed, "records in small classes", label),
+                    "loss against share of records in small classes",
                 )
             ),
         }
@@ -274,7 +281,7 @@ def release(
             )
             return publish(
                 context, policy, workplace, releases, staging, every, attrition, b"", proof, True,
-                lambda public: flat_report(policy, public, levels),
+                lambda public: flat_report(policy, public, levels, record_lattice.frame()),
             )  # fmt: skip
         finally:
             drop_schema(records.file, SCHEMA)
@@ -297,6 +304,13 @@ CLASS_LOSSES = {
     "discernibility": lambda classes: monotone_discernibility(classes.released),
 }
 """Losses that the levels of a node tell, and those that only its classes tell."""
+
+LOSS_LABELS = {
+    "entropy": "non-uniform entropy [bits]",
+    "precision": "loss of precision (Prec)",
+    "average_class_size": "records of a class, on average",
+    "discernibility": "discernibility (DM*) [records²]",
+}
 
 
 def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...] | None:

@@ -155,8 +155,9 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
         )  # fmt: skip
     if chosen.any():
         below = _directly_below(nodes["node"].tolist(), nodes["node"][chosen].iloc[0])
-        ends = np.stack([np.column_stack([x, y])[below], np.broadcast_to([x[chosen][0], y[chosen][0]], (below.sum(), 2))])
-        axes.add_collection(LineCollection(ends.swapaxes(0, 1), colors=BLACK, linewidths=0.8, zorder=4))
+        star = (x[chosen][0], y[chosen][0])
+        lines = [(star, lower) for lower in zip(x[below], y[below], strict=True)]
+        axes.add_collection(LineCollection(lines, colors=BLACK, linewidths=0.8, zorder=4))
         axes.axhline(y[chosen][0], color=ORANGE, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
         axes.plot(x[chosen], y[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -171,7 +172,10 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
 
 @styled()
 def frontier_figure(
-    nodes: pd.DataFrame, threshold: float, risk_label: str = "members at high risk", loss_label: str = "information loss"
+    nodes: pd.DataFrame,
+    threshold: float,
+    risk_label: str = "members at high risk",
+    loss_label: str = "information loss",
 ) -> bytes:
     """Draw what less risk costs: the share at high risk against the loss of every node.
 
@@ -229,7 +233,6 @@ def frontier_figure(
     )  # fmt: skip
     _share_axis(axes, smallest, zero, bool((positive <= 0).any()), float(max(upper.max(), limit)))
     axes.set_xlabel(loss_label)
-    axes.xaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_ylabel(f"{risk_label} [%]")
     _legend(figure, decisions, chosen.any(), False, outside=True, frontier=True)
     return rendered(figure)

@@ -15,6 +15,7 @@ from deid_assets.reports.figures import (
     class_size_figure,
     claims_per_member_figure,
     frontier_figure,
+    heights_figure,
     lattice_figure,
     markdown_image,
     neighbor_attack_figure,
@@ -93,12 +94,42 @@ def test_zero_has_a_place_on_the_logarithmic_axis_only_where_it_occurs() -> None
     assert "0" in texts(frontier_figure(all_zero, THRESHOLD))
 
 
+def test_a_max_sup_of_zero_has_its_line_at_zero() -> None:
+    nodes = lattice((4, 3, 5, 4))
+    for shares in (nodes["share"], nodes["share"].clip(lower=1e-4)):
+        assert {"0", "at most 0 %"} <= set(texts(frontier_figure(nodes.assign(share=shares), 0.0)))
+
+
+def test_a_lattice_of_many_dimensions_is_told_by_height() -> None:
+    nodes = lattice((4, 3, 5, 4))
+    image = heights_figure(nodes, 12_960, "loss [bits]")
+    told = set(texts(image))
+    candidates = int((nodes["decision"] == "candidate").sum())
+    assert f"240 of 12,960 nodes were looked at, {candidates} are candidates" in told
+    assert {"candidate", "not a candidate", "undecided", "chosen", "loss [bits]"} <= told
+    many = lattice((5, 2, 4, 3, 3, 3, 3, 4), FLAT)
+    assert len(markdown_image(heights_figure(many, len(many)), "the lattice")) <= 50_000
+
+
+def test_heights_tell_the_chosen_node_from_those_directly_below() -> None:
+    nodes = lattice((4, 3, 5, 4))
+    chosen = nodes[nodes["chosen"]].iloc[0]
+    below = sum(int(level) > 0 for level in chosen["node"].split(","))
+    assert below > 1
+    without = heights_figure(nodes.assign(chosen=False), len(nodes))
+    line = 'style="fill: none; stroke: #000000; stroke-width: 0.8"/>'
+    assert heights_figure(nodes, len(nodes)).decode().count(line) == below
+    assert line not in without.decode() and "chosen" not in texts(without)
+
+
 def test_an_empty_lattice_is_an_error() -> None:
     empty = lattice((2, 2), HERITAGE[:2]).iloc[:0]
     with pytest.raises(ValueError, match="needs nodes"):
         lattice_figure(empty, THRESHOLD, HERITAGE[:2])
     with pytest.raises(ValueError, match="needs nodes"):
         frontier_figure(empty, THRESHOLD)
+    with pytest.raises(ValueError, match="needs nodes"):
+        heights_figure(empty, 4)
 
 
 histograms = st.dictionaries(st.integers(0, 2_000), st.integers(-5, 60), max_size=40).map(

@@ -1,8 +1,10 @@
 """A flat table from its file to the gated release, and what the gate refuses of it."""
 
+import base64
 import csv
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -113,6 +115,11 @@ def exact_of(pipeline: Pipeline) -> Path:
     return pipeline.home.store / "manifests" / "flat_table" / "0001.certificate.json"
 
 
+def svg_of(text: str) -> str:
+    """The figure inside Markdown or an attribute."""
+    return base64.b64decode(re.search(r"data:image/svg\+xml;base64,([\w+/=]+)", text)[1]).decode()
+
+
 def refused(pipeline: Pipeline, because: str) -> RunSummary:
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == REFUSED and summary.release is None, summary
@@ -154,6 +161,17 @@ class TestPublished:
         small = {key for key, n in classes([dict(zip(QUASI_IDENTIFIERS, k[:3])) for k in expected.elements()]).items() if n < K}
         kept = Counter({key: n for key, n in expected.items() if key[:3] not in small})
         assert Counter((*(row[n] for n in QUASI_IDENTIFIERS), row["Likes"]) for row in rows) == kept
+
+    def test_lattice_and_frontier_are_in_the_ui_and_decisions_alone_in_the_report(self, released):
+        pipeline, _ = released
+        shown = pipeline.materialization("record_lattice", KEY).metadata
+        lattice, frontier = (svg_of(shown[name].value) for name in ("lattice", "frontier"))
+        assert "chosen" in lattice and "non-uniform entropy [bits]" in lattice
+        assert "records in small classes [%]" in frontier
+        report = (pipeline.home.releases / "flat_table" / "0001" / "report.html").read_text()
+        (public,) = re.findall(r'<img src="([^"]+)"', report)
+        assert "mean level [% of the highest]" in svg_of(public)
+        assert "entropy" not in svg_of(public) and "small classes" not in svg_of(public)
 
     def test_it_verifies_offline(self, released):
         pipeline, _ = released
