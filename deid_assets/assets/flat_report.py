@@ -28,7 +28,7 @@ def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int
     lattice = ReportFigure(
         "The lattice",
         "Every generalization that the search looked at, by whether it is safe enough; lines lead from the chosen one "
-        "to those one step finer. The mean level is over all columns, each in per cent of its highest.",
+        "(dashed: its level) to those one step finer. The mean is over all columns, each in per cent of its highest.",
         heights_figure(
             nodes.assign(loss=precision_of(policy, levels, nodes)), policy.node_count, "mean level [% of the highest]"
         ),

@@ -117,7 +117,7 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
     """Draw the nodes that a search looked at, of a lattice with too many dimensions for cells: loss against height.
 
     Nodes of a height stand in two columns, those that failed on the left and candidates on the right. Lines lead from
-    the chosen node to those directly below it; the dashed line is its loss: what a candidate below it would disprove.
+    the chosen node to those directly below it. The dashed line is its loss: a candidate below would be a better one.
 
     Parameters
     ----------
