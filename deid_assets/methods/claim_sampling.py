@@ -1,4 +1,4 @@
-"""Sampling of claim values without replacement, for many draws at once (methods.md 4, step 3)."""
+"""Sampling of claim values without replacement, for many draws at once (S3 section 5, step 4.b.i.1; methods.md 4)."""
 
 from collections.abc import Iterator
 

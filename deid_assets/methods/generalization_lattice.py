@@ -129,7 +129,7 @@ class _Search:
         self._open = np.ones(len(nodes), dtype=bool)
 
     def is_candidate(self, node: Node) -> bool:
-        """Draw until the rule decides or the cap is reached; asked once, remembered."""
+        """Steps 4 and 5 of S3 section 5: draw until the rule decides or the cap is reached; asked once, remembered."""
         if node not in self.measured:
             flagged = draws = 0
             decision: Decision = "undecided"

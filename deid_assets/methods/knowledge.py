@@ -1,4 +1,4 @@
-"""What the adversary knows: reproducible draws of a target and some of its claim values (methods.md 4, step 3).
+"""What the adversary knows: draws of a target and some of its claim values (S3 section 5, steps 4.a and 4.b.i.1).
 
 A draw is a released member, chosen with replacement, and for each history h a sample without replacement of
 min(p_ih, N_ih) of the member's values in D. Draws come in blocks. Block b of a stream is made from the stream's key and
@@ -73,7 +73,7 @@ def joined(blocks: Sequence[Knowledge]) -> Knowledge:
 
 
 def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Knowledge:
-    """Draw one block of `DRAWS_PER_BLOCK` draws.
+    """Draw one block of `DRAWS_PER_BLOCK` draws: members with replacement, and of each the values that are known.
 
     Parameters
     ----------

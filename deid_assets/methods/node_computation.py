@@ -1,15 +1,28 @@
 """The node computation of S3 section 5: the share of draws at high risk at one node of the lattice (methods.md 0, 4).
 
-For a draw, the adversary's knowledge of a released member:
+Where the steps of the appendix are:
 
-1. If the knowledge is not contained in the member's own D', because truncation took it, the draw is at low risk.
-2. Otherwise its class is everyone in the delivered population with the same generalized demographics whose D' contains
-   the generalized knowledge, as multisets; the target counts itself.
-3. The draw is flagged when its class is smaller than k.
+=============  ===========================================================  ==========================================
+step           what it says                                                 where
+=============  ===========================================================  ==========================================
+1              D: generalize the data to the node                           `generalization`; values by `Domain.levels`
+2              p_ih, from all claims                                        `adversary_power`, made before the search
+3              D': cut the long tail                                        `long_tail`; one D' for the whole lattice
+4              repeat until the stopping criterion is met                   `running_counts`, `sequential_decision`
+4.a            draw members with replacement                                `knowledge.draw_knowledge`
+4.b.i.1        sample p_ih values of each quasi-identifier                  `claim_sampling.sampled_codes`
+4.b.i.2        a value is gone from the member's own D': at low risk        `_exempt`, `drawn_blocks.DrawnBlocks.lost`
+4.b.ii         size of the class that shares demographics and values        `_found`, `class_size.matching_members`
+4.b.iii, 4.c   flag a class smaller than k; the share of flagged draws      `_flags_of_batch`, `measure`
+5              a share above MaxSup: the node is not a candidate            `generalization_lattice.search_lattice`
+=============  ===========================================================  ==========================================
 
-Step 1 has two readings. Decided `once`, at the coarsest node, a draw is exempt at every node or at none, and the flags
-are monotone on the lattice: containment survives coarsening. That one serves the search. `literal`, as the appendix
-says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods.md 0).
+The class is everyone in the delivered population with the same generalized demographics whose D' contains the
+generalized knowledge, as multisets; the target counts itself.
+
+Step 4.b.i.2 has two readings. Decided `once`, at the coarsest node, a draw is exempt at every node or at none, and the
+flags are monotone on the lattice: containment survives coarsening. That one serves the search. `literal`, as the
+appendix says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods.md 0).
 """
 
 import copy
@@ -269,7 +282,7 @@ class NodeComputation:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
     def _exempt(self, batch: Batch, levels: Generalization, exemption: Exemption) -> np.ndarray:
-        """(B,) bool: step 1, in the reading asked for. Histories that are dropped exempt nobody."""
+        """(B,) bool: step 4.b.i.2, in the reading asked for. Histories that are dropped exempt nobody."""
         if exemption == "literal":
             return self._draws.lost(batch, levels.histories)
         if exemption != "once":
@@ -280,13 +293,13 @@ class NodeComputation:
     def _flags_of_batch(
         self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
+        """Steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
         draws = self._draws
         batch = draws.batch(stream_key, blocks)
         exempt = self._exempt(batch, levels, exemption)
         found = _found(draws, batch, levels, exempt, self.k)
         flags = ~exempt & (found < self.k)
-        # Step 2: a target that lacks its own knowledge at this node, though not at the top, was not found.
+        # Step 4.b.ii: a target that lacks its own knowledge at this node, though not at the top, was not found.
         short_by_one = np.flatnonzero(flags & (found == self.k - 1))
         if len(short_by_one):
             flags[short_by_one] = ~draws.lost_by(batch, short_by_one, levels.histories)
@@ -316,7 +329,7 @@ class NodeComputation:
 
 
 def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization, exempt: np.ndarray, limit: int) -> np.ndarray:
-    """(B,) int32: members of the population that match each draw; 0 for exempt ones, which nobody asks about."""
+    """Step 4.b.ii, (B,) int32: members of the population who match each draw; 0 for exempt ones, not asked about."""
     cells = draws.index.cells(levels.demographics)
     cell = np.where(exempt, TOO_RARE, cells.cell_of[batch.members])
     return engine.chosen().matching_members(draws.index, cells, cell, draws.rows(batch, levels.histories), limit)

@@ -83,6 +83,7 @@ def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]
     minimal: set[Node] = set()
     seen: set[tuple[Node, Node]] = set()
 
+    # Predictive tagging: what passes tags all above it, what fails all below.
     def ok(node: Node) -> bool:
         if tags[node] == _UNKNOWN:
             good = passes(node)
@@ -91,6 +92,7 @@ def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]
             related[related == _UNKNOWN] = _PASSES if good else _FAILS
         return tags[node] == _PASSES
 
+    # K-min of the paper: the sublattice is halved by height until a node and one directly above it are left.
     def kmin(bottom: Node, top: Node) -> None:
         if (bottom, top) in seen:
             return

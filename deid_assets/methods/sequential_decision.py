@@ -1,4 +1,4 @@
-"""When to stop drawing: is a node's high-risk share above or below MaxSup? (methods.md 4, statistics)
+"""When to stop drawing: is a node's high-risk share above or below MaxSup? (S3 section 5, steps 4 and 5; methods.md 4)
 
 S3 repeats 10,000 draws a thousand times 'or until the stopping criterion is met' and does not state the criterion. This
 one is a pair of test martingales with a Beta mixture, valid at any stopping time by Ville's inequality: whatever the

@@ -3,8 +3,9 @@
     pytest --dist no deid_assets_tests/benchmarks/bench_methods.py --benchmark-autosave
     pytest --dist no deid_assets_tests/benchmarks/bench_methods.py --benchmark-compare
 
-The extra `benchmark` installs it; it does nothing where tests go to several processes. The test command does not collect this file, whose name is no test's. What the README
-shows is printed by the modules `kernel` and `flat` beside it, which take turns and check that all agree.
+The extra `benchmark` installs it; it measures nothing where tests go to several processes. The test command does not
+collect this file, whose name is no test's. What the README shows is printed by the modules `kernel` and `flat` beside
+it, in which all take turns and are held to agree.
 """
 
 import numpy as np

@@ -2,9 +2,10 @@
 
     python -m deid_assets_tests.benchmarks.flat [--python INTERPRETER] [--scaling]
 
-Adult where it is at hand (30,162 records, 12,960 nodes), else a random table of the same shape. What counts every node is
-measured on some nodes drawn at random and multiplied: exhaustively it would take minutes to hours. anjana searches by
-itself, and pycanon measures one table at a time; both run under the interpreter that `--python` names (`flat_worker`). Processor times on one thread.
+Adult where it is at hand (30,162 records, 12,960 nodes), else a random table of the same shape. What counts every node
+is measured on some nodes drawn at random and multiplied: exhaustively it would take minutes to hours. anjana searches
+by itself, and pycanon measures one table at a time; both run under the interpreter that `--python` names
+(`flat_worker`). Times are processor times on one thread.
 """
 
 import argparse

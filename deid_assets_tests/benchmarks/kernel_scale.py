@@ -1,4 +1,4 @@
-"""The kernel at full size: a node at the paper's effort, two threads, the whole lattice, and other numbers of members."""
+"""The kernel at full size: a node at the paper's effort, two threads, the whole lattice, other numbers of members."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -13,7 +13,15 @@ from deid_assets.methods.information_loss import LatticeLoss
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.longitudinal_data import Generalization, LongitudinalData
 from deid_assets.methods.node_computation import NodeComputation
-from deid_assets_tests.benchmarks.heritage_size import CLAIMS, DIMENSIONS, MEMBERS, NODES, K, heritage_size, size_in_bytes
+from deid_assets_tests.benchmarks.heritage_size import (
+    CLAIMS,
+    DIMENSIONS,
+    MEMBERS,
+    NODES,
+    K,
+    heritage_size,
+    size_in_bytes,
+)
 from deid_assets_tests.benchmarks.timing import head, least_seconds, processor_seconds, row, wall_seconds
 from deid_assets_tests.methods.engines import running_on
 
@@ -97,7 +105,8 @@ def scaling(sizes: list[int], draws: int, rounds: int) -> None:
         computations[members], beside, made = measured_memory(data)
         claims = max(len(known.codes) for known in data.known)
         bit_sets = computations[members].index.nbytes
-        row(f"{members:,}", f"{claims:,}", megabytes(size_in_bytes(data)), megabytes(beside), megabytes(bit_sets), f"{made:.1f}")
+        sizes_in_mb = (megabytes(size) for size in (size_in_bytes(data), beside, bit_sets))
+        row(f"{members:,}", f"{claims:,}", *sizes_in_mb, f"{made:.1f}")
 
     engines = engine.available_engines()
     print(f"\nMicroseconds a draw, and times that of {MEMBERS:,} members:\n")
