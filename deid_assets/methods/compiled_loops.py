@@ -189,16 +189,19 @@ def _matching(bits, blocks, first, block_of_pair, masks, cell, rows, limit):
 
 @_compiled
 def _sort(rows, in_order):
-    """Put a few different rows in order and tell whether one is too rare: then nobody asks for the order.
+    """Put a few rows in order, the rarest first, and tell whether one is too rare to be there.
 
-    Counting the smaller ones takes no decision that the processor could guess wrong: faster than moving them.
+    Counting the rows that come before takes no decision that the processor could guess wrong: faster than moving them.
     """
     some_too_rare = False
-    for row in rows:
-        smaller = 0
-        for other in rows:
-            smaller += other < row
-        in_order[smaller] = row
+    for place in range(len(rows)):
+        row = rows[place]
+        before = 0
+        for other in range(place):
+            before += rows[other] <= row
+        for other in range(place + 1, len(rows)):
+            before += rows[other] < row
+        in_order[before] = row
         some_too_rare |= row == TOO_RARE
     return some_too_rare
 
