@@ -225,6 +225,15 @@ def _gates(policy: Policy) -> Iterator[str]:
             "a known member's absence from the release tells of a sensitive condition with probability at most "
             f"{policy.removal.absence_posterior_at_most:g}"
         )
+    voters, discharges = policy.voter_list_attack, policy.inpatient_attack
+    who = "a list of the members of the delivery" if voters.table is None else f"a voter list ({voters.table.file})"
+    yield f"who compares age and sex with {who} {_matched(voters.at_most, 'members')}"
+    visits = (
+        "all inpatient claims of the delivery"
+        if discharges.table is None
+        else f"all visits of a discharge database ({discharges.table.file})"
+    )
+    yield f"who compares them with {visits} {_matched(discharges.at_most, 'members with inpatient visits')}"
     yield (
         "identifiers of providers, vendors and PCPs are blanked where fewer than "
         f"{policy.provider_suppression.providers_at_least} share a pattern of care"
@@ -234,6 +243,12 @@ def _gates(policy: Policy) -> Iterator[str]:
 def _attack(gate: AttackGate, trials: int) -> str:
     decides = _decides(gate.statistic, gate.confidence)
     return f"with probability at most {gate.at_most:g}: {decides} over {trials} simulated neighbours"
+
+
+def _matched(at_most: float | None, whom: str) -> str:
+    if at_most is None:
+        return f"is expected to match a share of released {whom} that is reported only"
+    return f"is expected to match at most {_share(at_most)} of released {whom}"
 
 
 def _decides(statistic: Statistic, confidence: float) -> str:

@@ -11,6 +11,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
 from deid_assets.policy.models import Policy
+from deid_assets.policy.population_rules import population_problems
 from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.validation import Problem, did_you_mean, problems
 from deid_assets.policy.yaml_text import Parsed, parse
@@ -156,7 +157,7 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
     except ValidationError as error:
         found, notes = problems_of(error, model), ("rules that look at several sections are applied once these are mended",)
     else:
-        found, notes = rules(policy), ()
+        found, notes = (*rules(policy), *(() if flat else population_problems(policy))), ()
         if not found:
             return policy
     placed = [(parsed.line_of(problem.path) if parsed else None, problem) for problem in found]

@@ -7,6 +7,7 @@ from pydantic import Field
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies import Hierarchy
+from deid_assets.policy.population_sections import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections import (
     Adversary,
     AnyQuasiIdentifier,
@@ -47,13 +48,22 @@ class Policy(ReleasePolicy):
     adversary: Adversary = Field(description="what the adversary knows")
     risk: Risk = Field(description="thresholds, how class sizes are known, how they are measured")
     neighbor_attack: NeighborAttack = Field(description="attack 1: its trials and gates")
+    voter_list_attack: VoterListAttack = VoterListAttack()
+    inpatient_attack: InpatientAttack = InpatientAttack()
     demographics: Demographics = Demographics()
     provider_suppression: ProviderSuppression = ProviderSuppression()
 
     @property
     def files(self) -> tuple[str, ...]:
         """Files that belong to the policy, relative to it: whoever copies it must copy these."""
-        return tuple(sorted({*super().files, *([self.opt_outs.file] if self.opt_outs.file else [])}))
+        tables = {table.file for table in self.population_tables.values()}
+        return tuple(sorted({*super().files, *tables, *([self.opt_outs.file] if self.opt_outs.file else [])}))
+
+    @property
+    def population_tables(self) -> dict[str, PopulationTable]:
+        """Tables of people that an adversary holds, by the section that names them."""
+        sections = {"voter_list_attack": self.voter_list_attack, "inpatient_attack": self.inpatient_attack}
+        return {name: section.table for name, section in sections.items() if section.table is not None}
 
     # What the lattice is made of
 
@@ -117,8 +127,11 @@ class Policy(ReleasePolicy):
         return None
 
     def content(self, *sections: str) -> dict:
-        """As every policy's; with the identifiers of the members who opted out."""
+        """As every policy's; with the identifiers of the members who opted out, and digests of population tables."""
         content = super().content(*sections)
+        for name, table in self.population_tables.items():
+            if name in content:
+                content[name]["table"]["sha256"] = table.digest
         if "opt_outs" in content:
             content["opt_outs"] = {"members": list(self.opt_outs.all_members)}
         return content

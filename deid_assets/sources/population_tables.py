@@ -1,0 +1,256 @@
+"""Read a population table: who an adversary can name, in the words of the release.
+
+What cannot be read is left out and counted by column and rule. A person who is left out makes a class of the table
+smaller, so that a release looks more at risk and never less; beyond the policy's share of unusable rows the table is
+refused all the same, because it is then not the table that the policy describes."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.csv_files import stage_csv
+from deid_assets.sources.files import Staging, count_rows, stage_duckdb, stage_parquet
+from deid_assets.store import Table, connect, owner_only, quoted
+
+Labels = Callable[[list[str]], pd.DataFrame]
+"""From distinct values as text to value | label | rule; a rule says why there is no label."""
+
+_ROWS = "population_rows"
+_COUNT_RULES = {
+    "not a whole number": "{count} IS NULL OR {count} <> floor({count})",
+    "negative count": "{count} < 0",
+}
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Where what lies in a population table.
+
+    Attributes
+    ----------
+    table
+        Of a DuckDB file; None otherwise.
+    delimiter
+        Of a CSV file.
+    columns
+        Column of the delivery, or 'year', to column of the table.
+    only, leave_out
+        Column of the table to the values that a row must have, or must not have.
+    count, person
+        Columns of the table, or None.
+    """
+
+    columns: Mapping[str, str]
+    table: str | None = None
+    delimiter: str = ","
+    only: Mapping[str, Sequence[str]] | None = None
+    leave_out: Mapping[str, Sequence[str]] | None = None
+    count: str | None = None
+    person: str | None = None
+
+
+@dataclass(frozen=True)
+class PopulationReport:
+    """Counts of what was read: rows of the table, rows chosen by the policy, rows used; and why others are not.
+
+    `unusable` are rows that break a rule, `coarser` rows whose values are wider than the classes of the release, by
+    column."""
+
+    file: str
+    rows_read: int
+    rows_chosen: int
+    rows_used: int
+    unusable: Mapping[tuple[str, str], int]
+    coarser: Mapping[str, int]
+
+    def metadata(self) -> dict:
+        """For the event log: counts of rows by column and rule, never a value."""
+        return {
+            "population_table": self.file,
+            "rows_read": self.rows_read,
+            "rows_chosen": self.rows_chosen,
+            "rows_used": self.rows_used,
+            "rows_unusable": [
+                {"column": column, "rule": rule, "rows": rows} for (column, rule), rows in self.unusable.items()
+            ],
+            "rows_coarser_than_the_release": [
+                {"column": column, "rows": rows} for column, rows in self.coarser.items()
+            ],
+        }
+
+
+def read_population_table(
+    target: Table, path: Path, layout: TableLayout, labels: Mapping[str, Labels], too_wide: str, unusable_at_most: float
+) -> PopulationReport:
+    """Read a population table into the restricted store, one row per row of it, generalized.
+
+    Parameters
+    ----------
+    target
+        Table to write: row_key BIGINT, in the order of the file | person BIGINT (each row its own where the table names
+        nobody) | weight BIGINT, people that the row stands for | one VARCHAR for each of `layout.columns`, '' where
+        missing.
+    path, layout
+        The file, and what lies where.
+    labels
+        For each of `layout.columns`.
+    too_wide
+        The rule of a value that is wider than a class of the release, which is no fault of the row.
+    unusable_at_most
+        Share of the chosen rows that may break a rule.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is missing, empty, unreadable, without rows or lacks a column, no row is chosen, or too many rows
+        are unusable. The message names file, column, number of rows and rule, never a value.
+    """
+    folder = owner_only(target.file.parent)
+    name = path.name
+    try:
+        unpacked = tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-")
+        with unpacked as inside, connect(target.file) as connection:
+            staging = Staging(connection, Path(inside), lambda text: None)
+            return _take_in(staging, target, path, layout, labels, too_wide, unusable_at_most)
+    except DeliveryError as error:
+        raise DeliveryError(f"population table: {error}") from None
+    except duckdb.Error as error:
+        # DuckDB's messages may quote a cell.
+        raise DeliveryError(f"population table: {name} could not be read to its end ({type(error).__name__})") from None
+    finally:
+        if target.file.exists():
+            os.chmod(target.file, 0o600)
+
+
+def _take_in(
+    staging: Staging,
+    target: Table,
+    path: Path,
+    layout: TableLayout,
+    labels: Mapping[str, Labels],
+    too_wide: str,
+    at_most: float,
+) -> PopulationReport:
+    connection, name = staging.connection, path.name
+    conditions, values = _stage(staging, path, layout)
+    rejected = count_rows(connection, "rejected_lines")
+    read = count_rows(connection, quoted(_ROWS)) + rejected
+    connection.execute(
+        f"CREATE TEMP TABLE chosen_rows AS SELECT * FROM {quoted(_ROWS)} WHERE {' AND '.join(['true', *conditions])}",
+        values,
+    )
+    chosen = count_rows(connection, "chosen_rows")
+    if chosen == 0:
+        raise DeliveryError(f"{name}: no row has the values that `only` asks for and `leave_out` does not exclude")
+    connection.execute("CREATE TEMP TABLE unusable (row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
+    for column, theirs in layout.columns.items():
+        found = connection.execute(
+            f"SELECT DISTINCT {_text(f'of_{column}')} AS value FROM chosen_rows ORDER BY 1"
+        ).fetchall()
+        frame = labels[column]([value for (value,) in found]).astype("str")
+        connection.register("labels_found", frame)
+        connection.execute(f"CREATE TEMP TABLE {quoted(f'labels_{column}')} AS SELECT * FROM labels_found")
+        connection.unregister("labels_found")
+        connection.execute(
+            f"""INSERT INTO unusable SELECT row_key, ?, rule FROM chosen_rows
+                JOIN {quoted(f"labels_{column}")} ON value = {_text(f"of_{column}")} WHERE rule IS NOT NULL""",
+            [theirs],
+        )
+    _check_counts_and_persons(connection, layout)
+    coarser = dict(
+        connection.execute(
+            "SELECT source_column, count(*) FROM unusable WHERE rule = ? GROUP BY 1 ORDER BY 1", [too_wide]
+        ).fetchall()
+    )
+    broken = {
+        (column, rule): rows
+        for column, rule, rows in connection.execute(
+            """SELECT source_column, rule, count(*) FROM unusable WHERE rule <> ? GROUP BY 1, 2
+               UNION ALL SELECT '-', rule, count(*) FROM rejected_lines GROUP BY 2 ORDER BY 3 DESC, 1, 2""",
+            [too_wide],
+        ).fetchall()
+    }
+    wrong = rejected + connection.execute(
+        "SELECT count(DISTINCT row_key) FROM unusable WHERE rule <> ?", [too_wide]
+    ).fetchall()[0][0]
+    if wrong > at_most * (chosen + rejected):
+        listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.items())
+        raise DeliveryError(f"{name}: more than {at_most:.2%} of the rows are unusable: {listed}")
+    used = _write(connection, target, layout)
+    return PopulationReport(name, read, chosen, used, broken, coarser)
+
+
+def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str], list]:
+    """Lay a view over the columns that are needed; returns the conditions on rows, with the values to be bound."""
+    columns = {f"of_{column}": theirs for column, theirs in layout.columns.items()}
+    conditions, values = [], []
+    for kind, chosen in (("only", layout.only), ("leave_out", layout.leave_out)):
+        for number, (theirs, wanted) in enumerate((chosen or {}).items()):
+            columns[f"{kind}_{number}"] = theirs
+            within = f"{_text(f'{kind}_{number}')} IN (SELECT unnest(?::VARCHAR[]))"
+            conditions.append(within if kind == "only" else f"NOT {within}")
+            values.append(list(wanted))
+    if layout.count is not None:
+        columns["stands_for"] = layout.count
+    if layout.person is not None:
+        columns["named"] = layout.person
+    suffix = path.name.lower()
+    if suffix.endswith((".parquet", ".pq")):
+        stage_parquet(staging, [path], _ROWS, columns)
+    elif suffix.endswith((".duckdb", ".db", ".ddb")):
+        if layout.table is None:
+            raise DeliveryError(f"{path.name}: the policy must name the table")
+        stage_duckdb(staging, path, layout.table, _ROWS, columns)
+    else:
+        stage_csv(staging, path, _ROWS, "population", columns, layout.delimiter)
+    return conditions, values
+
+
+def _check_counts_and_persons(connection: duckdb.DuckDBPyConnection, layout: TableLayout) -> None:
+    if layout.count is not None:
+        count = "TRY_CAST(stands_for AS DOUBLE)"
+        for rule, condition in _COUNT_RULES.items():
+            connection.execute(
+                f"INSERT INTO unusable SELECT row_key, ?, ? FROM chosen_rows WHERE {condition.format(count=count)}",
+                [layout.count, rule],
+            )
+    if layout.person is not None:
+        connection.execute(
+            f"INSERT INTO unusable SELECT row_key, ?, 'person missing' FROM chosen_rows WHERE {_text('named')} = ''",
+            [layout.person],
+        )
+
+
+def _write(connection: duckdb.DuckDBPyConnection, target: Table, layout: TableLayout) -> int:
+    """Write the usable rows with their labels; returns how many."""
+    joins = " ".join(
+        f"JOIN {quoted(f'labels_{column}')} AS l{number} ON l{number}.value = {_text(f'of_{column}')}"
+        for number, column in enumerate(layout.columns)
+    )
+    shown = ", ".join(f"l{number}.label AS {quoted(column)}" for number, column in enumerate(layout.columns))
+    person = "row_key" if layout.person is None else f"dense_rank() OVER (ORDER BY {_text('named')})"
+    weight = "1" if layout.count is None else "TRY_CAST(stands_for AS DOUBLE)"
+    connection.execute("BEGIN")
+    try:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema)}")
+        connection.execute(
+            f"""CREATE OR REPLACE TABLE {target.sql} AS
+                SELECT row_key, {person} AS person, ({weight})::BIGINT AS weight, {shown} FROM chosen_rows {joins}
+                WHERE row_key NOT IN (SELECT row_key FROM unusable)"""
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return count_rows(connection, target.sql)
+
+
+def _text(column: str) -> str:
+    """SQL of a column as trimmed text; '' where it is missing."""
+    return f"coalesce(trim({quoted(column)}::VARCHAR), '')"
