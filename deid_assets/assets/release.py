@@ -38,7 +38,7 @@ from deid_assets.store import Table, connect, drop_schema, write_table
 FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 
-@stage_asset(policy_sections=["recipients", "risk", "neighbor_attack", "demographics", "removal"], kinds=("duckdb", "parquet", "csv"))
+@stage_asset(policy_sections=["recipients", "risk", "neighbor_attack", "voter_list_attack", "inpatient_attack", "demographics", "removal"], kinds=("duckdb", "parquet", "csv"))
 def release(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -63,6 +63,8 @@ def release(
     longitudinal_risk: Table,
     neighbor_attack: Table,
     demographic_risk: Table,
+    voter_list_attack: Table,
+    inpatient_attack: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
@@ -81,7 +83,7 @@ def release(
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
-                (longitudinal_risk, neighbor_attack, demographic_risk),
+                (longitudinal_risk, neighbor_attack, demographic_risk, voter_list_attack, inpatient_attack),
             )  # fmt: skip
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += certificate_refusals(proof)

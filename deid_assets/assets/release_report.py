@@ -11,6 +11,7 @@ from deid_assets.release import measure
 from deid_assets.release.evidence import Evidence
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
 from deid_assets.reports.heritage import heritage_comparison
+from deid_assets.reports.heritage_population import population_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, GeneralizationRow, ReportFigure, render_report
 from deid_assets.store import Table
@@ -52,7 +53,8 @@ def report_of(
             attack.value if attack else None,
             limit,
             expected_reidentified_share(limit, policy.risk.threshold),
-        ),
+        )
+        + population_comparison(public_edition),
         (
             ReportFigure(
                 "The lattice",

@@ -61,6 +61,18 @@ RISK_CHECKS = (
         measure.ABSENCE,
         "Being absent from the release tells of a sensitive condition with at most the allowed probability.",
     ),
+    RiskCheck(
+        "voter_list_match_within_threshold",
+        "voter_list_attack",
+        measure.VOTER_LIST,
+        "At most the allowed share of released members is expected to be matched with a list of everybody's age and sex.",
+    ),
+    RiskCheck(
+        "inpatient_match_within_threshold",
+        "inpatient_attack",
+        measure.INPATIENT,
+        "At most the allowed share of released inpatients is expected to be matched with a discharge database by all visits.",
+    ),
 )
 
 

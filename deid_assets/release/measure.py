@@ -16,6 +16,7 @@ FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
 DEMOGRAPHIC = "demographic_high_risk_share"
 ABSENCE = "absence_posterior"
+VOTER_LIST, INPATIENT = "voter_list_match", "inpatient_match"
 SMALLEST_CLASS, SUPPRESSED, BEYOND = "smallest_class", "suppressed_share", "records_beyond_population"
 
 
@@ -31,6 +32,10 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
     for name, gate in ((UNCONDITIONAL, attack.unconditional), (GIVEN_MEMBERSHIP, attack.given_membership)):
         if gate is not None:
             required.append(Requirement("neighbor_attack", name, gate.at_most))
+    for name, section in ((VOTER_LIST, "voter_list_attack"), (INPATIENT, "inpatient_attack")):
+        at_most = getattr(policy, section).at_most
+        if at_most is not None:
+            required.append(Requirement(section, name, at_most))
     return tuple(required)
 
 

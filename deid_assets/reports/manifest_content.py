@@ -25,6 +25,8 @@ MEANINGS: Mapping[str, str] = {
     "demographic_high_risk_share": "Released members whose demographics too few members of the population share.",
     "absence_posterior": "How surely a known member who is absent has a condition for which members were removed.",
     "records_beyond_population": "Released records of which the population has no one alike left: it must hold them all.",
+    "voter_list_match": "Released members whom a list of everybody's age and sex is expected to match rightly.",
+    "inpatient_match": "Released inpatients whom a discharge database is expected to match rightly, by all visits.",
     "smallest_class": "Records that share all quasi-identifiers with a released record, its own among them.",
     "suppressed_share": "Records that were left out because too few are like them.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",

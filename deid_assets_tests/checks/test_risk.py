@@ -8,10 +8,11 @@ import pytest
 from deid_assets.checks.risk import RISK_CHECKS, risk_checks
 from deid_assets.home import Home
 from deid_assets.partitions import deliveries
-from deid_assets.policy import policy_by_name
+from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release import measure
 from deid_assets.release.evidence import Evidence, to_frame
 from deid_assets.resources import RestrictedStore
+from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import measurement
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
@@ -90,5 +91,6 @@ def test_one_failure_stops_the_run_and_every_check_has_its_result(home):
 
 
 def test_every_gate_that_a_policy_demands_has_its_check():
-    demanded = {(one.asset, one.measurement) for one in measure.required_measurements(policy_by_name(POLICY))}
+    policy = policy_from(public_values(inpatient_attack={"at_most": 0.05}))
+    demanded = {(one.asset, one.measurement) for one in measure.required_measurements(policy)}
     assert demanded == {(check.asset, check.measurement) for check in RISK_CHECKS}

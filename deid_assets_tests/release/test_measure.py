@@ -10,6 +10,7 @@ from deid_assets.methods.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release import measure
+from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICY = policy_by_name("heritage_public")
@@ -109,6 +110,7 @@ class TestRequirements:
             ("demographic_risk", measure.ABSENCE): 0.15,
             ("neighbor_attack", measure.UNCONDITIONAL): 0.05,
             ("neighbor_attack", measure.GIVEN_MEMBERSHIP): 0.05,
+            ("voter_list_attack", measure.VOTER_LIST): 0.05,
         }
 
     def test_what_the_policy_does_not_gate_on_is_not_demanded(self):
@@ -122,6 +124,8 @@ class TestRequirements:
             *measure.high_risk_measurements(POLICY, node, node, "c" * 64),
             *measure.neighbor_measurements(POLICY, attack(), "c" * 64),
             *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
+            *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
+            *inpatient_measurements(POLICY.inpatient_attack.at_most, {}, (), None, None, "c" * 64),
         ]
         gating = {m.name: m.threshold for m in measured if m.gating}
         assert gating == {r.measurement: r.threshold for r in measure.required_measurements(POLICY)}

@@ -202,7 +202,9 @@ def test_every_check_measured_and_compared(published):
     ).records
     evaluations = [record.event_log_entry.dagster_event.event_specific_data for record in records]
     assert evaluations and all(found.passed and found.blocking for found in evaluations)
-    assert all({"measured", "threshold"} <= set(found.metadata) for found in evaluations)
+    gating = [found for found in evaluations if "gating" not in found.metadata or found.metadata["gating"].value]
+    assert all({"measured", "threshold"} <= set(found.metadata) for found in gating)
+    assert all("threshold" not in found.metadata for found in evaluations if found not in gating)
 
 
 def test_the_run_can_be_executed_again_from_the_ui(published):

@@ -1,0 +1,146 @@
+"""Attacks 2 and 3 as measurements: what gates, what is only told, and what cannot be measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.inpatient_classes import ALL_YEARS, COLUMNS, subsets
+from deid_assets.methods.linkage_simulation import Linkage
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.release import measure
+from deid_assets.release.population_measurements import (
+    Attempts,
+    ClassSizes,
+    inpatient_measurements,
+    voter_list_measurements,
+)
+from deid_assets.reports.heritage_population import ATTACK_2, TABLE_6, population_comparison
+from deid_assets.reports.population_figures import inpatient_figure, matched_figure
+from deid_assets.reports.rendering import markdown_image
+from deid_assets_tests.policy.policy_texts import public_values
+
+COMMITMENT = "c" * 64
+SIZES = ClassSizes(np.array([1, 2, 3, 4]), np.array([1, 0, 2, 2]))
+ATTEMPTS = Attempts(Linkage(5, 5, np.array([2, 3, 2, 3])), Linkage(5, 0, np.array([0, 0, 0, 0])))
+SHARES = {(p, s): len(s) / 100 + p / 1000 for p in (ALL_YEARS, 1, 2) for s in subsets(COLUMNS)}
+
+
+def voters(at_most=0.05, sizes=SIZES, attempts=ATTEMPTS):
+    return {m.name: m for m in voter_list_measurements(at_most, sizes, attempts, COMMITMENT)}
+
+
+def inpatients(at_most=0.05, shares=SHARES, sizes=SIZES, attempts=ATTEMPTS):
+    return {m.name: m for m in inpatient_measurements(at_most, shares, COLUMNS, sizes, attempts, COMMITMENT)}
+
+
+class TestVoterList:
+    def test_the_matched_share_gates_and_everything_else_is_told(self):
+        found = voters()
+        assert [name for name, m in found.items() if m.gating] == [measure.VOTER_LIST]
+        gate = found[measure.VOTER_LIST]
+        assert gate.value == pytest.approx((1 + 2 / 3 + 2 / 4) / 5) and gate.threshold == 0.05 and not gate.passed
+        assert found["voter_list_expected"].value == 0.4
+        assert found["voter_list_published_formula"].value == pytest.approx(0.317063, abs=1e-6)
+        assert "biased low" in found["voter_list_published_formula"].section
+        assert voters(at_most=0.5)[measure.VOTER_LIST].passed
+
+    def test_without_a_threshold_nothing_gates(self):
+        assert not any(m.gating for m in voters(at_most=None).values())
+
+    def test_whom_the_file_lacks_is_a_number_about_people(self):
+        found = voters(sizes=ClassSizes(np.array([3, 0]), np.array([4, 1])))
+        missing = found["voter_list_not_in_the_file"]
+        assert missing.value == 2 / 5 and missing.counts_people and missing.sample_size == 5
+        assert found[measure.VOTER_LIST].value == (2 + 1) / 5
+        assert found["voter_list_published_formula"].value is None, "the release is no sample of this file"
+
+    def test_no_other_number_tells_how_many_are_released(self):
+        assert all(m.sample_size in (None, 4) for name, m in voters().items() if not m.counts_people)
+
+    def test_linkage_has_precision_and_recall_with_bounds(self):
+        found = voters()
+        precision = found["voter_list_linked_precision"]
+        assert (precision.value, precision.sample_size, precision.seed_commitment) == (0.5, 4, COMMITMENT)
+        assert precision.bound > 0.5 and found["voter_list_linked_if_alone_precision"].value is None
+        assert found["voter_list_linked_if_alone_recall"].value == 0
+
+    @pytest.mark.parametrize("sizes", [None, ClassSizes(np.array([5]), np.array([0]))])
+    def test_what_cannot_be_measured_does_not_pass(self, sizes):
+        found = voters(sizes=sizes, attempts=None)
+        assert found[measure.VOTER_LIST].value is None and not found[measure.VOTER_LIST].passed
+        assert not any("linked" in name for name in found)
+
+
+class TestInpatients:
+    def test_the_worst_year_with_the_worst_columns_gates(self):
+        gate = inpatients()[measure.INPATIENT]
+        assert gate.value == max(SHARES.values()) == SHARES[2, COLUMNS] and gate.gating and not gate.passed
+
+    def test_periods_are_told_by_all_columns_and_by_four(self):
+        found = inpatients()
+        assert found["inpatient_match_year_1"].value == SHARES[1, COLUMNS]
+        assert found["inpatient_match_all_years_least_of_four"].value == 0.04
+        assert "inpatient_match_year_3" not in found, "nobody had a visit"
+
+    def test_a_release_without_inpatient_visits_has_nothing_to_tell_and_does_not_pass_a_gate(self):
+        found = inpatients(shares={}, sizes=None, attempts=None)
+        assert found[measure.INPATIENT].value is None and not found[measure.INPATIENT].passed
+
+
+class TestRequirements:
+    def test_gates_of_the_policy_are_demanded_at_its_thresholds(self):
+        policy = policy_from(public_values(voter_list_attack={"at_most": 0.01}, inpatient_attack={"at_most": 0.02}))
+        found = {(r.asset, r.measurement): r.threshold for r in measure.required_measurements(policy)}
+        assert found["voter_list_attack", measure.VOTER_LIST] == 0.01
+        assert found["inpatient_attack", measure.INPATIENT] == 0.02
+
+    def test_a_policy_without_thresholds_demands_nothing(self):
+        policy = policy_from(public_values(voter_list_attack={}, inpatient_attack={}))
+        assert not {r.asset for r in measure.required_measurements(policy)} & {"voter_list_attack", "inpatient_attack"}
+
+    @pytest.mark.parametrize("name", ["heritage", "heritage_public", "desynpuf"])
+    def test_shipped_policies_gate_attack_2_at_what_s0_accepts(self, name):
+        policy = policy_by_name(name)
+        assert policy.voter_list_attack.at_most == policy.risk.threshold == 0.05
+        assert policy.inpatient_attack.at_most is None, "the delivery is not the file that S0's adversary holds"
+
+
+class TestComparison:
+    def rows(self, **values):
+        told = [{"name": name, "value": value} for name, value in values.items()]
+        return population_comparison(json.dumps({"evidence": [{"asset": "a", "measurements": told}]}).encode())
+
+    def test_attack_2_and_table_6_stand_beside_ours(self):
+        rows = self.rows(
+            voter_list_match=0.00009,
+            inpatient_match_year_1_least_of_four=0.02,
+            inpatient_match_year_1_most_of_four=0.5,
+            inpatient_match_year_1=0.6,
+        )
+        assert (rows[0].heritage, rows[0].here) == ("0.0005 %", "0.009 %")
+        assert (rows[1].heritage, rows[1].here) == ("0.161 % to 1.73 %", "2 % to 50 %")
+        assert (rows[2].heritage, rows[2].here) == ("not published", "60 %")
+        assert rows[3].here == "not measured" and len(rows) == 9
+
+    def test_a_protected_number_is_not_told(self):
+        assert self.rows(voter_list_match="T")[0].here == "not measured"
+
+    def test_what_s0_printed(self):
+        assert ATTACK_2 == 0.000005 and TABLE_6[0][3] == 0.005141
+        assert TABLE_6[3] == (0.017272, 0.012702, 0.013797, 0.015991)
+
+
+class TestFigures:
+    def test_every_choice_is_drawn(self):
+        image = inpatient_figure(SHARES, 0.05)
+        assert markdown_image(image, "it fits") and image == inpatient_figure(SHARES, 0.05)
+
+    def test_with_nothing_to_draw_it_says_so(self):
+        image = inpatient_figure({}, None)
+        assert b"no inpatient visit is released" in image
+
+    def test_an_attack_with_its_gate(self):
+        image = matched_figure(tuple(voters().values()))
+        assert markdown_image(image, "it fits")
+        assert b"not in the" not in image, "a number about people is not drawn among probabilities"
