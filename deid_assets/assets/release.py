@@ -38,7 +38,10 @@ from deid_assets.store import Table, connect, drop_schema, write_table
 FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 
-@stage_asset(policy_sections=["recipients", "risk", "neighbor_attack", "voter_list_attack", "inpatient_attack", "demographics", "removal"], kinds=("duckdb", "parquet", "csv"))
+_SECTIONS = ["recipients", "risk", "neighbor_attack", "voter_list_attack", "inpatient_attack", "demographics", "removal"]
+
+
+@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"))
 def release(
     context: dg.AssetExecutionContext,
     members: Table,
