@@ -101,6 +101,12 @@ class DischargeTable(PopulationTable):
         None, description="column of the visit's year, with values to 1, 2 or 3; null: all visits are of year 1"
     )
 
+    @model_validator(mode="after")
+    def _one_row_is_one_visit(self) -> "DischargeTable":
+        if self.count is not None and self.person is not None:
+            raise ValueError("count is for rows that name no person: a discharge of a named person is one visit")
+        return self
+
 
 class VoterListAttack(Section):
     """Attack 2 (S0): the release is matched with a list of everybody's age and sex."""

@@ -104,6 +104,10 @@ class TestRules:
         with pytest.raises(PolicyError, match="place is not a quasi-identifier of this policy"):
             policy_from(values)
 
+    def test_a_discharge_of_a_named_person_stands_for_itself(self, folder):
+        (problem,) = refusal(folder, inpatient_attack={"table": DISCHARGES | {"count": "N"}})
+        assert "count is for rows that name no person" in problem
+
     @pytest.mark.parametrize("at_most", [0, 1, 1.5, -0.1])
     def test_thresholds_are_probabilities(self, at_most):
         assert refusal(voter_list_attack={"at_most": at_most})
