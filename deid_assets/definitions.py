@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import dagster as dg
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assets import adversary, assessment, candidate, flat, generalization, intake, preparation, release
+from deid_assets.assets import adversary, assessment, candidate, flat, generalization, intake, preparation, release, sensitivity
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
 from deid_assets.home import Home
@@ -26,7 +26,7 @@ from deid_assets.schemas import contracts_of
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
-MODULES = (intake, preparation, adversary, generalization, candidate, assessment, release)
+MODULES = (intake, preparation, adversary, generalization, candidate, assessment, sensitivity, release)
 FLAT_MODULES = (flat,)
 """The assets of a longitudinal policy, and those of a flat one."""
 

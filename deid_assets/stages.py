@@ -19,7 +19,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "adversary": ("value_diversity", "diversity_correlation", "adversary_power"),
     "generalization": ("value_domains", "generalization_lattice", "lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"),
     "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
-    "assessment": ("longitudinal_risk", "neighbor_attack", "demographic_risk"),
+    "assessment": ("longitudinal_risk", "neighbor_attack", "attack_sensitivity", "demographic_risk"),
     "release": ("release",),
 }
 
@@ -36,7 +36,13 @@ STAGE_OF: dict[str, str] = {
     asset: stage for stages in (STAGES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
 }
 
-METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "2", "record_risk": "2"}
+METHOD_VERSIONS = {
+    "longitudinal_risk": "2",
+    "neighbor_attack": "2",
+    "attack_sensitivity": "1",
+    "demographic_risk": "2",
+    "record_risk": "2",
+}
 """Version of each assessment's method; the gate accepts evidence of these only."""
 
 

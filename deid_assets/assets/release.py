@@ -38,7 +38,7 @@ from deid_assets.store import Table, connect, drop_schema, write_table
 FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 
-@stage_asset(policy_sections=["recipients", "risk", "neighbor_attack", "demographics", "removal"], kinds=("duckdb", "parquet", "csv"))
+@stage_asset(policy_sections=["recipients", "risk", "neighbor_attack", "attack_sensitivity", "demographics", "removal"], kinds=("duckdb", "parquet", "csv"))
 def release(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -62,6 +62,7 @@ def release(
     release_days_in_hospital: Table,
     longitudinal_risk: Table,
     neighbor_attack: Table,
+    attack_sensitivity: Table,
     demographic_risk: Table,
     policies: Policies,
     workplace: Workplace,
@@ -81,7 +82,7 @@ def release(
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
-                (longitudinal_risk, neighbor_attack, demographic_risk),
+                (longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk),
             )  # fmt: skip
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += certificate_refusals(proof)

@@ -5,13 +5,16 @@ about people than the manifest does.
 """
 
 from deid_assets.assets.generalization import chosen_node
+from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.evidence import Evidence
+from deid_assets.release.sensitivity import ASSET, table_rows
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
 from deid_assets.reports.heritage import heritage_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
+from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.reports.report import CertificateRow, GeneralizationRow, ReportFigure, render_report
 from deid_assets.store import Table
 
@@ -74,6 +77,15 @@ def report_of(
                         if item.asset == "neighbor_attack"
                         for found in item.measurements
                     ]
+                ),
+            ),
+            ReportFigure(
+                "Neighbours who know more, or err",
+                "The same attack under other assumptions, by the greatest power of the adversary; diamonds are the Heritage "
+                "Health Prize's own numbers (its Table 7), whose alpha is not published. All bounds hold together.",
+                sensitivity_figure(
+                    table_rows(policy, [found for item in evidence if item.asset == ASSET for found in item.measurements]),
+                    *figure_limits(policy),
                 ),
             ),
         ),

@@ -24,6 +24,7 @@ from deid_assets.policy.sections import (
     Sample,
     TopCoding,
 )
+from deid_assets.policy.sensitivity_sections import AttackSensitivity
 from deid_assets.sources.delivery import SourceOptions
 
 class Policy(ReleasePolicy):
@@ -47,6 +48,7 @@ class Policy(ReleasePolicy):
     adversary: Adversary = Field(description="what the adversary knows")
     risk: Risk = Field(description="thresholds, how class sizes are known, how they are measured")
     neighbor_attack: NeighborAttack = Field(description="attack 1: its trials and gates")
+    attack_sensitivity: AttackSensitivity = AttackSensitivity()
     demographics: Demographics = Demographics()
     provider_suppression: ProviderSuppression = ProviderSuppression()
 

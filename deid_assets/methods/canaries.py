@@ -1,0 +1,261 @@
+"""Planted truths: made-up members whose re-identifiability is certain, in a copy of what an attack works on.
+
+An attack that silently breaks reports no risk. So every run lets each attack loose on a copy of its data to which
+canaries were added, as targets of a stream of their own: real members' figures are not diluted, and nothing of this is
+ever released. Canaries hold values that nobody else has (codes behind the last real one), so that their classes are
+known without counting: alone, m alike, or out of reach because truncation took what is known. Each of them differs from
+another in one respect only, so that an attack that overlooks a quasi-identifier, a count, a year, an order or the link
+between values finds a class that is too large.
+
+Other attacks plant their own: `compare` holds what must come out against what came out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deid_assets.methods.attack_sensitivity import KNOWS, Knows
+from deid_assets.methods.claim_records import ClaimRecords, EvaluationRecords
+from deid_assets.methods.longitudinal_data import Domain, Generalization, Histories, LongitudinalData
+
+POWER = 2
+"""Values of each quasi-identifier known of a canary, where it has so many."""
+MEMBERS_COPIED = 50_000
+"""Real members in the copy, at most: their number is nothing to a canary, and the check stays cheap."""
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Simulated attacks on canaries, and those that ended as they must."""
+
+    right: int
+    draws: int
+
+    @property
+    def share(self) -> float:
+        """1 where all is well; nothing drawn is no proof."""
+        return self.right / self.draws if self.draws else 0.0
+
+    def __add__(self, other: "Findings") -> "Findings":
+        return Findings(self.right + other.right, self.draws + other.draws)
+
+
+def compare(expected: ArrayLike, found: ArrayLike) -> Findings:
+    """Count the draws in which an attack found what must be found: equal success, class size or flag.
+
+    Examples
+    --------
+    >>> compare([1, 0.5, 0], [1, 0.5, 0.1])
+    Findings(right=2, draws=3)
+
+    Raises
+    ------
+    ValueError
+        If the two are not of the same draws.
+    """
+    expected, found = np.asarray(expected, dtype=float), np.asarray(found, dtype=float)
+    if expected.shape != found.shape:
+        raise ValueError(f"{expected.size} findings are expected, there are {found.size}")
+    return Findings(int((np.abs(expected - found) <= _TOLERANCE).sum()), expected.size)
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A made-up member.
+
+    Parameters
+    ----------
+    kind
+        What it is there for.
+    claims
+        (values, year, day, held) of each claim: for each quasi-identifier the number of a value of its own, and whether
+        the claim survives truncation.
+    size
+        Members of its class for who knows values, as in attack 1; 0: no match is possible.
+    sizes
+        The same where what is known makes it another.
+    own_column
+        The member-level quasi-identifier in which it differs from everybody; None: it is like the first real member.
+    """
+
+    kind: str
+    claims: tuple[tuple[tuple[int, ...], int, int, bool], ...]
+    size: int
+    sizes: dict[Knows, int] = field(default_factory=dict)
+    own_column: int | None = None
+
+    def class_size(self, knows: Knows) -> int:
+        return self.sizes.get(knows, self.size)
+
+
+def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tuple[Canary, ...]:
+    """The canaries for so many member-level and claim-level quasi-identifiers, each group with values of its own.
+
+    Parameters
+    ----------
+    alike
+        Sizes of groups of members who are all alike.
+    """
+    values = iter(range(10**6))
+
+    def claim(value: int, year: int = 0, day: int = 0, held: bool = True):
+        return ((value,) * histories, year, day, held)
+
+    made: list[Canary] = []
+    plain = next(values)
+    made.append(Canary("alone", (claim(plain),), 1))
+    made += [Canary("own demographic value", (claim(plain),), 1, own_column=column) for column in range(columns)]
+    for history in range(histories):
+        own = next(values)
+        mixed = tuple(own if h == history else plain for h in range(histories))
+        made.append(Canary("own claim value", ((mixed, 0, 0, True),), 1))
+    for size in alike:
+        made += [Canary("alike", (claim(value),), size) for value in [next(values)] * size]
+    lost = next(values)
+    made.append(Canary("truncated", (claim(lost, held=False),), 0))
+    twice = next(values)
+    made.append(Canary("value held twice", (claim(twice), claim(twice)), 1))
+    made.append(Canary("value held once", (claim(twice),), 2))
+    x, y = next(values), next(values)
+    crossed = tuple(y if history else x for history in range(histories)), tuple(x if history else y for history in range(histories))
+    linked = {"claim": 1} if histories > 1 else {}
+    made.append(Canary("values linked", (claim(x), claim(y)), 2, linked))
+    made.append(Canary("values crossed", tuple((own, 0, 0, True) for own in crossed), 2, linked))
+    for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
+        x, y = next(values), next(values)
+        # Their order is known, and the years of their values where these differ; a claim of one is also one of the other.
+        told = {"order": 1} | ({"dated_values": 1} if years[0] != years[1] else {})
+        for first, then in ((x, y), (y, x)):
+            made.append(
+                Canary("order", (claim(first, years[0], days[0]), claim(then, years[1], days[1])), 2, told)
+            )
+    dated = next(values)
+    made += [Canary("year", (claim(dated, year),), 2, {"year": 1, "dated_values": 1}) for year in (0, 1)]
+    return tuple(made)
+
+
+def plant_in_data(
+    data: LongitudinalData, levels: Generalization, alike: Sequence[int] = (2, 5)
+) -> tuple[LongitudinalData, np.ndarray]:
+    """A copy of the kernel's data at one generalization, with canaries as its only targets.
+
+    Returns
+    -------
+    data, sizes
+        One level each; (c,) int64, the certain class size of each target, 0 where truncation took what is known.
+    """
+    copied = min(MEMBERS_COPIED, data.members)
+    members = np.arange(copied)
+    kept_columns = [column for column, level in enumerate(levels.demographics) if level is not None]
+    kept_histories = [history for history, level in enumerate(levels.histories) if level is not None]
+    planted = canaries(len(kept_columns), len(kept_histories), alike)
+    domains = [data.demographic_domains[column] for column in kept_columns]
+    of_columns = [domain.levels[levels.demographics[column]] for column, domain in zip(kept_columns, domains, strict=True)]
+    real = np.stack(
+        [level[data.demographics[:copied, column]] for level, column in zip(of_columns, kept_columns, strict=True)], axis=1
+    ) if kept_columns else np.zeros((copied, 0), dtype=np.int64)
+    sizes = [domain.sizes[levels.demographics[column]] for column, domain in zip(kept_columns, domains, strict=True)]
+    held, known, history_domains = [], [], []
+    own = len(planted)
+    for place, history in enumerate(kept_histories):
+        domain, level = data.history_domains[history], levels.histories[history]
+        before = data.held[history].take(members)
+        first = domain.sizes[level]
+        lists = [[first + values[place] for values, _, _, _ in canary.claims] for canary in planted]
+        survived = [[first + values[place] for values, _, _, kept in canary.claims if kept] for canary in planted]
+        after, more = Histories.of(survived), domain.levels[level][before.codes]
+        held.append(
+            Histories(
+                np.concatenate([before.offsets, before.offsets[-1] + after.offsets[1:]]), np.concatenate([more, after.codes])
+            )
+        )
+        known.append(Histories.of(lists))
+        history_domains.append(_one_level(first, [value for values in lists for value in values]))
+    return (
+        LongitudinalData(
+            np.concatenate([real, _demographics(real, sizes, planted)]),
+            tuple(_one_level(size, [size]) for size in sizes),
+            held,
+            history_domains,
+            np.arange(copied, copied + own),
+            known,
+            [np.full(own, POWER, dtype=np.int8) for _ in kept_histories],
+        ),
+        np.array([canary.size for canary in planted], dtype=np.int64),
+    )
+
+
+def plant_in_records(
+    records: EvaluationRecords, alike: Sequence[int] = (2, 5)
+) -> tuple[EvaluationRecords, np.ndarray, dict[Knows, np.ndarray]]:
+    """A copy of the released records with canaries behind the real members.
+
+    Returns
+    -------
+    records, targets, sizes
+        The canaries are the members `targets` (c,); `sizes` has their certain class size for each kind of knowledge.
+    """
+    copied, histories = min(MEMBERS_COPIED, records.members), len(records.history_sizes)
+    columns = len(records.demographic_sizes)
+    planted = canaries(columns, histories, alike)
+    first = records.history_sizes
+
+    def claims(of: Canary, truncated: bool) -> list[tuple]:
+        return [
+            (tuple(start + value for start, value in zip(first, values, strict=True)), year, day)
+            for values, year, day, kept in of.claims
+            if kept or not truncated
+        ]
+
+    known = ClaimRecords.of([claims(canary, False) for canary in planted], histories)
+    held = ClaimRecords.of([claims(canary, True) for canary in planted], histories)
+    real = records.demographics[:copied]
+    return (
+        EvaluationRecords(
+            np.concatenate([real, _demographics(real, records.demographic_sizes, planted)]),
+            tuple(size + 1 for size in records.demographic_sizes),
+            tuple(max(size, int(codes.max()) + 1) for size, codes in zip(first, known.codes, strict=True)),
+            records.held.first(copied).followed_by(held),
+            records.known.first(copied).followed_by(known),
+        ),
+        np.arange(copied, copied + len(planted)),
+        {knows: np.array([canary.class_size(knows) for canary in planted]) for knows in KNOWS},
+    )
+
+
+def canary_power(records: EvaluationRecords, with_year: bool) -> list[np.ndarray]:
+    """Power of the members of a planted copy, in which only canaries are attacked."""
+    return [np.full(records.members, POWER, dtype=np.int8)] * (len(records.history_sizes) + with_year)
+
+
+def certain_success(sizes: np.ndarray) -> np.ndarray:
+    """1/m for a class of m; 0 where no match is possible.
+
+    Examples
+    --------
+    >>> certain_success(np.array([1, 4, 0])).tolist()
+    [1.0, 0.25, 0.0]
+    """
+    return np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0)
+
+
+def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray:
+    """Those of the targets of whom one claim is known: none of their values is right when all of them are wrong."""
+    return targets[np.diff(records.known.offsets)[targets] == 1]
+
+
+def _demographics(real: np.ndarray, sizes: Sequence[int], planted: Sequence[Canary]) -> np.ndarray:
+    """Those of the first real member, but for the column in which a canary differs from everybody."""
+    own = np.repeat(real[:1], len(planted), axis=0)
+    for row, canary in zip(own, planted, strict=True):
+        if canary.own_column is not None:
+            row[canary.own_column] = sizes[canary.own_column]
+    return own
+
+
+def _one_level(size: int, codes: Sequence[int]) -> Domain:
+    return Domain((np.arange(max([size, *(code + 1 for code in codes)])),))
