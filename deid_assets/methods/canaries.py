@@ -63,6 +63,10 @@ def compare(expected: ArrayLike, found: ArrayLike) -> Findings:
     return Findings(int((np.abs(expected - found) <= _TOLERANCE).sum()), expected.size)
 
 
+Claim = tuple[tuple[int | None, ...], int, int, bool]
+"""Of each quasi-identifier the number of a value of its own, or None for a blank; year; day; whether truncation spares it."""
+
+
 @dataclass(frozen=True)
 class Canary:
     """A made-up member.
@@ -72,8 +76,7 @@ class Canary:
     kind
         What it is there for.
     claims
-        (values, year, day, held) of each claim: for each quasi-identifier the number of a value of its own, and whether
-        the claim survives truncation.
+        What it did, see `Claim`.
     size
         Members of its class for who knows values, as in attack 1; 0: no match is possible.
     sizes
@@ -83,7 +86,7 @@ class Canary:
     """
 
     kind: str
-    claims: tuple[tuple[tuple[int, ...], int, int, bool], ...]
+    claims: tuple[Claim, ...]
     size: int
     sizes: dict[Knows, int] = field(default_factory=dict)
     own_column: int | None = None
@@ -102,40 +105,52 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
     """
     values = iter(range(10**6))
 
-    def claim(value: int, year: int = 0, day: int = 0, held: bool = True):
-        return ((value,) * histories, year, day, held)
+    def everywhere(value: int, year: int = 0) -> Claim:
+        return (value,) * histories, year, 0, True
 
-    made: list[Canary] = []
+    def except_in(history: int, there: int | None, elsewhere: int | None, year: int = 0, day: int = 0, held: bool = True) -> Claim:
+        return tuple(there if h == history else elsewhere for h in range(histories)), year, day, held
+
     plain = next(values)
-    made.append(Canary("alone", (claim(plain),), 1))
-    made += [Canary("own demographic value", (claim(plain),), 1, own_column=column) for column in range(columns)]
-    for history in range(histories):
-        own = next(values)
-        mixed = tuple(own if h == history else plain for h in range(histories))
-        made.append(Canary("own claim value", ((mixed, 0, 0, True),), 1))
+    made = [Canary("alone", (everywhere(plain),), 1)]
+    made += [Canary("own demographic value", (everywhere(plain),), 1, own_column=column) for column in range(columns)]
+    made += [Canary("own claim value", (except_in(h, next(values), plain),), 1) for h in range(histories)]
     for size in alike:
-        made += [Canary("alike", (claim(value),), size) for value in [next(values)] * size]
-    lost = next(values)
-    made.append(Canary("truncated", (claim(lost, held=False),), 0))
-    twice = next(values)
-    made.append(Canary("value held twice", (claim(twice), claim(twice)), 1))
-    made.append(Canary("value held once", (claim(twice),), 2))
-    x, y = next(values), next(values)
-    crossed = tuple(y if history else x for history in range(histories)), tuple(x if history else y for history in range(histories))
-    linked = {"claim": 1} if histories > 1 else {}
-    made.append(Canary("values linked", (claim(x), claim(y)), 2, linked))
-    made.append(Canary("values crossed", tuple((own, 0, 0, True) for own in crossed), 2, linked))
-    for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
-        x, y = next(values), next(values)
-        # Their order is known, and the years of their values where these differ; a claim of one is also one of the other.
-        told = {"order": 1} | ({"dated_values": 1} if years[0] != years[1] else {})
-        for first, then in ((x, y), (y, x)):
-            made.append(
-                Canary("order", (claim(first, years[0], days[0]), claim(then, years[1], days[1])), 2, told)
-            )
+        made += [Canary("alike", (everywhere(value),), size) for value in [next(values)] * size]
+    for h in range(histories):
+        a, b = next(values), next(values)
+        lost = (except_in(h, None, b), except_in(h, a, None, held=False))
+        made.append(Canary("truncated", lost, 0))
+        a, b = next(values), next(values)
+        twice, once = (except_in(h, a, b), except_in(h, a, b)), (except_in(h, a, b), except_in(h, None, b))
+        made += [Canary("value held twice", twice, 1), Canary("value held once", once, 2)]
+        for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
+            made += _in_order(*(next(values) for _ in range(3)), h, years, days, except_in)
+    made += _linked(next(values), next(values), histories, everywhere, except_in)
     dated = next(values)
-    made += [Canary("year", (claim(dated, year),), 2, {"year": 1, "dated_values": 1}) for year in (0, 1)]
+    made += [Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1}) for year in (0, 1)]
     return tuple(made)
+
+
+def _in_order(x: int, y: int, z: int, history: int, years, days, except_in) -> list[Canary]:
+    """Two members whose values of one quasi-identifier come in opposite order, by year or by day; all else is alike."""
+    told: dict[Knows, int] = {"order": 1} | ({"dated_values": 1} if years[0] != years[1] else {})
+    return [
+        Canary("order", tuple(except_in(history, own, z, *when) for own, when in zip(pair, zip(years, days), strict=True)), 2, told)
+        for pair in ((x, y), (y, x))
+    ]
+
+
+def _linked(x: int, y: int, histories: int, everywhere, except_in) -> list[Canary]:
+    """Members who all hold two values of each quasi-identifier, linked in another way by their claims."""
+    # Of two quasi-identifiers either can be crossed, with the same result; of one, none.
+    crossed = range(histories if histories > 2 else histories - 1)
+    told: dict[Knows, int] = {"claim": 1} if crossed else {}
+    size = 1 + len(crossed)
+    made = [Canary("values linked", (everywhere(x), everywhere(y)), size, told)]
+    return made + [
+        Canary("values crossed", (except_in(h, y, x), except_in(h, x, y)), size, told) for h in crossed
+    ]
 
 
 def plant_in_data(
@@ -165,8 +180,8 @@ def plant_in_data(
         domain, level = data.history_domains[history], levels.histories[history]
         before = data.held[history].take(members)
         first = domain.sizes[level]
-        lists = [[first + values[place] for values, _, _, _ in canary.claims] for canary in planted]
-        survived = [[first + values[place] for values, _, _, kept in canary.claims if kept] for canary in planted]
+        lists = [_codes(canary, place, first, truncated=False) for canary in planted]
+        survived = [_codes(canary, place, first, truncated=True) for canary in planted]
         after, more = Histories.of(survived), domain.levels[level][before.codes]
         held.append(
             Histories(
@@ -206,7 +221,7 @@ def plant_in_records(
 
     def claims(of: Canary, truncated: bool) -> list[tuple]:
         return [
-            (tuple(start + value for start, value in zip(first, values, strict=True)), year, day)
+            (tuple(None if value is None else start + value for start, value in zip(first, values, strict=True)), year, day)
             for values, year, day, kept in of.claims
             if kept or not truncated
         ]
@@ -246,6 +261,13 @@ def certain_success(sizes: np.ndarray) -> np.ndarray:
 def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray:
     """Those of the targets of whom one claim is known: none of their values is right when all of them are wrong."""
     return targets[np.diff(records.known.offsets)[targets] == 1]
+
+
+def _codes(canary: Canary, place: int, first: int, truncated: bool) -> list[int]:
+    """Its values of one quasi-identifier, numbered from `first` on: all, or those that truncation spares."""
+    return [
+        first + values[place] for values, _, _, held in canary.claims if values[place] is not None and (held or not truncated)
+    ]
 
 
 def _demographics(real: np.ndarray, sizes: Sequence[int], planted: Sequence[Canary]) -> np.ndarray:

@@ -1,20 +1,11 @@
 """The figure of the sensitivity analysis: attack 1 by what is known and by power, beside S0 Table 7."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from matplotlib.lines import Line2D
 
+from deid_assets.reports.heritage import TABLE_7
 from deid_assets.reports.rendering import BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, new_figure, plain, rendered, styled, words
-
-TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
-    {
-        "original": {5: 0.0084, 10: 0.0094, 15: 0.0117},
-        "one_claim_jointly": {5: 0.0367, 10: 0.0372, 15: 0.0387},
-        "one_pair_ordered": {5: 0.0096, 10: 0.0100, 15: 0.0120},
-    }
-)
-"""S0 Table 7: share of trials that ended in a right match, unconditional; alpha is not published."""
 
 Row = tuple[str, int, Mapping[str, tuple[float | None, float | None]]]
 _MARKS = {"unconditional": ("o", BLUE, "any member"), "given_membership": ("s", ORANGE, "member known to be in the release")}
