@@ -44,7 +44,8 @@ def report_of(
     measured = {found.name: found for item in evidence for found in item.measurements}
     attack = measured.get(measure.UNCONDITIONAL)
     limit = policy.risk.max_high_risk_share
-    sensitivity = table_rows(policy, [found for item in evidence if item.asset == ASSET for found in item.measurements])
+    assessed = [found for item in evidence if item.asset == ASSET for found in item.measurements]
+    sensitivity = table_rows(policy, assessed)
     content = content_from_manifest(
         public_edition,
         f"Release under the policy {policy.name}",

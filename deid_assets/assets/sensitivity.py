@@ -1,4 +1,4 @@
-"""Assessment: attack 1 under other assumptions than the paper's, on the very rows that would be published (S0 Table 7)."""
+"""Assessment: attack 1 under other assumptions, on the very rows that would be published (S0 Table 7)."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -91,8 +91,8 @@ def attack_sensitivity(
     of_columns = {column: levels[column] for column in names}
     write_table(known, generalized_claims(grouped_claims, value_domains, of_columns, members=released))
     records = released_records(
-        profiles, release_claims, known, grouped_claims, pseudonym_crosswalk, value_domains, member_columns(policy), names,
-        levels.get(DAY),
+        profiles, release_claims, known, grouped_claims, pseudonym_crosswalk, value_domains,
+        member_columns(policy), names, levels.get(DAY),
     )  # fmt: skip
     before = workplace.released_before(member_profiles, released)
     alpha = sampling_fraction(policy, members + before, member_profiles.count())
@@ -135,7 +135,8 @@ def attack_sensitivity(
 def sensitivity_table(policy: Policy, measured: Sequence[Measurement]) -> pd.DataFrame:
     """The analysis as a table: value and joint upper bound of each figure, by row and power."""
     rows = [
-        (row, power, *found["unconditional"], *found["given_membership"]) for row, power, found in table_rows(policy, measured)
+        (row, power, *found["unconditional"], *found["given_membership"])
+        for row, power, found in table_rows(policy, measured)
     ]
     columns = ["known", "power", "unconditional", "its bound", "given membership", "its bound "]
     return pd.DataFrame(rows, columns=columns)

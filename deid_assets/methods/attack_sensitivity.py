@@ -135,7 +135,12 @@ class AttackSensitivity:
         return Trials(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
     def _matched(
-        self, generator: np.random.Generator, knows: Knows, power: Sequence[np.ndarray], targets: np.ndarray, wrong: float
+        self,
+        generator: np.random.Generator,
+        knows: Knows,
+        power: Sequence[np.ndarray],
+        targets: np.ndarray,
+        wrong: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Whether each target's own record fits, (B,) bool, and how many records do, (B,) int32."""
         index, known, domains = self._of(knows)
@@ -189,10 +194,10 @@ class AttackSensitivity:
 
     @cached_property
     def _dated(self):
-        codes = [
-            [np.where(values == MISSING, MISSING, values.astype(np.int32) * self._years + records.year) for values in records.codes]
-            for records in self._both
-        ]
+        def dated(values: np.ndarray, year: np.ndarray) -> np.ndarray:
+            return np.where(values == MISSING, MISSING, values.astype(np.int32) * self._years + year)
+
+        codes = ([dated(values, records.year) for values in records.codes] for records in self._both)
         return self._indexed(*codes, [size * self._years for size in self.records.history_sizes])
 
     @property
@@ -207,8 +212,9 @@ class AttackSensitivity:
         """Bit-sets of the values in D2, the values in D1, and domains of one level."""
         domains = tuple(Domain((np.arange(size),)) for size in sizes)
         values = [claim_values(self.records.held, codes).histories for codes in held]
+        levels = [(0,)] * len(domains)
         index = MemberIndex(
-            self.records.demographics, self.records.demographic_domains, values, domains, [(0,)] * len(domains), self.most
+            self.records.demographics, self.records.demographic_domains, values, domains, levels, self.most
         )
         return index, [claim_values(self.records.known, codes) for codes in known], domains
 
@@ -277,7 +283,10 @@ def worst_cell(cells: Sequence[Cell]) -> Mapping[str, Estimate]:
     """
     if not cells:
         raise ValueError("no cell is plausible")
+    def worst(found: Sequence[Estimate]) -> Estimate:
+        return Estimate(*(max(getattr(one, part) for one in found) for part in ("value", "low", "high")))
+
     return {
-        figure: Estimate(*(max(getattr(getattr(cell, figure), part) for cell in cells) for part in ("value", "low", "high")))
-        for figure in ("given_membership", "unconditional")
+        "given_membership": worst([cell.given_membership for cell in cells]),
+        "unconditional": worst([cell.unconditional for cell in cells]),
     }

@@ -64,7 +64,7 @@ def compare(expected: ArrayLike, found: ArrayLike) -> Findings:
 
 
 Claim = tuple[tuple[int | None, ...], int, int, bool]
-"""Of each quasi-identifier the number of a value of its own, or None for a blank; year; day; whether truncation spares it."""
+"""Of each quasi-identifier the number of a value, or None for a blank; year; day; whether truncation spares it."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
     def everywhere(value: int, year: int = 0) -> Claim:
         return (value,) * histories, year, 0, True
 
-    def except_in(history: int, there: int | None, elsewhere: int | None, year: int = 0, day: int = 0, held: bool = True) -> Claim:
+    def except_in(history: int, there: int | None, elsewhere: int | None, year=0, day=0, held=True) -> Claim:
         return tuple(there if h == history else elsewhere for h in range(histories)), year, day, held
 
     plain = next(values)
@@ -135,9 +135,10 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
 def _in_order(x: int, y: int, z: int, history: int, years, days, except_in) -> list[Canary]:
     """Two members whose values of one quasi-identifier come in opposite order, by year or by day; all else is alike."""
     told: dict[Knows, int] = {"order": 1} | ({"dated_values": 1} if years[0] != years[1] else {})
+    first, then = (years[0], days[0]), (years[1], days[1])
     return [
-        Canary("order", tuple(except_in(history, own, z, *when) for own, when in zip(pair, zip(years, days), strict=True)), 2, told)
-        for pair in ((x, y), (y, x))
+        Canary("order", (except_in(history, a, z, *first), except_in(history, b, z, *then)), 2, told)
+        for a, b in ((x, y), (y, x))
     ]
 
 
@@ -164,44 +165,33 @@ def plant_in_data(
         One level each; (c,) int64, the certain class size of each target, 0 where truncation took what is known.
     """
     copied = min(MEMBERS_COPIED, data.members)
-    members = np.arange(copied)
-    kept_columns = [column for column, level in enumerate(levels.demographics) if level is not None]
-    kept_histories = [history for history, level in enumerate(levels.histories) if level is not None]
-    planted = canaries(len(kept_columns), len(kept_histories), alike)
-    domains = [data.demographic_domains[column] for column in kept_columns]
-    of_columns = [domain.levels[levels.demographics[column]] for column, domain in zip(kept_columns, domains, strict=True)]
-    real = np.stack(
-        [level[data.demographics[:copied, column]] for level, column in zip(of_columns, kept_columns, strict=True)], axis=1
-    ) if kept_columns else np.zeros((copied, 0), dtype=np.int64)
-    sizes = [domain.sizes[levels.demographics[column]] for column, domain in zip(kept_columns, domains, strict=True)]
-    held, known, history_domains = [], [], []
-    own = len(planted)
-    for place, history in enumerate(kept_histories):
-        domain, level = data.history_domains[history], levels.histories[history]
-        before = data.held[history].take(members)
+    columns = [(column, level) for column, level in enumerate(levels.demographics) if level is not None]
+    histories = [(history, level) for history, level in enumerate(levels.histories) if level is not None]
+    planted = canaries(len(columns), len(histories), alike)
+    sizes = [data.demographic_domains[column].sizes[level] for column, level in columns]
+    real = np.zeros((copied, len(columns)), dtype=np.int64)
+    for place, (column, level) in enumerate(columns):
+        real[:, place] = data.demographic_domains[column].levels[level][data.demographics[:copied, column]]
+    held, known, domains = [], [], []
+    for place, (history, level) in enumerate(histories):
+        domain = data.history_domains[history]
         first = domain.sizes[level]
-        lists = [_codes(canary, place, first, truncated=False) for canary in planted]
-        survived = [_codes(canary, place, first, truncated=True) for canary in planted]
-        after, more = Histories.of(survived), domain.levels[level][before.codes]
-        held.append(
-            Histories(
-                np.concatenate([before.offsets, before.offsets[-1] + after.offsets[1:]]), np.concatenate([more, after.codes])
-            )
-        )
-        known.append(Histories.of(lists))
-        history_domains.append(_one_level(first, [value for values in lists for value in values]))
-    return (
-        LongitudinalData(
-            np.concatenate([real, _demographics(real, sizes, planted)]),
-            tuple(_one_level(size, [size]) for size in sizes),
-            held,
-            history_domains,
-            np.arange(copied, copied + own),
-            known,
-            [np.full(own, POWER, dtype=np.int8) for _ in kept_histories],
-        ),
-        np.array([canary.size for canary in planted], dtype=np.int64),
+        delivered, kept = ([_codes(canary, place, first, cut) for canary in planted] for cut in (False, True))
+        before, after = data.held[history].take(np.arange(copied)), Histories.of(kept)
+        offsets = np.concatenate([before.offsets, before.offsets[-1] + after.offsets[1:]])
+        held.append(Histories(offsets, np.concatenate([domain.levels[level][before.codes], after.codes])))
+        known.append(Histories.of(delivered))
+        domains.append(_one_level(max(first, int(known[-1].codes.max()) + 1)))
+    planted_data = LongitudinalData(
+        np.concatenate([real, _demographics(real, sizes, planted)]),
+        tuple(_one_level(size + 1) for size in sizes),
+        held,
+        domains,
+        np.arange(copied, copied + len(planted)),
+        known,
+        [np.full(len(planted), POWER, dtype=np.int8) for _ in histories],
     )
+    return planted_data, np.array([canary.size for canary in planted], dtype=np.int64)
 
 
 def plant_in_records(
@@ -219,12 +209,11 @@ def plant_in_records(
     planted = canaries(columns, histories, alike)
     first = records.history_sizes
 
+    def numbered(values: Sequence[int | None]) -> tuple[int | None, ...]:
+        return tuple(None if value is None else start + value for start, value in zip(first, values, strict=True))
+
     def claims(of: Canary, truncated: bool) -> list[tuple]:
-        return [
-            (tuple(None if value is None else start + value for start, value in zip(first, values, strict=True)), year, day)
-            for values, year, day, kept in of.claims
-            if kept or not truncated
-        ]
+        return [(numbered(values), year, day) for values, year, day, kept in of.claims if kept or not truncated]
 
     known = ClaimRecords.of([claims(canary, False) for canary in planted], histories)
     held = ClaimRecords.of([claims(canary, True) for canary in planted], histories)
@@ -265,9 +254,8 @@ def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray
 
 def _codes(canary: Canary, place: int, first: int, truncated: bool) -> list[int]:
     """Its values of one quasi-identifier, numbered from `first` on: all, or those that truncation spares."""
-    return [
-        first + values[place] for values, _, _, held in canary.claims if values[place] is not None and (held or not truncated)
-    ]
+    there = [claim for claim in canary.claims if claim[0][place] is not None]
+    return [first + values[place] for values, _, _, held in there if held or not truncated]
 
 
 def _demographics(real: np.ndarray, sizes: Sequence[int], planted: Sequence[Canary]) -> np.ndarray:
@@ -279,5 +267,5 @@ def _demographics(real: np.ndarray, sizes: Sequence[int], planted: Sequence[Cana
     return own
 
 
-def _one_level(size: int, codes: Sequence[int]) -> Domain:
-    return Domain((np.arange(max([size, *(code + 1 for code in codes)])),))
+def _one_level(size: int) -> Domain:
+    return Domain((np.arange(size),))

@@ -43,7 +43,7 @@ def flags_of_canaries(
 
 
 def neighbors_of_canaries(data: LongitudinalData, stream_key: bytes, draws: int = DRAWS) -> Findings:
-    """Whether attack 1 picks canaries as often as it must: trial by trial, on average, and literally those who are alone.
+    """Whether attack 1 picks canaries as often as it must: trial by trial, and those who are alone on average too.
 
     Parameters
     ----------

@@ -91,7 +91,8 @@ def sample_values(
 def sample_claims(generator: np.random.Generator, records: ClaimRecords, targets: np.ndarray) -> np.ndarray:
     """(B,) int64: a claim of each target, each equally likely; -1 where he has none."""
     counts = np.diff(records.offsets)[targets]
-    return np.where(counts > 0, records.offsets[targets] + (generator.random(len(targets)) * counts).astype(np.int64), -1)
+    chosen = (generator.random(len(targets)) * counts).astype(np.int64)
+    return np.where(counts > 0, records.offsets[targets] + chosen, -1)
 
 
 def ordered_pairs(generator: np.random.Generator, sampled: SampledValues, records: ClaimRecords) -> OrderedPairs:

@@ -33,7 +33,7 @@ def released_records(
     known
         claim_id, member_id and the claim-level quasi-identifiers of the released members at the same generalization.
     original
-        claim_id, year and days_since_first_claim of the same claims as delivered: who knows an order knows it to the day.
+        claim_id, year and days_since_first_claim of the same claims as delivered: an order is known to the day.
     crosswalk, domains
         Pseudonyms, and value_domains.
     claim_names

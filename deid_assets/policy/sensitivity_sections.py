@@ -34,14 +34,15 @@ class AttackSensitivity(Section):
     """Attack 1 under other assumptions: greater power, linked or ordered claims, known years, errors."""
 
     trials: Count = Field(10_000, description="simulated neighbours in each cell")
-    powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns: the greatest power of the adversary")
+    powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns: greatest power of the adversary")
     variants: tuple[VariantName, ...] = Field(ALL, min_length=1, description="rows: what the adversary knows")
     wrong_shares: tuple[Probability, ...] = Field(
         (0.05, 0.1), description="further rows: the share of the values known that are wrong"
     )
     plausible: Plausible = Plausible()
     unconditional: AttackGate | None = Field(
-        None, description="gate on the worst plausible cell, for any member; at most alpha by construction; null: no gate"
+        None,
+        description="gate on the worst plausible cell, for any member; at most alpha by construction; null: no gate",
     )
     given_membership: AttackGate | None = Field(
         None, description="gate on the worst plausible cell, for a member who is in the release; null: no gate"
@@ -56,7 +57,8 @@ class AttackSensitivity(Section):
             unmeasured = [str(found) for found in plausible if found not in listed]
             if unmeasured:
                 raise ValueError(
-                    f"plausible.{name} lists {', '.join(unmeasured)}, which {name} does not: a gate on it could not fail"
+                    f"plausible.{name} lists {', '.join(unmeasured)}, which {name} does not: a gate on it could not "
+                    "fail"
                 )
         if len(set(self.wrong_shares)) < len(self.wrong_shares):
             raise ValueError("wrong_shares lists something twice")

@@ -5,10 +5,15 @@ from collections.abc import Mapping, Sequence
 from matplotlib.lines import Line2D
 
 from deid_assets.reports.heritage import TABLE_7
-from deid_assets.reports.rendering import BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, new_figure, plain, rendered, styled, words
+from deid_assets.reports.rendering import (
+    BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, new_figure, plain, rendered, styled, words,
+)  # fmt: skip
 
 Row = tuple[str, int, Mapping[str, tuple[float | None, float | None]]]
-_MARKS = {"unconditional": ("o", BLUE, "any member"), "given_membership": ("s", ORANGE, "member known to be in the release")}
+_MARKS = {
+    "unconditional": ("o", BLUE, "any member"),
+    "given_membership": ("s", ORANGE, "member known to be in the release"),
+}
 
 
 @styled()
@@ -48,11 +53,12 @@ def sensitivity_figure(
                 markerfacecolor="white" if failed else color, zorder=4,
             )  # fmt: skip
         if power in TABLE_7.get(name, {}):
-            axes.plot(100 * TABLE_7[name][power], place, "D", markersize=5, color=BLACK, markerfacecolor="none", zorder=5)
+            s0 = 100 * TABLE_7[name][power]
+            axes.plot(s0, place, "D", markersize=5, color=BLACK, markerfacecolor="none", zorder=5)
+        numbers = ["not measured" if found[of][0] is None else plain(100 * found[of][0], 2) for of in _MARKS]
         axes.annotate(
-            f"{plain(100 * (found['unconditional'][0] or 0), 2)} / {plain(100 * (found['given_membership'][0] or 0), 2)}",
-            (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7,
-            color=GREY,
+            " / ".join(numbers), (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=7, color=GREY,
         )  # fmt: skip
     for figure_name, limit in limits.items():
         if limit is not None:
@@ -67,8 +73,7 @@ def sensitivity_figure(
         Line2D([], [], marker=mark, color=color, linewidth=1.6, markersize=5, label=label)
         for mark, color, label in _MARKS.values()
     ]
-    handles.append(
-        Line2D([], [], marker="D", color=BLACK, markerfacecolor="none", linestyle="none", markersize=5, label="S0, any member")
-    )
+    hollow = {"color": BLACK, "markerfacecolor": "none", "linestyle": "none", "markersize": 5}
+    handles.append(Line2D([], [], marker="D", label="S0, any member", **hollow))
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return rendered(figure)

@@ -44,8 +44,9 @@ def fits(knowledge: Knowledge, demographics, member: Member) -> bool:
     if Counter(knowledge.years) - Counter(claim[1] for claim in member.held):
         return False
     # A blank is no knowledge, and a claim of blanks is none.
-    if knowledge.claim and set(knowledge.claim) != {None} and not any(like(knowledge.claim, claim[0]) for claim in member.held):
-        return False
+    if knowledge.claim and set(knowledge.claim) != {None}:
+        if not any(like(knowledge.claim, claim[0]) for claim in member.held):
+            return False
     return all(
         any(
             one[0][h] == first and other[0][h] == then and may_precede(one, other)
@@ -82,7 +83,7 @@ def success(knowledge: Knowledge, target: Member, members) -> Fraction:
 
 
 def subsets_of_claims(claims, h, power, within=None):
-    """The claims whose value of h is known, one tuple for each equally likely choice; `within` is one of them if it can be."""
+    """The claims whose value of h is known, a tuple for each equally likely choice, `within` in it if it can be."""
     there = [number for number, claim in enumerate(claims) if claim[0][h] is not None]
     if within in there:
         others = [number for number in there if number != within]

@@ -1,4 +1,4 @@
-"""The sensitivity analysis against brute force: every draw's class, and the success expected over all that may be known."""
+"""The sensitivity analysis against brute force: each draw's class, and the success expected over all knowledge."""
 
 import numpy as np
 import pytest

@@ -25,10 +25,9 @@ def members_of(records) -> list[oracle.Member]:
     """The oracle's members; canaries have power 2, as in the checks."""
     def claims(of, member):
         own = range(of.offsets[member], of.offsets[member + 1])
-        return tuple(
-            (tuple(None if code < 0 else int(code) for code in of.codes[:, claim]), int(of.year[claim]), int(of.day[claim]))
-            for claim in own
-        )
+        values = [tuple(None if code < 0 else int(code) for code in of.codes[:, claim]) for claim in own]
+        days = [None if day < 0 else int(day) for day in of.day[own]]
+        return tuple(zip(values, of.year[own].tolist(), days, strict=True))
 
     return [
         oracle.Member(
@@ -84,7 +83,8 @@ def test_nothing_is_planted_in_the_data_that_are_judged():
     records = many(members=50)
     kept = records.held.codes.copy()
     sensitivity_of_canaries(records, KNOWS, KEY, 100)
-    assert all(np.array_equal(one, other) for one, other in zip(before, [data.demographics, *[h.codes for h in data.held]], strict=True))
+    after = [data.demographics, *[held.codes for held in data.held]]
+    assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True))
     assert np.array_equal(kept, records.held.codes) and records.members == 50
 
 
@@ -172,7 +172,9 @@ class TestBrokenAttacks:
         data, _ = middling_case()
         honest = NodeComputation.measure
         for flags in (np.zeros(1000, bool), np.ones(1000, bool)):
-            monkeypatch.setattr(NodeComputation, "measure", lambda *a, flags=flags, **k: replace(honest(*a, **k), flags=flags))
+            monkeypatch.setattr(
+                NodeComputation, "measure", lambda *a, flags=flags, **k: replace(honest(*a, **k), flags=flags)
+            )
             assert flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY).share < 1
 
     def test_everybody_exempt(self, monkeypatch):
@@ -189,14 +191,19 @@ class TestBrokenAttacks:
 
     def test_truncation_overlooked(self, monkeypatch):
         data, _ = middling_case()
-        monkeypatch.setattr(drawn_blocks.DrawnBlocks, "_lost_of_history", lambda self, known, *_: np.zeros(len(known), bool))
+        monkeypatch.setattr(
+            drawn_blocks.DrawnBlocks, "_lost_of_history", lambda self, known, *_: np.zeros(len(known), bool)
+        )
         assert neighbors_of_canaries(data.released_only(), KEY).share < 1
 
     def test_picks_that_never_succeed(self, monkeypatch):
         honest = canary_checks.neighbor_attack
-        monkeypatch.setattr(
-            canary_checks, "neighbor_attack", lambda *a: replace(honest(*a), literal=replace(honest(*a).literal, value=0.0))
-        )
+
+        def never(*arguments):
+            found = honest(*arguments)
+            return replace(found, literal=replace(found.literal, value=0.0))
+
+        monkeypatch.setattr(canary_checks, "neighbor_attack", never)
         assert neighbors_of_canaries(middling_case()[0].released_only(), KEY).share < 1
 
     @pytest.mark.parametrize(
@@ -206,8 +213,8 @@ class TestBrokenAttacks:
             ("order", attack_sensitivity.AttackSensitivity, "_facts", lambda *_: ([], [])),
             ("dated_values", attack_sensitivity.AttackSensitivity, "_dated", property(lambda self: self._plain)),
             ("values", attack_sensitivity, "with_wrong_values", lambda generator, codes, *_: codes),
-            ("values", attack_sensitivity, "all_rows_hold", lambda bits, blocks, position, rows: np.ones(len(position), bool)),
-            ("values", attack_sensitivity, "all_rows_hold", lambda bits, blocks, position, rows: np.zeros(len(position), bool)),
+            ("values", attack_sensitivity, "all_rows_hold", lambda bits, blocks, at, rows: np.ones(len(at), bool)),
+            ("values", attack_sensitivity, "all_rows_hold", lambda bits, blocks, at, rows: np.zeros(len(at), bool)),
         ],
     )
     def test_what_is_known_beyond_values(self, monkeypatch, knows, module, name, broken):
@@ -218,7 +225,9 @@ class TestBrokenAttacks:
 
     def test_orders_read_backwards(self, monkeypatch):
         honest = known_facts.PossibleOrders.facts
-        monkeypatch.setattr(
-            known_facts.PossibleOrders, "facts", lambda self, own: honest(self, replace(own, first=own.then, then=own.first))
-        )
+
+        def backwards(self, pairs):
+            return honest(self, replace(pairs, first=pairs.then, then=pairs.first))
+
+        monkeypatch.setattr(known_facts.PossibleOrders, "facts", backwards)
         assert sensitivity_of_canaries(many(), ["order"], KEY).share < 1

@@ -68,8 +68,9 @@ def test_simulation_agrees_with_the_analytic_class_sizes_of_many_members():
     sex = generator.integers(0, 2, (members, 1))
     codes = np.minimum(generator.geometric(0.12, (members, 2)) - 1, values - 1)
     histories = Histories(np.arange(0, 2 * members + 1, 2), codes.ravel())
+    power = np.ones(members, dtype=np.int8)
     data = LongitudinalData(
-        sex, (flat(2),), (histories,), (flat(values),), np.arange(members), (histories,), (np.ones(members, dtype=np.int8),)
+        sex, (flat(2),), (histories,), (flat(values),), np.arange(members), (histories,), (power,)
     )
     holds = np.zeros((members, values), dtype=bool)
     holds[np.arange(members)[:, None], codes] = True

@@ -28,7 +28,9 @@ def read_back(made, level, day=None):
         "known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, level), members=kept)
     )
     # The small delivery has no days since the first claim; lengths of stay stand for them.
-    original = made.store.write("original", f"SELECT claim_id, year, length_of_stay AS days_since_first_claim FROM {made.known.sql}")
+    original = made.store.write(
+        "original", f"SELECT claim_id, year, length_of_stay AS days_since_first_claim FROM {made.known.sql}"
+    )
     domains = made.store.write(
         "day_domains",
         f"SELECT * REPLACE (replace(quasi_identifier, 'length_of_stay', 'days_since_first_claim') AS quasi_identifier)"
@@ -36,7 +38,9 @@ def read_back(made, level, day=None):
     )
     names = CLAIM_NAMES if day is None else {"days_since_first_claim": "LengthOfStay"}
     if day is not None:
-        known = made.store.write("known_days", f"SELECT * RENAME (length_of_stay AS days_since_first_claim) FROM {known.sql}")
+        known = made.store.write(
+            "known_days", f"SELECT * RENAME (length_of_stay AS days_since_first_claim) FROM {known.sql}"
+        )
     records = released_records(profiles, claims, known, original, made.crosswalk, domains, COLUMNS, names, day)
     data = None
     if day is None:
@@ -63,7 +67,9 @@ def test_claims_keep_their_values_year_and_day_together(store):
     groups = sorted({claim[2] for claim in claims if claim[0] in order and claim[2] is not None})
     for position, number in enumerate(order):
         expected = sorted(
-            (i % 3, -1 if stay is None else stay, group or "") for i, (member, stay, group, _) in enumerate(claims) if member == number
+            (i % 3, -1 if stay is None else stay, group or "")
+            for i, (member, stay, group, _) in enumerate(claims)
+            if member == number
         )
         own = range(records.known.offsets[position], records.known.offsets[position + 1])
         found = sorted(

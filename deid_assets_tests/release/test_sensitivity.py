@@ -104,5 +104,5 @@ class TestCanaries:
         assert self.judged(*others) == [("absent_measurement", f"{ASSET}/{CANARIES}")]
 
     def test_every_attack_that_plants_them_must_show_them(self):
-        assert {requirement.asset for requirement in canaries_required()} >= {"longitudinal_risk", "neighbor_attack", ASSET}
+        assert {one.asset for one in canaries_required()} >= {"longitudinal_risk", "neighbor_attack", ASSET}
         assert all(requirement.threshold == 1.0 for requirement in canaries_required())

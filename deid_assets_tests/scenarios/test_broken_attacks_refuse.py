@@ -1,8 +1,6 @@
-"""An attack that breaks reports no risk and is refused: it did not find the canaries. A lax policy meets the right number."""
+"""An attack that breaks reports no risk and is refused, because it did not find the canaries; and the new gate."""
 
 import numpy as np
-import pytest
-
 from deid_assets.methods import attack_sensitivity, engine
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release.canaries import CANARIES
@@ -61,29 +59,24 @@ def test_a_kernel_that_finds_no_classes_is_refused(pipeline, monkeypatch):
 
 def test_an_analysis_in_which_nothing_fits_is_refused(pipeline, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(attack_sensitivity, "all_rows_hold", lambda bits, blocks, position, rows: np.zeros(len(position), bool))
+        patch.setattr(attack_sensitivity, "all_rows_hold", lambda bits, blocks, at, rows: np.zeros(len(at), bool))
         pipeline.run(KEY, ["attack_sensitivity"])
         assert measured(pipeline, "attack_sensitivity")["worst_sensitivity_given_membership"].value == 0
         refused_for(pipeline, "attack_sensitivity")
 
 
-def test_evidence_without_canaries_refuses(pipeline):
-    """Evidence of a method that plants none says nothing about whether it works."""
-    evidence = measured(pipeline, "attack_sensitivity")
-    assert evidence[CANARIES].passed and evidence[CANARIES].gating and evidence[CANARIES].value == 1
-
-
-@pytest.mark.parametrize("figure", ["given_membership"])
-def test_a_gate_on_the_worst_plausible_cell_refuses_with_the_right_number(pipeline, figure):
-    section = {"trials": 2_000, figure: {"at_most": 0.03}, "plausible": {"variants": ["one_claim_jointly"], "powers": [15]}}
+def test_a_gate_on_the_worst_plausible_cell_refuses_with_the_right_number(pipeline):
+    plausible = {"variants": ["one_claim_jointly"], "powers": [15]}
+    section = {"trials": 2_000, "given_membership": {"at_most": 0.03}, "plausible": plausible}
     write_policy(pipeline.home.policies, changed(SMALL, attack_sensitivity=section))
     summary = pipeline.run(KEY, ["attack_sensitivity", "release"])
     assert summary.exit_code == REFUSED and summary.release is None
     found = measured(pipeline, "attack_sensitivity")
-    worst, cell = found[f"worst_sensitivity_{figure}"], found[f"one_claim_jointly_power_15_{figure}"]
+    worst = found["worst_sensitivity_given_membership"]
+    cell = found["one_claim_jointly_power_15_given_membership"]
     assert (worst.value, worst.bound) == (cell.value, cell.bound) and worst.bound > 0.03
     (failed,) = summary.failed_checks
-    assert failed.startswith(f"worst_sensitivity_{figure}_within_threshold: measured {worst.bound:.4g}"[:70])
+    assert failed.startswith(f"worst_sensitivity_given_membership_within_threshold: measured {worst.bound:.4f}")
 
 
 def test_the_original_cell_is_attack_1(pipeline):
