@@ -5,6 +5,7 @@ values within one claim, or orders two claims, has no row there. The few facts t
 before the rows of the index, and the same loops count the class.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -49,11 +50,19 @@ class LikeClaims:
         The claims that he may know: D1, in the same codes.
     sizes
         How many codes each quasi-identifier has.
+
+    Raises
+    ------
+    ValueError
+        If there are more combinations of codes than 64 bits can number.
     """
 
     def __init__(self, held: ClaimRecords, known: ClaimRecords, sizes: Sequence[int]):
+        if math.prod(sizes) > _LARGEST_KEY:
+            raise ValueError(f"claims of {math.prod(sizes)} combinations of values cannot be numbered; generalize more")
         self._held, self._known, self._sizes = held, known, tuple(sizes)
-        self._owners = held.owners
+        self._owners = held.owners.astype(np.int32)
+        self._of_columns: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
 
     def facts(self, claims: np.ndarray) -> Facts:
         """Who has a claim like each of these (A,) of `known`; -1, or a claim of blanks only, asks nothing."""
@@ -66,39 +75,30 @@ class LikeClaims:
             pattern |= there.astype(np.int64) << number
         for found in np.unique(pattern[pattern > 0]):
             draws = asked[pattern == found]
-            columns = [number for number in range(len(self._sizes)) if found >> number & 1]
-            wanted, owners, begin, end = self._ranges(columns, claims[draws])
-            numbers[draws] = len(members) + wanted
+            columns = tuple(number for number in range(len(self._sizes)) if found >> number & 1)
+            keys, owners = self._sorted(columns)
+            asked_keys = self._keys(self._known.codes[list(columns)][:, claims[draws]], columns)
+            distinct, wanted = np.unique(asked_keys, return_inverse=True)
+            numbers[draws] = len(members) + wanted.reshape(-1)
+            begin, end = (np.searchsorted(keys, distinct, side=side) for side in ("left", "right"))
             members += [owners[first:last] for first, last in zip(begin, end, strict=True)]
         return Facts(numbers, len(members), iter(members))
 
-    def _ranges(self, columns: list[int], claims: np.ndarray):
-        """Which of the distinct wanted claims each is; owners of held claims by likeness; where those of each lie."""
-        complete = np.flatnonzero(np.all(self._held.codes[columns] != MISSING, axis=0))
-        keys = _keys(
-            np.concatenate([self._held.codes[columns][:, complete], self._known.codes[columns][:, claims]], axis=1),
-            [self._sizes[column] for column in columns],
-        )
-        held, wanted = keys[: len(complete)], keys[len(complete) :]
-        distinct, number = np.unique(wanted, return_inverse=True)
-        place = np.minimum(np.searchsorted(distinct, held), max(len(distinct) - 1, 0))
-        alike = np.flatnonzero(distinct[place] == held)
-        order = alike[np.argsort(place[alike], kind="stable")]
-        begin = np.searchsorted(place[order], np.arange(len(distinct)), side="left")
-        end = np.searchsorted(place[order], np.arange(len(distinct)), side="right")
-        return number.reshape(-1), self._owners[complete[order]], begin, end
+    def _sorted(self, columns: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """The keys of held claims without a blank in these columns, ascending, and the members whose claims they are."""
+        if columns not in self._of_columns:
+            complete = np.flatnonzero(np.all(self._held.codes[list(columns)] != MISSING, axis=0))
+            keys = self._keys(self._held.codes[list(columns)][:, complete], columns)
+            order = np.argsort(keys)
+            self._of_columns[columns] = keys[order], self._owners[complete[order]]
+        return self._of_columns[columns]
 
-
-def _keys(columns: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """(C,) int64: one number for each combination of codes (columns, C)."""
-    keys, largest = np.zeros(columns.shape[1], dtype=np.int64), 1
-    for codes, size in zip(columns, sizes, strict=True):
-        if largest * size > _LARGEST_KEY:
-            distinct, keys = np.unique(keys, return_inverse=True)
-            largest = len(distinct)
-        keys = keys * size + codes
-        largest *= size
-    return keys
+    def _keys(self, codes: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
+        """(C,) int64: one number for each combination of codes (columns, C)."""
+        keys = np.zeros(codes.shape[1], dtype=np.int64)
+        for own, column in zip(codes, columns, strict=True):
+            keys = keys * self._sizes[column] + own
+        return keys
 
 
 class PossibleOrders:
