@@ -20,6 +20,7 @@ from deid_assets.assets import (
     population_attacks,
     preparation,
     release,
+    sensitivity,
 )
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
@@ -36,7 +37,9 @@ from deid_assets.schemas import contracts_of
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
-MODULES = (intake, preparation, adversary, generalization, candidate, assessment, population_attacks, release)
+MODULES = (
+    intake, preparation, adversary, generalization, candidate, assessment, sensitivity, population_attacks, release,
+)  # fmt: skip
 FLAT_MODULES = (flat,)
 """The assets of a longitudinal policy, and those of a flat one."""
 

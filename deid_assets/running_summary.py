@@ -14,6 +14,7 @@ from deid_assets.guard import UnforeseenError
 from deid_assets.home import Home
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.evidence import from_frame
+from deid_assets.release.sensitivity import is_cell
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store import Table
@@ -158,7 +159,8 @@ def _print_gates(console: Console, home: Home, policy: ReleasePolicy, delivery: 
     for name in assessed:
         stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[name], name)
         for item in from_frame(stored.frame()):
-            for found in item.measurements:
+            # The cells of the sensitivity analysis are in the report; here stands the worst of them.
+            for found in (one for one in item.measurements if not is_cell(one)):
                 verdict = ("passed" if found.passed else "FAILED") if found.gating else "reported"
                 table.add_row(
                     found.name, _number(found.value), _number(found.bound), _number(found.threshold), verdict

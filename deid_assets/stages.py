@@ -19,7 +19,14 @@ STAGES: dict[str, tuple[str, ...]] = {
     "adversary": ("value_diversity", "diversity_correlation", "adversary_power"),
     "generalization": ("value_domains", "generalization_lattice", "lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"),
     "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
-    "assessment": ("longitudinal_risk", "neighbor_attack", "demographic_risk", "voter_list_attack", "inpatient_attack"),
+    "assessment": (
+        "longitudinal_risk",
+        "neighbor_attack",
+        "attack_sensitivity",
+        "demographic_risk",
+        "voter_list_attack",
+        "inpatient_attack",
+    ),
     "release": ("release",),
 }
 
@@ -37,8 +44,9 @@ STAGE_OF: dict[str, str] = {
 }
 
 METHOD_VERSIONS = {
-    "longitudinal_risk": "1",
-    "neighbor_attack": "1",
+    "longitudinal_risk": "2",
+    "neighbor_attack": "2",
+    "attack_sensitivity": "1",
     "demographic_risk": "2",
     "voter_list_attack": "1",
     "inpatient_attack": "1",

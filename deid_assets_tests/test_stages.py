@@ -101,6 +101,7 @@ class TestCodeVersions:
             ({"provider_suppression__providers_at_least": 30}, {"release_claims"}),
             ({"recipients__terms_of_use": "Others."}, {"release"}),
             ({"neighbor_attack__trials": 20_000}, {"neighbor_attack"}),
+            ({"attack_sensitivity__trials": 20_000}, {"attack_sensitivity", "release"}),
         ],
     )
     def test_an_asset_that_reads_a_section_has_another_version(self, tmp_path, section, assets):

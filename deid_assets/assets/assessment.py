@@ -18,6 +18,7 @@ from deid_assets.assets.generalization import (
 )
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.executors import search_executor
+from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries
 from deid_assets.methods.candidate import generalized_claims, generalized_members
 from deid_assets.methods.confidence import clopper_pearson_interval
 from deid_assets.methods.demographic_risk import demographic_class_sizes
@@ -28,6 +29,7 @@ from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.released_rows import released_data, released_profiles
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
+from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, Measurement, to_frame
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
@@ -66,8 +68,14 @@ def longitudinal_risk(
             policy.risk.gate.draws,
             executor,
         )
-    measured = measure.high_risk_measurements(
-        policy, readings.fixed, readings.literal, workplace.secret().commitment()
+    commitment = workplace.secret().commitment()
+    levels = computation.generalization(chosen_node(policy, chosen_generalization))
+    canaries = flags_of_canaries(
+        computation.data, levels, computation.k, stream_key(context, workplace, "canaries of longitudinal risk")
+    )
+    measured = (
+        *measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment),
+        canaries_measurement(canaries, commitment),
     )
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
 
@@ -120,7 +128,9 @@ def neighbor_attack(
         measure.mean_interval(confidence),
         lambda hits, of: clopper_pearson_interval(hits, of, 2 * confidence - 1),
     )
-    measured = measure.neighbor_measurements(policy, attack, workplace.secret().commitment())
+    canaries = neighbors_of_canaries(data, stream_key(context, workplace, "canaries of neighbors"))
+    commitment = workplace.secret().commitment()
+    measured = measure.neighbor_measurements(policy, attack, commitment)
     context.add_output_metadata(
         {
             "trials": trials,
@@ -132,6 +142,7 @@ def neighbor_attack(
             ),
         }
     )
+    measured += (canaries_measurement(canaries, commitment),)
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
 
 

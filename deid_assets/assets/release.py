@@ -38,7 +38,10 @@ from deid_assets.store import Table, connect, drop_schema, write_table
 FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 
-_SECTIONS = ["recipients", "risk", "neighbor_attack", "voter_list_attack", "inpatient_attack", "demographics", "removal"]
+_SECTIONS = [
+    "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
+    "removal",
+]  # fmt: skip
 
 
 @stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"))
@@ -65,6 +68,7 @@ def release(
     release_days_in_hospital: Table,
     longitudinal_risk: Table,
     neighbor_attack: Table,
+    attack_sensitivity: Table,
     demographic_risk: Table,
     voter_list_attack: Table,
     inpatient_attack: Table,
@@ -86,7 +90,10 @@ def release(
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
-                (longitudinal_risk, neighbor_attack, demographic_risk, voter_list_attack, inpatient_attack),
+                (
+                    longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk, voter_list_attack,
+                    inpatient_attack,
+                ),
             )  # fmt: skip
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += certificate_refusals(proof)

@@ -5,15 +5,18 @@ about people than the manifest does.
 """
 
 from deid_assets.assets.generalization import chosen_node
+from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.evidence import Evidence
+from deid_assets.release.sensitivity import ASSET, table_rows
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
-from deid_assets.reports.heritage import heritage_comparison
+from deid_assets.reports.heritage import heritage_comparison, table_7_comparison
 from deid_assets.reports.heritage_population import population_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, GeneralizationRow, ReportFigure, render_report
+from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.store import Table
 
 
@@ -42,6 +45,8 @@ def report_of(
     measured = {found.name: found for item in evidence for found in item.measurements}
     attack = measured.get(measure.UNCONDITIONAL)
     limit = policy.risk.max_high_risk_share
+    assessed = [found for item in evidence if item.asset == ASSET for found in item.measurements]
+    sensitivity = table_rows(policy, assessed)
     content = content_from_manifest(
         public_edition,
         f"Release under the policy {policy.name}",
@@ -54,7 +59,8 @@ def report_of(
             limit,
             expected_reidentified_share(limit, policy.risk.threshold),
         )
-        + population_comparison(public_edition),
+        + population_comparison(public_edition)
+        + table_7_comparison((row, power, found["unconditional"][0]) for row, power, found in sensitivity),
         (
             ReportFigure(
                 "The lattice",
@@ -77,6 +83,12 @@ def report_of(
                         for found in item.measurements
                     ]
                 ),
+            ),
+            ReportFigure(
+                "Neighbours who know more, or err",
+                "The same attack under other assumptions, by the greatest power of the adversary; diamonds are the Heritage "
+                "Health Prize's own numbers (its Table 7), whose alpha is not published. All bounds hold together.",
+                sensitivity_figure(sensitivity, *figure_limits(policy)),
             ),
         ),
     )

@@ -8,7 +8,9 @@ from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release import measure
+from deid_assets.release.canaries import CANARIES, WITH_CANARIES
 from deid_assets.release.evidence import from_frame
+from deid_assets.release.sensitivity import ASSET, WORST
 from deid_assets.stages import FLAT_STAGES, stages_of
 from deid_assets.store import Table
 
@@ -72,6 +74,28 @@ RISK_CHECKS = (
         "inpatient_attack",
         measure.INPATIENT,
         "At most the allowed share of released inpatients is expected to be matched with a discharge database by all visits.",
+    ),
+    RiskCheck(
+        "worst_sensitivity_within_threshold",
+        ASSET,
+        WORST["unconditional"],
+        "Under the worst assumption held to be plausible, a neighbour of any member succeeds no more often than allowed.",
+    ),
+    RiskCheck(
+        "worst_sensitivity_given_membership_within_threshold",
+        ASSET,
+        WORST["given_membership"],
+        "Under the worst assumption held to be plausible, a neighbour who knows that the target is in the release "
+        "succeeds no more often than allowed.",
+    ),
+    *(
+        RiskCheck(
+            f"{asset}_canaries_within_threshold",
+            asset,
+            CANARIES,
+            "Every planted member of known re-identifiability was found as often as he must be.",
+        )
+        for asset in WITH_CANARIES
     ),
 )
 

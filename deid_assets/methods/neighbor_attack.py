@@ -118,19 +118,15 @@ def neighbor_attack(
         raise ValueError("there are no trials")
     if not 0 < alpha <= 1:
         raise ValueError(f"alpha is {alpha}; it must be above 0 and at most 1")
-    if (sizes[matched] < 1).any():
-        raise ValueError("a matching class holds the target's own record, so that its size is at least 1")
-
+    success = success_given_membership(matched, sizes)
     trials = matched.size
-    success_given_membership = np.zeros(trials)
-    success_given_membership[matched] = 1 / sizes[matched]
     in_release = membership < alpha
     # Which place in its class the target has is arbitrary: say the first.
     picked_target = matched & (np.floor(pick * np.where(matched, sizes, 1)) == 0)
     successes = int((in_release & picked_target).sum())
 
-    given = float(success_given_membership.mean())
-    low, high = mean_interval(success_given_membership)
+    given = float(success.mean())
+    low, high = mean_interval(success)
     return NeighborAttack(
         trials=trials,
         alpha=float(alpha),
@@ -141,6 +137,26 @@ def neighbor_attack(
         unconditional=Estimate(alpha * given, alpha * low, alpha * high),
         given_membership=Estimate(given, low, high),
     )
+
+
+def success_given_membership(matched: NDArray[np.bool_], class_size: NDArray) -> NDArray[np.float64]:
+    """Return (t,) float, I / f of each trial: how probable it is that the adversary picks a target who is there.
+
+    Raises
+    ------
+    ValueError
+        If a class that holds the target's own record has no member.
+
+    Examples
+    --------
+    >>> success_given_membership(np.array([True, False]), np.array([4, 0])).tolist()
+    [0.25, 0.0]
+    """
+    if (class_size[matched] < 1).any():
+        raise ValueError("a matching class holds the target's own record, so that its size is at least 1")
+    success = np.zeros(matched.size)
+    success[matched] = 1 / class_size[matched]
+    return success
 
 
 def record_risk(population_size: ArrayLike) -> NDArray[np.float64]:

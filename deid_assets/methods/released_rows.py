@@ -74,18 +74,12 @@ def released_data(
     LongitudinalData
         With domains of one level: values are generalized already.
     """
-    ids = profiles.arrays(f'SELECT "MemberID" FROM {profiles.sql} ORDER BY 1')["MemberID"]
-    members = len(ids)
-    position = f'(SELECT "MemberID", row_number() OVER (ORDER BY "MemberID") - 1 AS position FROM {profiles.sql})'
-    coded = [_codes(profiles, column) for column in member_columns]
+    members, coded = member_codes(profiles, member_columns)
     demographics = np.stack([codes for codes, _ in coded], axis=1)
-    own = f"(SELECT x.original_id AS member_id, p.position FROM {position} AS p JOIN {crosswalk.sql} AS x"
-    own += """ ON x.kind = 'member' AND x.pseudonym = p."MemberID")"""
+    position, own = positions(profiles), own_positions(profiles, crosswalk)
     held, knowns, domains, powers = [], [], [], []
     for column, released in claim_names.items():
-        values = f"(SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM (SELECT DISTINCT {quoted(column)}"
-        values += f" AS value FROM {known.sql} WHERE {quoted(column)} IS NOT NULL UNION SELECT DISTINCT {quoted(released)}"
-        values += f" FROM {claims.sql} WHERE {quoted(released)} IS NOT NULL))"
+        values = value_numbers(known, column, claims, released)
         size = int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0])
         domains.append(Domain((np.arange(size),)))
         held.append(
@@ -120,6 +114,29 @@ def released_data(
         tuple(knowns),
         tuple(powers),
     )
+
+
+def member_codes(profiles: Table, columns: Sequence[str]) -> tuple[int, list[tuple[np.ndarray, Domain]]]:
+    """How many members are released, and of each column the codes in the order of MemberID with their domain."""
+    return profiles.count(), [_codes(profiles, column) for column in columns]
+
+
+def positions(profiles: Table) -> str:
+    """A subquery: MemberID and position, the place of each released member in every array."""
+    return f'(SELECT "MemberID", row_number() OVER (ORDER BY "MemberID") - 1 AS position FROM {profiles.sql})'
+
+
+def own_positions(profiles: Table, crosswalk: Table) -> str:
+    """A subquery: the same by member_id."""
+    return f"""(SELECT x.original_id AS member_id, p.position FROM {positions(profiles)} AS p
+        JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID")"""
+
+
+def value_numbers(known: Table, column: str, claims: Table, released: str) -> str:
+    """A subquery: value and code of every value of a quasi-identifier that is known or released."""
+    return f"""(SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM (
+        SELECT DISTINCT {quoted(column)} AS value FROM {known.sql} WHERE {quoted(column)} IS NOT NULL
+        UNION SELECT DISTINCT {quoted(released)} FROM {claims.sql} WHERE {quoted(released)} IS NOT NULL))"""
 
 
 def _codes(profiles: Table, column: str) -> tuple[np.ndarray, Domain]:

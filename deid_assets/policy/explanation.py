@@ -220,6 +220,7 @@ def _gates(policy: Policy) -> Iterator[str]:
             "a nosey neighbour who knows that his target is in the release finds him "
             f"{_attack(attack.given_membership, attack.trials)}"
         )
+    yield from _sensitivity(policy)
     if policy.removal.removes_members:
         yield (
             "a known member's absence from the release tells of a sensitive condition with probability at most "
@@ -238,6 +239,18 @@ def _gates(policy: Policy) -> Iterator[str]:
         "identifiers of providers, vendors and PCPs are blanked where fewer than "
         f"{policy.provider_suppression.providers_at_least} share a pattern of care"
     )
+
+
+def _sensitivity(policy: Policy) -> Iterator[str]:
+    """The gates on attack 1 under other assumptions; what is measured and gates nothing is said too."""
+    section = policy.attack_sensitivity
+    if not section.gates:
+        yield "attack 1 under other assumptions is measured and reported, and gates nothing"
+    plausible = section.plausible
+    cells = f"{', '.join(plausible.variants).replace('_', ' ')}; power {', '.join(map(str, plausible.powers))}"
+    for figure, gate in section.gates.items():
+        whom = "a given member" if figure == "unconditional" else "a target known to be in the release"
+        yield f"in the worst plausible case ({cells}) a neighbour finds {whom} {_attack(gate, section.trials)}"
 
 
 def _attack(gate: AttackGate, trials: int) -> str:

@@ -25,6 +25,7 @@ from deid_assets.policy.sections import (
     Sample,
     TopCoding,
 )
+from deid_assets.policy.sensitivity_sections import AttackSensitivity
 from deid_assets.sources.delivery import SourceOptions
 
 class Policy(ReleasePolicy):
@@ -50,6 +51,7 @@ class Policy(ReleasePolicy):
     neighbor_attack: NeighborAttack = Field(description="attack 1: its trials and gates")
     voter_list_attack: VoterListAttack = VoterListAttack()
     inpatient_attack: InpatientAttack = InpatientAttack()
+    attack_sensitivity: AttackSensitivity = AttackSensitivity()
     demographics: Demographics = Demographics()
     provider_suppression: ProviderSuppression = ProviderSuppression()
 

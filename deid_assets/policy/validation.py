@@ -116,10 +116,12 @@ def _class_size_one(policy: Policy, alpha: float) -> Iterator[Problem]:
 
 def _certain_attack_bound(policy: Policy, alpha: float) -> Iterator[Problem]:
     """Unconditional success of attack 1 is at most alpha by construction: such a gate alone can not fail."""
-    gates = policy.neighbor_attack
-    if gates.given_membership is None and gates.unconditional is not None and gates.unconditional.at_most >= alpha:
+    for section in ("neighbor_attack", "attack_sensitivity"):
+        gates = getattr(policy, section)
+        if gates.given_membership is not None or gates.unconditional is None or gates.unconditional.at_most < alpha:
+            continue
         yield Problem(
-            ("neighbor_attack", "unconditional", "at_most"),
+            (section, "unconditional", "at_most"),
             f"{gates.unconditional.at_most:g} is vacuous here: the neighbour finds a target at most when the target "
             f"is released, which has probability alpha = {alpha:.4g}, so that this gate can not fail; gate "
             "given_membership too, or set at_most below alpha",

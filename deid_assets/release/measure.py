@@ -10,7 +10,9 @@ from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
+from deid_assets.release.canaries import canaries_required
 from deid_assets.release.evidence import Measurement, Requirement
+from deid_assets.release.sensitivity import sensitivity_required
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
@@ -36,7 +38,7 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
         at_most = getattr(policy, section).at_most
         if at_most is not None:
             required.append(Requirement(section, name, at_most))
-    return tuple(required)
+    return (*required, *sensitivity_required(policy), *canaries_required())
 
 
 def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:

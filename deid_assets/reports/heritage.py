@@ -4,11 +4,11 @@ The two columns are not measured alike: S0 took F to be f / alpha (the large-sam
 counted in the population the same generalizations carry more risk (methods.md 0).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from deid_assets.reports.report import ComparisonRow
-from deid_assets.reports.rendering import percent
+from deid_assets.reports.rendering import percent, words
 
 GENERALIZATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -30,6 +30,14 @@ ATTACK_1 = 0.0084
 """S0, simulated attack 1 at power 5: the literal procedure, unconditional."""
 EXPECTED_AT_MOST = 0.058
 """S0: .008 + .992 * .05, the most that can be expected to be re-identified."""
+TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
+    {
+        "original": {5: 0.0084, 10: 0.0094, 15: 0.0117},
+        "one_claim_jointly": {5: 0.0367, 10: 0.0372, 15: 0.0387},
+        "one_pair_ordered": {5: 0.0096, 10: 0.0100, 15: 0.0120},
+    }
+)
+"""S0 Table 7: attack 1 by assumption and power, the literal procedure, unconditional."""
 ABSENT = "not in this release"
 
 
@@ -71,4 +79,28 @@ def heritage_comparison(
     )
     return numbers + tuple(
         ComparisonRow(column, published, levels.get(column, ABSENT)) for column, published in GENERALIZATIONS.items()
+    )
+
+
+def table_7_comparison(measured: Iterable[tuple[str, int, float | None]]) -> tuple[ComparisonRow, ...]:
+    """Hold attack 1 under other assumptions beside S0 Table 7.
+
+    Parameters
+    ----------
+    measured
+        (assumption, power, unconditional success); cells that S0 does not have are left out.
+
+    Examples
+    --------
+    >>> table_7_comparison([("one_pair_ordered", 10, 0.0059)])[0].what
+    'Attack 1, one pair ordered, power 10 (Table 7)'
+    """
+    return tuple(
+        ComparisonRow(
+            f"Attack 1, {words(assumption)}, power {power} (Table 7)",
+            percent(TABLE_7[assumption][power]),
+            "not measured" if success is None else percent(success),
+        )
+        for assumption, power, success in measured
+        if power in TABLE_7.get(assumption, {})
     )

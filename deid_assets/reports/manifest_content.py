@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.canaries import CANARIES
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
     LIMITS,
@@ -22,6 +23,9 @@ MEANINGS: Mapping[str, str] = {
     "high_risk_share_literal": "The same, with exemptions and the adversary's power taken from the generalized data.",
     "neighbor_success": "How often a simulated neighbour who is not sure that it is there picks the right record.",
     "neighbor_success_given_membership": "How often a simulated neighbour who knows that it is there does.",
+    "worst_sensitivity": "How often a neighbour succeeds under the worst assumption held to be plausible.",
+    "worst_sensitivity_given_membership": "The same for one who knows that the record is there.",
+    "canaries_found": "Members of known re-identifiability, planted in a copy of the data, whom the attack found.",
     "demographic_high_risk_share": "Released members whose demographics too few members of the population share.",
     "absence_posterior": "How surely a known member who is absent has a condition for which members were removed.",
     "records_beyond_population": "Released records of which the population has no one alike left: it must hold them all.",
@@ -93,7 +97,7 @@ def _gates(manifest: Mapping) -> list[Gate]:
     """The gating measurements; the gate's own are marked, because an assessment measured the same before."""
     return [
         Gate(
-            name=f"{words(found['name'])}{' (on the published files)' if item['asset'] == 'gate' else ''}",
+            name=f"{words(found['name'])}{_of(item['asset'], found['name'])}",
             meaning=MEANINGS.get(found["name"], f"See {found['section']}."),
             measured=_number(found["value"]),
             bound=_number(found["bound"]),
@@ -106,6 +110,11 @@ def _gates(manifest: Mapping) -> list[Gate]:
         for found in item["measurements"]
         if found["gating"]
     ]
+
+
+def _of(asset: str, name: str) -> str:
+    """Whose measurement it is, where several assessments have one of this name."""
+    return " (on the published files)" if asset == "gate" else f" ({words(asset)})" if name == CANARIES else ""
 
 
 def _number(value: float | int | str | None) -> float | int | str | None:

@@ -7,9 +7,11 @@ import pytest
 
 from deid_assets.checks.risk import RISK_CHECKS, risk_checks
 from deid_assets.home import Home
+from deid_assets.methods.canaries import Findings
 from deid_assets.partitions import deliveries
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release import measure
+from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.evidence import Evidence, to_frame
 from deid_assets.resources import RestrictedStore
 from deid_assets_tests.policy.policy_texts import public_values
@@ -82,15 +84,22 @@ def test_what_the_policy_does_not_gate_on_is_shown_and_passes(home):
 
 
 def test_one_failure_stops_the_run_and_every_check_has_its_result(home):
-    both = (measured(value=0.2, bound=0.3), measured(name=measure.GIVEN_MEMBERSHIP))
+    canaries = canaries_measurement(Findings(9, 9), "c" * 64)
+    both = (measured(value=0.2, bound=0.3), measured(name=measure.GIVEN_MEMBERSHIP), canaries)
     found, result = evaluate(home, *both)
     assert {name: one.passed for name, one in found.items()} == {
         "neighbor_attack_risk_within_threshold": False, "neighbor_attack_given_membership_within_threshold": True,
+        "neighbor_attack_canaries_within_threshold": True,
     }  # fmt: skip
     assert not result.success
 
 
 def test_every_gate_that_a_policy_demands_has_its_check():
-    policy = policy_from(public_values(inpatient_attack={"at_most": 0.05}))
+    gate = {"at_most": 0.5}
+    policy = policy_from(
+        public_values(
+            attack_sensitivity={"unconditional": gate, "given_membership": gate}, inpatient_attack={"at_most": 0.05}
+        )
+    )
     demanded = {(one.asset, one.measurement) for one in measure.required_measurements(policy)}
     assert demanded == {(check.asset, check.measurement) for check in RISK_CHECKS}

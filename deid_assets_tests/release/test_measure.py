@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from deid_assets.methods.absence import absence_posterior
+from deid_assets.methods.canaries import Findings
 from deid_assets.methods.confidence import clopper_pearson_upper_bound
 from deid_assets.methods.demographic_risk import demographic_risk
 from deid_assets.methods.neighbor_attack import Estimate, NeighborAttack
@@ -11,6 +12,7 @@ from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release import measure
 from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
+from deid_assets.release.canaries import CANARIES, WITH_CANARIES, canaries_measurement
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICY = policy_by_name("heritage_public")
@@ -111,6 +113,7 @@ class TestRequirements:
             ("neighbor_attack", measure.UNCONDITIONAL): 0.05,
             ("neighbor_attack", measure.GIVEN_MEMBERSHIP): 0.05,
             ("voter_list_attack", measure.VOTER_LIST): 0.05,
+            **{(asset, CANARIES): 1.0 for asset in WITH_CANARIES},
         }
 
     def test_what_the_policy_does_not_gate_on_is_not_demanded(self):
@@ -128,6 +131,7 @@ class TestRequirements:
             *inpatient_measurements(POLICY.inpatient_attack.at_most, {}, (), None, None, "c" * 64),
         ]
         gating = {m.name: m.threshold for m in measured if m.gating}
+        gating |= {canaries_measurement(Findings(9, 9), "c" * 64).name: 1.0}
         assert gating == {r.measurement: r.threshold for r in measure.required_measurements(POLICY)}
 
 

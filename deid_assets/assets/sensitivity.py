@@ -1,0 +1,174 @@
+"""Assessment: attack 1 under other assumptions, on the very rows that would be published (S0 Table 7)."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.assessment import evidence_frame, original_members, profiles_query
+from deid_assets.assets.encoded import claim_columns, member_columns, sampling_fraction
+from deid_assets.assets.generalization import chosen_levels, stream_key
+from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.methods.adversary_power import Rounding
+from deid_assets.methods.adversary_power import adversary_power as power_of
+from deid_assets.methods.attack_sensitivity import AttackSensitivity, Cell, Knows, cell_of, confidence_of_each
+from deid_assets.methods.canary_checks import sensitivity_of_canaries
+from deid_assets.methods.candidate import generalized_claims
+from deid_assets.methods.released_claims import DAY, released_records
+from deid_assets.methods.released_rows import own_positions
+from deid_assets.policy.models import Policy
+from deid_assets.release import measure
+from deid_assets.release.canaries import canaries_measurement
+from deid_assets.release.evidence import Measurement
+from deid_assets.release.sensitivity import sensitivity_measurements, table_rows, wrong_values
+from deid_assets.reports.rendering import markdown_image
+from deid_assets.reports.sensitivity_figures import sensitivity_figure
+from deid_assets.resources import Policies, Workplace
+from deid_assets.stages import METHOD_VERSIONS
+from deid_assets.store import Table, write_table
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of the analysis: what is known, how power is rounded (None: as the policy says), what share is wrong."""
+
+    name: str
+    knows: Knows = "values"
+    rounding: Rounding | None = None
+    wrong: float = 0.0
+
+
+VARIANTS = {
+    "original": Variant("original"),
+    "one_claim_jointly": Variant("one_claim_jointly", "claim"),
+    "one_pair_ordered": Variant("one_pair_ordered", "order"),
+    "year_known": Variant("year_known", "year"),
+    "year_of_each_value_known": Variant("year_of_each_value_known", "dated_values"),
+    "power_rounded_down": Variant("power_rounded_down", rounding="floor"),
+    "power_rounded_up": Variant("power_rounded_up", rounding="ceiling"),
+}
+
+
+def variants_of(policy: Policy) -> tuple[Variant, ...]:
+    """The rows of the analysis that a policy asks for."""
+    section = policy.attack_sensitivity
+    return (
+        *(VARIANTS[name] for name in section.variants),
+        *(Variant(wrong_values(share), wrong=share) for share in section.wrong_shares),
+    )
+
+
+@stage_asset(
+    policy_sections=["attack_sensitivity", "adversary"],
+    version=METHOD_VERSIONS["attack_sensitivity"],
+    kinds=("duckdb", "numpy"),
+)
+def attack_sensitivity(
+    context: dg.AssetExecutionContext,
+    member_profiles: Table,
+    grouped_claims: Table,
+    value_domains: Table,
+    value_diversity: Table,
+    pseudonym_crosswalk: Table,
+    chosen_generalization: Table,
+    release_members: Table,
+    release_claims: Table,
+    release_days_in_hospital: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """Evidence: attack 1 with more power, linked or ordered claims, known years, and errors in what is known."""
+    policy = policies.of(context)
+    section, levels = policy.attack_sensitivity, chosen_levels(policy, chosen_generalization)
+    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    file = release_members.file
+    released = original_members(pseudonym_crosswalk, release_members)
+    profiles, known = Table(file, "scratch", "sensitivity_profiles"), Table(file, "scratch", "sensitivity_known")
+    members = write_table(profiles, profiles_query(policy, release_members.sql, release_days_in_hospital.sql))
+    of_columns = {column: levels[column] for column in names}
+    write_table(known, generalized_claims(grouped_claims, value_domains, of_columns, members=released))
+    records = released_records(
+        profiles, release_claims, known, grouped_claims, pseudonym_crosswalk, value_domains,
+        member_columns(policy), names, levels.get(DAY),
+    )  # fmt: skip
+    before = workplace.released_before(member_profiles, released)
+    alpha = sampling_fraction(policy, members + before, member_profiles.count())
+    power = _Power(policy, member_profiles, value_diversity, own_positions(profiles, pseudonym_crosswalk), members)
+    attack = AttackSensitivity(records, max(section.powers))
+    interval = measure.mean_interval(confidence_of_each(section.confidence, section.cells))
+    commitment = workplace.secret().commitment()
+
+    def cells() -> Iterator[Cell]:
+        for variant in variants_of(policy):
+            started = time.monotonic()
+            for most in section.powers:
+                found = attack.trials(
+                    variant.knows, power.of(variant, most), stream_key(context, workplace, f"{variant.name} {most}"),
+                    section.trials, variant.wrong,
+                )  # fmt: skip
+                yield cell_of(variant.name, most, found, alpha, interval)
+            context.log.info(f"{variant.name.replace('_', ' ')}: {time.monotonic() - started:.1f} s")
+
+    measured = sensitivity_measurements(policy, list(cells()), commitment)
+    kinds = dict.fromkeys(variant.knows for variant in variants_of(policy))
+    canaries = sensitivity_of_canaries(records, kinds, stream_key(context, workplace, "canaries of sensitivity"))
+    context.add_output_metadata(
+        {
+            "trials_per_cell": section.trials,
+            "alpha": alpha,
+            "table": markdown_table(sensitivity_table(policy, measured)),
+            "figure": dg.MetadataValue.md(
+                markdown_image(
+                    sensitivity_figure(table_rows(policy, measured), *figure_limits(policy)),
+                    "success of simulated neighbours by what they know, with that of the Heritage Health Prize",
+                )
+            ),
+        }
+    )
+    candidate = (release_members, release_claims, release_days_in_hospital)
+    return evidence_frame(context, policy, candidate, (*measured, canaries_measurement(canaries, commitment)))
+
+
+def sensitivity_table(policy: Policy, measured: Sequence[Measurement]) -> pd.DataFrame:
+    """The analysis as a table: value and joint upper bound of each figure, by row and power."""
+    rows = [
+        (row, power, *found["unconditional"], *found["given_membership"])
+        for row, power, found in table_rows(policy, measured)
+    ]
+    columns = ["known", "power", "unconditional", "its bound", "given membership", "its bound "]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def figure_limits(policy: Policy) -> tuple[float | None, float | None]:
+    """The thresholds that the figure shows: unconditional, and given membership."""
+    gates = policy.attack_sensitivity.gates
+    return tuple(gates[figure].at_most if figure in gates else None for figure in ("unconditional", "given_membership"))
+
+
+class _Power:
+    """p of each released member, for any greatest power and rounding; the year is the last quasi-identifier."""
+
+    def __init__(self, policy: Policy, profiles: Table, diversity: Table, own: str, released: int):
+        self._default, self._released = policy.adversary.rounding, released
+        # As for adversary_power: the largest ratio is taken over the whole sample, suppressed members included.
+        self._rows = [
+            profiles.arrays(
+                f"""SELECT p.claims, v.diversity FROM {diversity.sql} AS v JOIN {profiles.sql} AS p USING (member_id)
+                    LEFT JOIN {own} AS o USING (member_id) WHERE v.quasi_identifier = ?
+                    ORDER BY o.position NULLS LAST, member_id""",
+                [column],
+            )
+            for column in (*claim_columns(policy), "year")
+        ]
+
+    def of(self, variant: Variant, most: int) -> list[np.ndarray]:
+        rows = self._rows if variant.knows == "year" else self._rows[:-1]
+        return [
+            power_of(np.asarray(own["claims"]), np.asarray(own["diversity"]), most, variant.rounding or self._default)[
+                : self._released
+            ]
+            for own in rows
+        ]

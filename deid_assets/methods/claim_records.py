@@ -1,0 +1,173 @@
+"""Claims with all their values side by side: for adversaries who know more than values (S0, sensitivity).
+
+`LongitudinalData` keeps the values of each quasi-identifier apart, because attack 1 assumes that nobody knows which of
+them belong to one claim, in which order they came, or in which year. `ClaimRecords` keeps them together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.longitudinal_data import Domain, Histories
+
+MISSING = -1
+"""The code of a missing value: it is known to nobody and excludes nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClaimRecords:
+    """The claims of M members, C in all.
+
+    Parameters
+    ----------
+    offsets
+        (M + 1,) int64: member i has the claims offsets[i] .. offsets[i + 1] - 1.
+    codes
+        (H, C) int: the generalized value of each claim-level quasi-identifier, or MISSING.
+    year
+        (C,) int: 0, 1, .. in order.
+    day
+        (C,) int: where in its year a claim stands, as far as it is told; MISSING where it is not.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other.
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    year: np.ndarray
+    day: np.ndarray
+
+    def __post_init__(self):
+        claims = self.codes.shape[1] if self.codes.ndim == 2 else -1
+        if not self.year.shape == self.day.shape == (claims,):
+            raise ValueError("codes must be (H, C), year and day (C,)")
+        if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != claims:
+            raise ValueError("offsets must run from 0 to the number of claims")
+        if claims and (self.year.min() < 0 or self.codes.min(initial=0) < MISSING or self.day.min() < MISSING):
+            raise ValueError("a code or day is below MISSING, or a year below 0")
+
+    @classmethod
+    def of(cls, members: Sequence[Sequence[tuple]], histories: int) -> "ClaimRecords":
+        """From (values, year, day) for each claim of each member, None where missing; for tests and canaries.
+
+        Examples
+        --------
+        >>> ClaimRecords.of([[((4, None), 0, 12)], []], histories=2).codes.tolist()
+        [[4], [-1]]
+        """
+        claims = [claim for own in members for claim in own]
+        offsets = np.concatenate([[0], np.cumsum([len(own) for own in members], dtype=np.int64)])
+        coded = [[MISSING if value is None else value for value in values] for values, _, _ in claims]
+        return cls(
+            offsets,
+            np.array(coded, dtype=np.int32).reshape(len(claims), histories).T,
+            np.array([year for _, year, _ in claims], dtype=np.int32),
+            np.array([MISSING if day is None else day for _, _, day in claims], dtype=np.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def owners(self) -> np.ndarray:
+        """(C,) int64: the member of each claim."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def first(self, members: int) -> "ClaimRecords":
+        """The claims of the first members."""
+        end = self.offsets[members]
+        return ClaimRecords(self.offsets[: members + 1], self.codes[:, :end], self.year[:end], self.day[:end])
+
+    def followed_by(self, others: "ClaimRecords") -> "ClaimRecords":
+        """These members, then the others."""
+        return ClaimRecords(
+            np.concatenate([self.offsets, self.offsets[-1] + others.offsets[1:]]),
+            np.concatenate([self.codes, others.codes], axis=1),
+            np.concatenate([self.year, others.year]),
+            np.concatenate([self.day, others.day]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ClaimValues:
+    """The values of one quasi-identifier that are there, each with the claim that it stands on.
+
+    Attributes
+    ----------
+    histories
+        The values by member, as the kernel takes them.
+    claims
+        (values,) int64: the claim of each value.
+    """
+
+    histories: Histories
+    claims: np.ndarray
+
+
+def claim_values(records: ClaimRecords, codes: np.ndarray) -> ClaimValues:
+    """The values (C,) of one quasi-identifier, missing ones left out.
+
+    Examples
+    --------
+    >>> records = ClaimRecords.of([[((4,), 0, 12), ((None,), 1, 3)], [((2,), 0, 0)]], histories=1)
+    >>> found = claim_values(records, records.codes[0])
+    >>> found.histories.codes.tolist(), found.claims.tolist(), found.histories.offsets.tolist()
+    ([4, 2], [0, 2], [0, 1, 2])
+    """
+    there = codes != MISSING
+    claims = np.flatnonzero(there)
+    before = np.concatenate([[0], np.cumsum(there)])
+    return ClaimValues(Histories(before[records.offsets], codes[claims]), claims)
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationRecords:
+    """A release as an adversary sees it (D2), and what may be known of its members (D1), at one generalization.
+
+    Parameters
+    ----------
+    demographics
+        (N, d) int: codes of the member-level quasi-identifiers.
+    demographic_sizes, history_sizes
+        How many codes each member-level and each claim-level quasi-identifier has.
+    held
+        Claims of the N released members: D2.
+    known
+        Their claims before the long tail is cut: D1.
+
+    Raises
+    ------
+    ValueError
+        If they are not of the same members or quasi-identifiers, or a code is outside its domain.
+    """
+
+    demographics: np.ndarray
+    demographic_sizes: tuple[int, ...]
+    history_sizes: tuple[int, ...]
+    held: ClaimRecords
+    known: ClaimRecords
+
+    def __post_init__(self):
+        members, columns = self.demographics.shape
+        if columns != len(self.demographic_sizes) or not members == len(self.held) == len(self.known):
+            raise ValueError("demographics, held and known must be of the same members")
+        for records in (self.held, self.known):
+            if len(records.codes) != len(self.history_sizes):
+                raise ValueError("held and known need one row of codes for each claim-level quasi-identifier")
+            if records.codes.size and np.any(records.codes.max(axis=1) >= self.history_sizes):
+                raise ValueError("a code of a claim is outside its domain")
+        if members and np.any(self.demographics.max(axis=0) >= self.demographic_sizes):
+            raise ValueError("a demographic code is outside its domain")
+
+    @property
+    def members(self) -> int:
+        return len(self.demographics)
+
+    @property
+    def demographic_domains(self) -> tuple[Domain, ...]:
+        """Domains of one level: the values are generalized."""
+        return tuple(Domain((np.arange(size),)) for size in self.demographic_sizes)

@@ -1,0 +1,85 @@
+"""The released rows and what may be known of them, claim by claim, read from the store (S0, sensitivity analysis)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from deid_assets.methods.claim_records import MISSING, ClaimRecords, EvaluationRecords
+from deid_assets.methods.released_rows import member_codes, own_positions, positions, value_numbers
+from deid_assets.store import Table, quoted
+
+DAY = "days_since_first_claim"
+
+
+def released_records(
+    profiles: Table,
+    claims: Table,
+    known: Table,
+    original: Table,
+    crosswalk: Table,
+    domains: Table,
+    member_columns: Sequence[str],
+    claim_names: Mapping[str, str],
+    day_level: int | None,
+) -> EvaluationRecords:
+    """The release (D2) and the claims of its members before the long tail is cut (D1), at one generalization.
+
+    Parameters
+    ----------
+    profiles
+        `released_rows.released_profiles`.
+    claims
+        Released claims.
+    known
+        claim_id, member_id and the claim-level quasi-identifiers of the released members at the same generalization.
+    original
+        claim_id, year and days_since_first_claim of the same claims as delivered: an order is known to the day.
+    crosswalk, domains
+        Pseudonyms, and value_domains.
+    claim_names
+        Released name of each claim-level quasi-identifier.
+    day_level
+        Level at which days since the first claim are released; None where they are not, so that claims of one year
+        have no order.
+    """
+    members, coded = member_codes(profiles, member_columns)
+    sizes, held, own = [], [], []
+    joins_held, joins_known = [], []
+    for number, (column, released) in enumerate(claim_names.items()):
+        values = value_numbers(known, column, claims, released)
+        sizes.append(int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0]))
+        held.append(f"coalesce(v{number}.code, {MISSING})::SMALLINT AS c{number}")
+        own.append(held[-1])
+        joins_held.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(released)}")
+        joins_known.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(column)}")
+    day = f"{MISSING}"
+    if day_level is not None:
+        # Labels have no order of their own: theirs is that of the days that they stand for.
+        places = f"""(SELECT label, dense_rank() OVER (ORDER BY min(base_code)) - 1 AS place FROM {domains.sql}
+            WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
+        joins_held.append(f"LEFT JOIN {places} AS d ON d.label = c.{quoted(claim_names[DAY])}")
+        day = f"coalesce(d.place, {MISSING})"
+    of_release = f"""SELECT p.position, CAST(substr(c."Year", 2) AS SMALLINT) - 1 AS year, {day}::SMALLINT AS day,
+        {", ".join(held)} FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
+        {" ".join(joins_held)} ORDER BY ALL"""
+    of_members = f"""SELECT p.position, (o.year - 1)::SMALLINT AS year, coalesce(o.{DAY}, {MISSING})::SMALLINT AS day,
+        {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, crosswalk)} AS p USING (member_id)
+        JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)} ORDER BY ALL"""
+    return EvaluationRecords(
+        np.stack([codes for codes, _ in coded], axis=1) if coded else np.zeros((members, 0), dtype=np.int32),
+        tuple(domain.sizes[0] for _, domain in coded),
+        tuple(sizes),
+        _records(claims, of_release, members, len(sizes)),
+        _records(known, of_members, members, len(sizes)),
+    )
+
+
+def _records(table: Table, sql: str, members: int, histories: int) -> ClaimRecords:
+    arrays = table.arrays(sql)
+    counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
+    return ClaimRecords(
+        np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+        np.stack([np.asarray(arrays[f"c{number}"]) for number in range(histories)]),
+        np.asarray(arrays["year"]),
+        np.asarray(arrays["day"]),
+    )

@@ -1,0 +1,106 @@
+"""From the cells of the sensitivity analysis to measurements, and back to the table that report and UI show."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from deid_assets.methods.attack_sensitivity import Cell, worst_cell
+from deid_assets.methods.neighbor_attack import Estimate
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections import AttackGate
+from deid_assets.release.evidence import Measurement, Requirement
+
+ASSET = "attack_sensitivity"
+WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensitivity_given_membership"}
+"""Names of the gating measurements, by figure."""
+FIGURES = ("unconditional", "given_membership")
+
+
+def wrong_values(share: float) -> str:
+    """Name of the row in which a share of the values known is wrong.
+
+    Examples
+    --------
+    >>> wrong_values(0.05), wrong_values(0.125)
+    ('wrong_values_5_percent', 'wrong_values_12_5_percent')
+    """
+    return f"wrong_values_{100 * share:.6g}_percent".replace(".", "_")
+
+
+def rows_of(policy: Policy) -> tuple[str, ...]:
+    """Names of the rows of the analysis, in order."""
+    section = policy.attack_sensitivity
+    return (*section.variants, *(wrong_values(share) for share in section.wrong_shares))
+
+
+def cell_name(variant: str, power: int, figure: str) -> str:
+    """Name of a cell's measurement."""
+    return f"{variant}_power_{power}_{figure}"
+
+
+def is_cell(found: Measurement) -> bool:
+    """Whether it is one of the many numbers of the analysis, rather than the worst of them or a gate."""
+    return found.method == "attack_sensitivity" and not found.gating and found.name not in WORST.values()
+
+
+def sensitivity_required(policy: Policy) -> tuple[Requirement, ...]:
+    """The gating measurements that the policy demands of this assessment."""
+    gates = policy.attack_sensitivity.gates
+    return tuple(Requirement(ASSET, WORST[figure], gate.at_most) for figure, gate in gates.items())
+
+
+def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: str) -> tuple[Measurement, ...]:
+    """Both figures of every cell, and the worst plausible cell, which gates where the policy says so.
+
+    Raises
+    ------
+    ValueError
+        If a cell of the policy was not measured.
+    """
+    section = policy.attack_sensitivity
+    plausible = [
+        cell for cell in cells
+        if cell.variant in section.plausible.variants and cell.power in section.plausible.powers
+    ]  # fmt: skip
+    wanted = {(row, power) for row in rows_of(policy) for power in section.powers}
+    if {(cell.variant, cell.power) for cell in cells} != wanted:
+        raise ValueError("the cells measured are not those that the policy names")
+    worst = worst_cell(plausible)
+
+    def measured(name: str, found: Estimate, trials: int, gate: AttackGate | None = None) -> Measurement:
+        return Measurement(
+            name=name,
+            unit="probability",
+            value=found.value,
+            bound=found.high,
+            threshold=gate.at_most if gate else None,
+            comparison="at_most",
+            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
+            confidence=section.confidence,
+            method="attack_sensitivity",
+            section="S0 Table 7; methods.md 0, 4",
+            sample_size=trials,
+            seed_commitment=commitment,
+            gating=gate is not None,
+        )
+
+    return (
+        *(measured(WORST[figure], worst[figure], section.trials, section.gates.get(figure)) for figure in FIGURES),
+        *(
+            measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), cell.trials)
+            for cell in cells
+            for figure in FIGURES
+        ),
+    )
+
+
+def table_rows(
+    policy: Policy, measurements: Iterable[Measurement]
+) -> list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]]:
+    """(row, power, {figure: (value, bound)}) of every cell that was measured, in the order of the policy."""
+    by_name = {found.name: found for found in measurements}
+    rows = []
+    for row in rows_of(policy):
+        for power in policy.attack_sensitivity.powers:
+            found = {figure: by_name.get(cell_name(row, power, figure)) for figure in FIGURES}
+            if all(found.values()):
+                rows.append((row, power, {figure: (one.value, one.bound) for figure, one in found.items()}))
+    return rows

@@ -1,0 +1,81 @@
+"""The section of the sensitivity analysis: what it may hold, and gates on it that could not fail or not pass."""
+
+import pytest
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.explanation import explain
+from deid_assets.policy.sensitivity_sections import OF_S0
+from deid_assets.policy.validation import check_vacuous
+from deid_assets.release.sensitivity import rows_of
+from deid_assets_tests.policy.policy_texts import public_values, refusal
+
+GATE = {"at_most": 0.05}
+
+
+def with_section(**section):
+    return public_values(attack_sensitivity=section)
+
+
+@pytest.mark.parametrize("name", ["heritage_public", "heritage", "desynpuf"])
+def test_policies_that_ship_measure_table_7_with_enough_trials(name):
+    section = policy_by_name(name).attack_sensitivity
+    assert section.powers == (5, 10, 15) and section.trials >= 10_000
+    assert {*OF_S0, "year_known", "power_rounded_up"} <= set(section.variants)
+    assert section.wrong_shares == (0.05, 0.1)
+
+
+def test_a_policy_that_says_nothing_measures_everything_and_gates_nothing():
+    values = public_values()
+    values.pop("attack_sensitivity", None)
+    section = policy_from(values).attack_sensitivity
+    assert section.cells == 27 and section.gates == {} and section.confidence == 0.99
+
+
+def test_rows_and_cells_follow_the_policy():
+    policy = policy_from(
+        with_section(
+            powers=[5, 20], variants=["original", "year_known"], wrong_shares=[0.125],
+            plausible={"variants": ["year_known"], "powers": [20]},
+            given_membership=GATE | {"confidence": 0.999}, unconditional=GATE,
+        )
+    )  # fmt: skip
+    assert rows_of(policy) == ("original", "year_known", "wrong_values_12_5_percent")
+    assert policy.attack_sensitivity.cells == 6 and policy.attack_sensitivity.confidence == 0.999
+    assert set(policy.attack_sensitivity.gates) == {"unconditional", "given_membership"}
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"plausible": {"powers": [20]}}, "plausible.powers lists 20, which powers does not: a gate on it could"),
+        ({"variants": ["original"]}, "plausible.variants lists one_claim_jointly, one_pair_ordered, which variants"),
+        ({"powers": [5, 10, 15, 5]}, "powers lists something twice"),
+        ({"wrong_shares": [0.1, 0.1]}, "wrong_shares lists something twice"),
+        ({"trials": 300, "given_membership": GATE}, "300 trials are too few for given_membership"),
+        ({"powers": []}, "must hold at least 1"),
+        ({"powers": [128]}, "128 is not allowed: it must be at most 127"),
+        ({"variants": ["orignal"]}, "'orignal' is not allowed; did you mean original?"),
+        ({"wrong_shares": [1.0]}, "1 is not allowed: it must be below 1"),
+        ({"given_membership": {"at_most": 0}}, "it must be above 0"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(section, message):
+    (line,) = refusal(attack_sensitivity=section)
+    assert line.startswith("attack_sensitivity") and message in line
+
+
+def test_a_gate_that_cannot_fail_is_refused_at_the_alpha_measured():
+    policy = policy_from(with_section(unconditional=GATE))
+    check_vacuous(policy, 0.1)
+    with pytest.raises(PolicyError, match="attack_sensitivity.unconditional.at_most: 0.05 is vacuous here"):
+        check_vacuous(policy, 0.05)
+    both = policy_from(with_section(unconditional=GATE, given_membership={"at_most": 0.3}))
+    check_vacuous(both, 0.05)
+
+
+def test_the_explanation_says_whether_it_gates():
+    assert "measured and reported, and gates nothing" in explain(policy_from(with_section()))
+    told = explain(policy_from(with_section(given_membership={"at_most": 0.3})))
+    assert "in the worst plausible case (original, one claim jointly, one pair ordered; power 5, 10, 15)" in told
+    assert "finds a target known to be in the release with probability at most 0.3" in told
