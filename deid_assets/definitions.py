@@ -10,7 +10,18 @@ from collections.abc import Mapping
 import dagster as dg
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assets import adversary, assessment, candidate, flat, generalization, intake, preparation, release
+from deid_assets.assets import (
+    adversary,
+    assessment,
+    candidate,
+    disclosure,
+    flat,
+    flat_disclosure,
+    generalization,
+    intake,
+    preparation,
+    release,
+)
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
 from deid_assets.home import Home
@@ -26,8 +37,8 @@ from deid_assets.schemas import contracts_of
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
-MODULES = (intake, preparation, adversary, generalization, candidate, assessment, release)
-FLAT_MODULES = (flat,)
+MODULES = (intake, preparation, adversary, generalization, candidate, assessment, disclosure, release)
+FLAT_MODULES = (flat, flat_disclosure)
 """The assets of a longitudinal policy, and those of a flat one."""
 
 

@@ -19,7 +19,15 @@ STAGES: dict[str, tuple[str, ...]] = {
     "adversary": ("value_diversity", "diversity_correlation", "adversary_power"),
     "generalization": ("value_domains", "generalization_lattice", "lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"),
     "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
-    "assessment": ("longitudinal_risk", "neighbor_attack", "demographic_risk"),
+    "assessment": (
+        "longitudinal_risk",
+        "neighbor_attack",
+        "demographic_risk",
+        "population_estimates",
+        "attribute_disclosure",
+        "membership_disclosure",
+        "provider_graph_attack",
+    ),
     "release": ("release",),
 }
 
@@ -27,7 +35,7 @@ FLAT_STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("records", "quarantined_records"),
     "generalization": ("record_domains", "record_lattice", "record_generalization", "suppressed_records"),
     "candidate": ("release_records",),
-    "assessment": ("record_risk",),
+    "assessment": ("record_risk", "record_attribute_disclosure"),
     "release": ("release",),
 }
 """The same for a flat table, which has one record for each person."""
@@ -36,7 +44,17 @@ STAGE_OF: dict[str, str] = {
     asset: stage for stages in (STAGES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
 }
 
-METHOD_VERSIONS = {"longitudinal_risk": "1", "neighbor_attack": "1", "demographic_risk": "2", "record_risk": "2"}
+METHOD_VERSIONS = {
+    "longitudinal_risk": "1",
+    "neighbor_attack": "1",
+    "demographic_risk": "2",
+    "population_estimates": "1",
+    "attribute_disclosure": "1",
+    "membership_disclosure": "1",
+    "provider_graph_attack": "1",
+    "record_risk": "2",
+    "record_attribute_disclosure": "1",
+}
 """Version of each assessment's method; the gate accepts evidence of these only."""
 
 

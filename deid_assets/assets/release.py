@@ -63,6 +63,10 @@ def release(
     longitudinal_risk: Table,
     neighbor_attack: Table,
     demographic_risk: Table,
+    population_estimates: Table,
+    attribute_disclosure: Table,
+    membership_disclosure: Table,
+    provider_graph_attack: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
@@ -81,7 +85,10 @@ def release(
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
-                (longitudinal_risk, neighbor_attack, demographic_risk),
+                (
+                    longitudinal_risk, neighbor_attack, demographic_risk, population_estimates, attribute_disclosure,
+                    membership_disclosure, provider_graph_attack,
+                ),
             )  # fmt: skip
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += certificate_refusals(proof)

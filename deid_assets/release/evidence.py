@@ -21,6 +21,8 @@ Statistic = Literal["value", "upper_bound", "lower_bound"]
 PLAIN_UNITS = frozenset(
     {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
     | {"draws", "trials", "nodes", "disagreements", "seconds", "megabytes"}
+    # What the published rows themselves tell to whoever counts them: values in a class, distances of distributions.
+    | {"values", "distance", "attributes"}
 )
 """Units of numbers that count nobody. A number of any other unit is about people and protected in public."""
 

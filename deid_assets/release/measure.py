@@ -10,6 +10,7 @@ from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
+from deid_assets.release import disclosure_measures
 from deid_assets.release.evidence import Measurement, Requirement
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
@@ -31,7 +32,7 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
     for name, gate in ((UNCONDITIONAL, attack.unconditional), (GIVEN_MEMBERSHIP, attack.given_membership)):
         if gate is not None:
             required.append(Requirement("neighbor_attack", name, gate.at_most))
-    return tuple(required)
+    return (*required, *disclosure_measures.required(policy))
 
 
 def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
@@ -40,6 +41,7 @@ def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
         Requirement("record_risk", SMALLEST_CLASS, policy.risk.k),
         Requirement("record_risk", SUPPRESSED, policy.risk.max_suppressed),
         *([Requirement("record_risk", BEYOND, 0.0)] if policy.population else []),
+        *disclosure_measures.required_of_flat(policy),
     )
 
 
