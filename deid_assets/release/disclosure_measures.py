@@ -2,7 +2,8 @@
 
 All of them are in the evidence of every release; those gate for which the policy states a limit. Numbers about members
 and providers are protected in public, providers being persons too; those that the published rows tell to whoever counts
-them (values in a class, distances of distributions) are not.
+them (values in a class, distances of distributions) are not. Estimated shares of uniques are probabilities, told at two
+digits: their whole would be the exact population.
 """
 
 from collections.abc import Iterator, Mapping
@@ -89,23 +90,23 @@ def population_measurements(
     found = [
         _measured(SMALL_CLASSES, "share of members", small[limits.estimator], limits.small_class_share_at_most,
                   "population_class_size", "methods.md 5", released),
-        _measured(UNIQUES, "share of members", uniqueness.rule / population, limits.unique_share_at_most,
-                  "population_uniqueness", "methods.md 5", population),
+        _measured(UNIQUES, "probability", uniqueness.rule / population, limits.unique_share_at_most,
+                  "population_uniqueness", "methods.md 5", None),
     ]  # fmt: skip
     if counted is not None:
         small["counted"] = counted[0]
     uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial")}
-    if counted is not None:
-        uniques["counted"] = counted[1]
     for name, share in small.items():
         found.append(
-            _measured(f"small_class_share_{name}", "share of members", share, None, "population_class_size", "methods.md 5", released)
+            _measured(f"demographics/small_class_share_{name}", "share of members", share, None, "population_class_size", "methods.md 5", released)
         )
     for name, number in uniques.items():
         share = None if number is None else number / population
         found.append(
-            _measured(f"unique_share_{name}", "share of members", share, None, "population_uniqueness", "methods.md 5", population)
+            _measured(f"unique_share_{name}", "probability", share, None, "population_uniqueness", "methods.md 5", None)
         )
+    if counted is not None:
+        found.append(_measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods.md 5", None))
     return tuple(found)
 
 
@@ -143,7 +144,7 @@ def attribute_measurements(
             ("t", "distance", one.greatest_distance, "at_most"),
             ("mean_t", "distance", one.mean_distance, "at_most"),
         ):
-            measured.append(_measured(f"{measure}_of_{name}", unit, value, None, method, section, released, comparison))
+            measured.append(_measured(f"{name}/{measure}", unit, value, None, method, section, released, comparison))
     return tuple(measured)
 
 
@@ -195,7 +196,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
             ):
                 size = one.providers if unit.startswith("share") else None
                 yield _measured(
-                    f"{kind}_{measure}_{knowledge}_{when}", unit, value, None, "provider_graph", section, size, commitment=commitment
+                    f"{kind}_{when}/{measure}_{knowledge}", unit, value, None, "provider_graph", section, size, commitment=commitment
                 )
 
     return tuple(measurements())

@@ -37,7 +37,8 @@ class Measurement:
     Parameters
     ----------
     name
-        What was measured, as a noun phrase in snake_case, unique within its evidence.
+        What was measured, as a noun phrase in snake_case, unique within its evidence. Measurements of the same people
+        may share a group, written before a slash: their number is protected once for all of them.
     unit
         What one is a unit of: one of `PLAIN_UNITS`, or of people ("members", "share of members", "claims", "rows").
     value
