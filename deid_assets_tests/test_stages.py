@@ -101,6 +101,10 @@ class TestCodeVersions:
             ({"provider_suppression__providers_at_least": 30}, {"release_claims"}),
             ({"recipients__terms_of_use": "Others."}, {"release"}),
             ({"neighbor_attack__trials": 20_000}, {"neighbor_attack"}),
+            ({"population_estimates__unique_share_at_most": 0.1}, {"population_estimates"}),
+            ({"attribute_disclosure__t_at_most": 0.5}, {"attribute_disclosure"}),
+            ({"membership__draws": 500}, {"membership_disclosure"}),
+            ({"provider_graph__patterns_known": 3}, {"provider_graph_attack"}),
         ],
     )
     def test_an_asset_that_reads_a_section_has_another_version(self, tmp_path, section, assets):

@@ -47,7 +47,7 @@ IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id"
 
 
 @stage_asset(
-    policy_sections=["population_estimates", "risk"], version=METHOD_VERSIONS["population_estimates"], kinds=("duckdb", "numpy")
+    policy_sections=["population_estimates", "risk", "demographics"], version=METHOD_VERSIONS["population_estimates"], kinds=("duckdb", "numpy")
 )
 def population_estimates(
     context: dg.AssetExecutionContext,
@@ -70,7 +70,7 @@ def population_estimates(
     delivered = int(in_population.sum())
     population = delivered if policy.counts_population else max(policy.risk.population_size or 0, n)
     alpha = sampling_fraction(policy, n, delivered)
-    enough = policy.safe_class_size
+    enough = max(policy.demographics.class_size_at_least, policy.safe_class_size)
     shares = {
         name: float(shown[shown < minimum_sample_class_size(alpha, name, enough)].sum() / n) for name in measures.ESTIMATORS
     }

@@ -24,6 +24,7 @@ HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "gre
 PRESENCE, ADVANTAGE, ADVANTAGE_CLAIMS = "greatest_presence", "membership_advantage", "membership_advantage_knowing_claims"
 PATTERN_SUCCESS, GRAPH_SUCCESS = "provider_pattern_success", "provider_graph_success"
 
+COUNTED = "demographic_high_risk_share"
 ESTIMATORS = ("large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test")
 KINDS = ("provider", "vendor", "pcp")
 KNOWLEDGE = ("one_pattern", "some_patterns", "all_patterns", "shared_patients")
@@ -93,8 +94,6 @@ def population_measurements(
         _measured(UNIQUES, "probability", uniqueness.rule / population, limits.unique_share_at_most,
                   "population_uniqueness", "methods.md 5", None),
     ]  # fmt: skip
-    if counted is not None:
-        small["counted"] = counted[0]
     uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial")}
     for name, share in small.items():
         found.append(
@@ -106,6 +105,8 @@ def population_measurements(
             _measured(f"unique_share_{name}", "probability", share, None, "population_uniqueness", "methods.md 5", None)
         )
     if counted is not None:
+        # Under the name that demographic_risk has for it: one thing that is counted is one protected cell.
+        found.append(_measured(COUNTED, "share of members", counted[0], None, "demographic_risk", "methods.md 0", released))
         found.append(_measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods.md 5", None))
     return tuple(found)
 

@@ -57,6 +57,8 @@ def _population(found: Found) -> ReportTable:
         for name in found
         if name.startswith("demographics/small_class_share_")
     ]
+    if measures.COUNTED in found:
+        rows.append(("in small classes: counted in the delivery", _told(found, measures.COUNTED)))
     rows += [(f"unique in the population: {label}", _told(found, name)) for name, label in _UNIQUE.items() if name in found]
     return ReportTable(
         "population",
