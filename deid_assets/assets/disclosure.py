@@ -37,7 +37,7 @@ from deid_assets.reports.disclosure_figures import dots_figure
 from deid_assets.reports.figures import markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table, write_table, write_view
+from deid_assets.store import Table, quoted, write_table, write_view
 
 CONFIDENCE = 0.99
 """Of the bound on what an adversary who knows claims gains."""
@@ -199,17 +199,20 @@ def provider_graph_attack(
     def with_any(sql: str) -> str:
         return f"SELECT *, 1 AS any_claim FROM ({sql})"
 
-    register = Table(file, "scratch", "provider_register")
-    write_table(register, with_any(generalized_claims(grouped_claims, value_domains, own, stored)))
+    # Millions of claims show thousands of patterns: labels are joined to what is distinct.
+    def register(*identifiers: str) -> str:
+        distinct = distinct_values_of(grouped_claims, "delivered_patterns", [*names, *identifiers])
+        return f"({with_any(generalized_claims(distinct, value_domains, own, identifiers))})"
+
     before = Table(file, "scratch", "unsuppressed_claims")
     write_table(before, with_any(generalized_claims(truncated_claims, value_domains, own, stored, kept)))
     after = write_view(Table(file, "scratch", "suppressed_claims"), with_any(f"SELECT * FROM {release_claims.sql}"))
     pattern, released_pattern = (list(names), list(names.values())) if names else (["any_claim"], ["any_claim"])
     patterns = Table(file, "scratch", "patterns_of_care")
-    count = write_table(patterns, provider_graph.numbered_patterns(register.sql, pattern))
+    count = write_table(patterns, provider_graph.numbered_patterns(register(), pattern))
     found = {}
     for kind, (column, released) in IDENTIFIERS.items():
-        pairs = register.arrays(provider_graph.shown_patterns(register.sql, column, patterns, pattern))
+        pairs = patterns.arrays(provider_graph.shown_patterns(register(column), column, patterns, pattern))
         everybody = provider_graph.PatternRegister(pairs["provider"], pairs["number"], count)
         for when, claims, identifier, member, columns in (
             (measures.BEFORE, before, column, "member_id", pattern),
@@ -242,6 +245,15 @@ def provider_graph_attack(
         }
     )  # fmt: skip
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+
+
+def distinct_values_of(claims: Table, name: str, columns: list[str]) -> Table:
+    """A view of the distinct values of some columns of claims, in the shape of claims that belong to nobody."""
+    shown = "".join(f", {quoted(column)}" for column in columns)
+    return write_view(
+        Table(claims.file, "scratch", name),
+        f"SELECT DISTINCT NULL::VARCHAR AS claim_id, NULL::VARCHAR AS member_id{shown} FROM {claims.sql}",
+    )
 
 
 def _recognized(
