@@ -14,7 +14,9 @@ from deid_assets.assets import (
     adversary,
     assessment,
     candidate,
+    disclosure,
     flat,
+    flat_disclosure,
     generalization,
     intake,
     population_attacks,
@@ -38,9 +40,10 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES = (
-    intake, preparation, adversary, generalization, candidate, assessment, sensitivity, population_attacks, release,
+    intake, preparation, adversary, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
+    release,
 )  # fmt: skip
-FLAT_MODULES = (flat,)
+FLAT_MODULES = (flat, flat_disclosure)
 """The assets of a longitudinal policy, and those of a flat one."""
 
 

@@ -26,6 +26,10 @@ STAGES: dict[str, tuple[str, ...]] = {
         "demographic_risk",
         "voter_list_attack",
         "inpatient_attack",
+        "population_estimates",
+        "attribute_disclosure",
+        "membership_disclosure",
+        "provider_graph_attack",
     ),
     "release": ("release",),
 }
@@ -34,7 +38,7 @@ FLAT_STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("records", "quarantined_records"),
     "generalization": ("record_domains", "record_lattice", "record_generalization", "suppressed_records"),
     "candidate": ("release_records",),
-    "assessment": ("record_risk",),
+    "assessment": ("record_risk", "record_attribute_disclosure"),
     "release": ("release",),
 }
 """The same for a flat table, which has one record for each person."""
@@ -50,7 +54,12 @@ METHOD_VERSIONS = {
     "demographic_risk": "2",
     "voter_list_attack": "1",
     "inpatient_attack": "1",
+    "population_estimates": "1",
+    "attribute_disclosure": "1",
+    "membership_disclosure": "1",
+    "provider_graph_attack": "1",
     "record_risk": "2",
+    "record_attribute_disclosure": "1",
 }
 """Version of each assessment's method; the gate accepts evidence of these only."""
 

@@ -102,6 +102,10 @@ class TestCodeVersions:
             ({"recipients__terms_of_use": "Others."}, {"release"}),
             ({"neighbor_attack__trials": 20_000}, {"neighbor_attack"}),
             ({"attack_sensitivity__trials": 20_000}, {"attack_sensitivity", "release"}),
+            ({"population_estimates__unique_share_at_most": 0.1}, {"population_estimates", "release"}),
+            ({"attribute_disclosure__t_at_most": 0.5}, {"attribute_disclosure", "release"}),
+            ({"membership__draws": 500}, {"membership_disclosure", "release"}),
+            ({"provider_graph__patterns_known": 3}, {"provider_graph_attack", "release"}),
         ],
     )
     def test_an_asset_that_reads_a_section_has_another_version(self, tmp_path, section, assets):

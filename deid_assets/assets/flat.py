@@ -36,7 +36,7 @@ from deid_assets.resources import Policies, RestrictedStore, Workplace
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
-from deid_assets.stages import METHOD_VERSIONS
+from deid_assets.stages import FLAT_STAGES, METHOD_VERSIONS
 from deid_assets.store import Table, connect, drop_schema, owner_only, write_table
 
 _INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
@@ -247,6 +247,7 @@ def release(
     suppressed_records: Table,
     release_records: Table,
     record_risk: Table,
+    record_attribute_disclosure: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
@@ -257,11 +258,11 @@ def release(
         try:
             staged = _stage(staging, release_records)
             digest = tables_digest({"release_records": staged})
-            evidence, refusals = read_evidence((record_risk,))
+            evidence, refusals = read_evidence((record_risk, record_attribute_disclosure))
             refusals += common_refusals(context, policy, workplace, records.file, evidence, (RECORDS,))
             expected = release_query(policy, records, suppressed_records, record_domains, record_generalization)
             refusals += _row_refusals(policy, staged, expected)
-            bound_to = Context(context.partition_key, policy.hash, {"record_risk": digest}, METHOD_VERSIONS)
+            bound_to = Context(context.partition_key, policy.hash, dict.fromkeys(FLAT_STAGES["assessment"], digest), METHOD_VERSIONS)
             refusals += judge(evidence, measure.required_of_flat(policy), bound_to)
             levels = levels_of(policy, record_generalization)
             measured = measured_risk(policy, staged, records, record_domains, levels)

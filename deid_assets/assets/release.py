@@ -40,7 +40,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
-    "removal",
+    "removal", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
 ]  # fmt: skip
 
 
@@ -72,6 +72,10 @@ def release(
     demographic_risk: Table,
     voter_list_attack: Table,
     inpatient_attack: Table,
+    population_estimates: Table,
+    attribute_disclosure: Table,
+    membership_disclosure: Table,
+    provider_graph_attack: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
@@ -92,7 +96,8 @@ def release(
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
                 (
                     longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk, voter_list_attack,
-                    inpatient_attack,
+                    inpatient_attack, population_estimates, attribute_disclosure, membership_disclosure,
+                    provider_graph_attack,
                 ),
             )  # fmt: skip
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)

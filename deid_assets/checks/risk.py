@@ -7,7 +7,7 @@ import dagster as dg
 from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.release import measure
+from deid_assets.release import disclosure_measures, measure
 from deid_assets.release.canaries import CANARIES, WITH_CANARIES
 from deid_assets.release.evidence import from_frame
 from deid_assets.release.sensitivity import ASSET, WORST
@@ -23,6 +23,29 @@ class RiskCheck:
     asset: str
     measurement: str
     statement: str
+
+
+def _attribute_checks(asset: str) -> tuple[RiskCheck, ...]:
+    return (
+        RiskCheck(
+            f"{asset}_homogeneity_within_threshold",
+            asset,
+            disclosure_measures.HOMOGENEOUS,
+            "At most the allowed share of members are in a class in which all have one value of a sensitive attribute.",
+        ),
+        RiskCheck(
+            f"{asset}_diversity_within_threshold",
+            asset,
+            disclosure_measures.DIVERSITY,
+            "Every class has at least the demanded diversity of every sensitive attribute (l-diversity).",
+        ),
+        RiskCheck(
+            f"{asset}_closeness_within_threshold",
+            asset,
+            disclosure_measures.CLOSENESS,
+            "In no class is a sensitive attribute distributed further from the whole than allowed (t-closeness).",
+        ),
+    )
 
 
 RISK_CHECKS = (
@@ -97,6 +120,43 @@ RISK_CHECKS = (
         )
         for asset in WITH_CANARIES
     ),
+    RiskCheck(
+        "estimated_small_classes_within_threshold",
+        "population_estimates",
+        disclosure_measures.SMALL_CLASSES,
+        "At most the allowed share of released members are estimated to be in a small demographic class.",
+    ),
+    RiskCheck(
+        "estimated_uniques_within_threshold",
+        "population_estimates",
+        disclosure_measures.UNIQUES,
+        "At most the allowed share of the population is estimated to be unique by demographics.",
+    ),
+    *_attribute_checks("attribute_disclosure"),
+    RiskCheck(
+        "presence_within_threshold",
+        "membership_disclosure",
+        disclosure_measures.PRESENCE,
+        "No member's demographics tell with more than the allowed probability that he is in the release.",
+    ),
+    RiskCheck(
+        "membership_advantage_within_threshold",
+        "membership_disclosure",
+        disclosure_measures.ADVANTAGE,
+        "Guessing from demographics who is in the release gains at most what is allowed over a coin.",
+    ),
+    RiskCheck(
+        "provider_patterns_within_threshold",
+        "provider_graph_attack",
+        disclosure_measures.PATTERN_SUCCESS,
+        "Who knows patterns of care of a provider recognizes him with at most the allowed probability.",
+    ),
+    RiskCheck(
+        "provider_graph_within_threshold",
+        "provider_graph_attack",
+        disclosure_measures.GRAPH_SUCCESS,
+        "Who knows how providers share patients recognizes one with at most the allowed probability.",
+    ),
 )
 
 
@@ -113,6 +173,7 @@ FLAT_RISK_CHECKS = (
         measure.SUPPRESSED,
         "At most MaxSup of the records were left out.",
     ),
+    *_attribute_checks("record_attribute_disclosure"),
 )
 
 POPULATION_RISK_CHECKS = (

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.disclosure_explanation import attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
@@ -31,6 +32,7 @@ def explain(policy: ReleasePolicy) -> str:
         ("Lattice", _lattice(policy)),
         ("Adversary", _adversary(policy)),
         ("Gates: all must hold, or nothing is published", _gates(policy)),
+        ("Measured for every release, and a gate where a limit is set", disclosure_limits(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
@@ -42,6 +44,7 @@ def _explain_flat(policy: FlatPolicy) -> str:
         ("Released", _flat_columns(policy)),
         ("Quasi-identifiers: what an adversary may know, and its levels", _flat_levels(policy)),
         ("Gates: all must hold, or nothing is published", _flat_gates(policy)),
+        ("Measured for every release, and a gate where a limit is set", attribute_limits(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.sections import ColumnName, Intake, Name, Said, Section, Share
 from deid_assets.policy.validation import Problem, did_you_mean
@@ -65,6 +66,7 @@ class FlatPolicy(ReleasePolicy):
     quasi_identifiers: tuple[FlatQuasiIdentifier, ...] = Field(min_length=1, description="columns that an adversary may know")
     attributes: tuple[FlatColumn, ...] = Field((), description="columns published as they are; what is listed nowhere is not published")
     risk: FlatRisk = Field(description="k, share that may be suppressed, information loss")
+    attribute_disclosure: FlatAttributeDisclosure = FlatAttributeDisclosure()
 
     def hierarchy_of(self, release_as: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier, by its name in the release."""
@@ -77,6 +79,12 @@ class FlatPolicy(ReleasePolicy):
         return (*self.quasi_identifiers, *self.attributes)
 
     @property
+    def sensitive_columns(self) -> tuple[str, ...]:
+        """Attributes whose disclosure by a class is measured, by their names in the release."""
+        listed = self.attribute_disclosure.sensitive
+        return tuple(column.release_as for column in self.attributes) if listed is None else listed
+
+    @property
     def node_count(self) -> int:
         """Number of nodes of the lattice."""
         return math.prod(self.hierarchy(qi.hierarchy).levels for qi in self.quasi_identifiers)
@@ -85,7 +93,7 @@ class FlatPolicy(ReleasePolicy):
 def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     """Return every problem that the sections of a flat policy have together."""
     known = tuple(_known_hierarchies(policy))
-    return known or (*_distinct_columns(policy), *_feasible_lattice(policy))
+    return known or (*_distinct_columns(policy), *_feasible_lattice(policy), *_sensitive_attributes(policy))
 
 
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:
@@ -127,3 +135,21 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
             f"the lattice has {policy.node_count:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, or use "
             "hierarchies of fewer levels",
         )
+
+
+def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:
+    """A limit on what is no attribute, or without any attribute, would hold for nothing."""
+    limits, attributes = policy.attribute_disclosure, [column.release_as for column in policy.attributes]
+    for name, allowed in (("sensitive", attributes), ("ordered", policy.sensitive_columns)):
+        listed = getattr(limits, name) or ()
+        for number, column in enumerate(listed):
+            if column not in allowed or column in listed[:number]:
+                found = "is listed twice" if column in allowed else f"is none of {', '.join(allowed) or 'any'}"
+                kind = "attribute" if name == "sensitive" else "sensitive attribute"
+                yield Problem(
+                    ("attribute_disclosure", name, number), f"{kind} {column} {found}{did_you_mean(column, allowed)}"
+                )
+    if not policy.sensitive_columns:
+        for name in ("homogeneous_share_at_most", "l_at_least", "t_at_most"):
+            if getattr(limits, name) is not None:
+                yield Problem(("attribute_disclosure", name), "can not gate: no attribute is sensitive; set null")

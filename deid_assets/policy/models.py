@@ -6,6 +6,13 @@ from pydantic import Field
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.disclosure import (
+    SENSITIVE_BY_DEFAULT,
+    AttributeDisclosure,
+    MembershipDisclosure,
+    PopulationEstimates,
+    ProviderGraph,
+)
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.population_sections import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections import (
@@ -54,6 +61,10 @@ class Policy(ReleasePolicy):
     attack_sensitivity: AttackSensitivity = AttackSensitivity()
     demographics: Demographics = Demographics()
     provider_suppression: ProviderSuppression = ProviderSuppression()
+    population_estimates: PopulationEstimates = PopulationEstimates()
+    attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
+    membership: MembershipDisclosure = MembershipDisclosure()
+    provider_graph: ProviderGraph = ProviderGraph()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -83,6 +94,13 @@ class Policy(ReleasePolicy):
     def publishes(self, column: str) -> bool:
         """Say whether a quasi-identifier is published: those that are not listed are not."""
         return any(listed.column == column for listed in self.quasi_identifiers.all)
+
+    @property
+    def sensitive_columns(self) -> tuple[str, ...]:
+        """Published columns whose disclosure by a class is measured; the Charlson index always is published."""
+        listed = self.attribute_disclosure.sensitive
+        chosen = SENSITIVE_BY_DEFAULT if listed is None else listed
+        return tuple(column for column in chosen if column == "charlson" or self.publishes(column))
 
     @property
     def dimension_levels(self) -> tuple[int, ...]:

@@ -401,6 +401,19 @@ def did_you_mean(word: object, allowed: Sequence[str] | Mapping[str, object]) ->
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
+    """A limit on a column that is not published, or listed twice, would hold for nothing."""
+    listed = policy.attribute_disclosure.sensitive or ()
+    for number, column in enumerate(listed):
+        if column not in policy.sensitive_columns:
+            yield Problem(
+                ("attribute_disclosure", "sensitive", number),
+                f"{column} is not published; list published columns, or null for those that usually are sensitive",
+            )
+        elif column in listed[:number]:
+            yield Problem(("attribute_disclosure", "sensitive", number), f"column {column} is listed twice")
+
+
 RULES: tuple[Rule, ...] = (
     _population,
     _not_vacuous,
@@ -412,4 +425,5 @@ RULES: tuple[Rule, ...] = (
     _release_columns,
     _claims_truncated_has_a_place,
     _lattice,
+    _sensitive_columns,
 )

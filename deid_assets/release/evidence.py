@@ -21,6 +21,8 @@ Statistic = Literal["value", "upper_bound", "lower_bound"]
 PLAIN_UNITS = frozenset(
     {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
     | {"draws", "trials", "nodes", "disagreements", "seconds", "megabytes"}
+    # What the published rows themselves tell to whoever counts them: values in a class, distances of distributions.
+    | {"values", "distance", "attributes"}
 )
 """Units of numbers that count nobody. A number of any other unit is about people and protected in public."""
 
@@ -35,7 +37,8 @@ class Measurement:
     Parameters
     ----------
     name
-        What was measured, as a noun phrase in snake_case, unique within its evidence.
+        What was measured, as a noun phrase in snake_case, unique within its evidence. Measurements of the same people
+        may share a group, written before a slash: their number is protected once for all of them.
     unit
         What one is a unit of: one of `PLAIN_UNITS`, or of people ("members", "share of members", "claims", "rows").
     value

@@ -315,7 +315,9 @@ def _public_measurement(measured: Measurement, protect: Protect) -> dict:
         return told
     # One cell for one thing that is counted, whoever counted it: independent noises could be averaged.
     cell = measured.name
-    size = None if measured.sample_size is None else protect(f"{cell}/sample_size", measured.sample_size)
+    # Measurements of one group, "group/what", were made of the same people: their number is one cell, too.
+    whole = cell.partition("/")[0]
+    size = None if measured.sample_size is None else protect(f"{whole}/sample_size", measured.sample_size)
     value = _protected_value(cell, measured, size, protect)
     bound = value if measured.bound == measured.value else None
     return told | {"value": value, "bound": bound, "sample_size": size, "protected": True}

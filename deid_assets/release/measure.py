@@ -10,6 +10,7 @@ from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
+from deid_assets.release import disclosure_measures
 from deid_assets.release.canaries import canaries_required
 from deid_assets.release.evidence import Measurement, Requirement
 from deid_assets.release.sensitivity import sensitivity_required
@@ -38,7 +39,8 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
         at_most = getattr(policy, section).at_most
         if at_most is not None:
             required.append(Requirement(section, name, at_most))
-    return (*required, *sensitivity_required(policy), *canaries_required())
+    required += [*sensitivity_required(policy), *canaries_required(), *disclosure_measures.required(policy)]
+    return tuple(required)
 
 
 def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
@@ -47,6 +49,7 @@ def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
         Requirement("record_risk", SMALLEST_CLASS, policy.risk.k),
         Requirement("record_risk", SUPPRESSED, policy.risk.max_suppressed),
         *([Requirement("record_risk", BEYOND, 0.0)] if policy.population else []),
+        *disclosure_measures.required_of_flat(policy),
     )
 
 

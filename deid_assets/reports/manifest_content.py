@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.canaries import CANARIES
+from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
     LIMITS,
@@ -33,6 +34,15 @@ MEANINGS: Mapping[str, str] = {
     "inpatient_match": "Released inpatients whom a discharge database is expected to match rightly, by all visits.",
     "smallest_class": "Records that share all quasi-identifiers with a released record, its own among them.",
     "suppressed_share": "Records that were left out because too few are like them.",
+    "estimated_small_class_share": "Released members whose demographic class is small, as estimated from the release.",
+    "estimated_unique_share": "Share of the population that its demographics make unique, as estimated from the release.",
+    "homogeneous_share": "Members whose whole class has one value of a sensitive attribute; the worst attribute.",
+    "least_diversity": "Values of a sensitive attribute in the least diverse class; the worst attribute.",
+    "greatest_distance": "How far a class is distributed from the whole in a sensitive attribute; the worst of all.",
+    "greatest_presence": "How surely demographics tell that a member of the delivery is in the release; the worst class.",
+    "membership_advantage": "What knowing demographics gains over a coin in guessing who is in the release.",
+    "provider_pattern_success": "How often who knows patterns of care of a provider recognizes him.",
+    "provider_graph_success": "How often who knows how providers share patients recognizes one.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }
 """What the measurements mean, for people."""
@@ -88,6 +98,7 @@ def content_from_manifest(
         figures=figures,
         certificate=certificate,
         comparison=comparison,
+        disclosure=disclosure_tables(manifest),
         limits=limits,
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )

@@ -32,7 +32,8 @@ LIMITS = (
     "knows other things, or which values belong to one claim, is not covered unless a measurement says so.",
     "Counts of people are protected: noise was added to them, and T stands for a noisy count below 11. They need not "
     "add up.",
-    "What can be inferred about everyone with such a record, without identifying anybody, is not measured here.",
+    "What a class tells of sensitive attributes is measured for those who are alike in demographics. What can be predicted "
+    "from other columns about everyone with such a record, without identifying anybody, is not.",
 )
 """What the numbers do not say (methods.md 0)."""
 
@@ -142,6 +143,29 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
+class ReportTable:
+    """A table of numbers that the public may see, as text, with a heading and a sentence on how to read it.
+
+    Attributes
+    ----------
+    name
+        Its anchor in the page.
+    title, text
+        Heading, and what the numbers say.
+    columns
+        (heading, "name" or "number") of each column.
+    rows
+        One text for each column; the first names the row.
+    """
+
+    name: str
+    title: str
+    text: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class FileRow:
     """A released file: path, SHA-256 in hexadecimal, bytes, and rows where it is a table."""
 
@@ -167,7 +191,7 @@ class ReportContent:
         'published' or 'refused'.
     summary
         One sentence that says why.
-    gates, generalization, attrition, figures, certificate, comparison, files
+    gates, generalization, attrition, figures, certificate, comparison, disclosure, files
         The rows of the sections; a section without rows is left out.
     limits
         What the numbers do not say.
@@ -189,6 +213,7 @@ class ReportContent:
     figures: tuple[ReportFigure, ...] = ()
     certificate: tuple[CertificateRow, ...] = ()
     comparison: tuple[ComparisonRow, ...] = ()
+    disclosure: tuple[ReportTable, ...] = ()
     files: tuple[FileRow, ...] = ()
     limits: tuple[str, ...] = LIMITS
 

@@ -40,6 +40,7 @@ def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
         "suppressed_records": SUPPRESSED_RECORDS,
         "release_records": release_records_contract(policy),
         "record_risk": evidence_contract("record_risk"),
+        "record_attribute_disclosure": evidence_contract("record_attribute_disclosure"),
         "release": RELEASE,
     }
 

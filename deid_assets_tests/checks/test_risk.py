@@ -5,7 +5,7 @@ import warnings
 import dagster as dg
 import pytest
 
-from deid_assets.checks.risk import RISK_CHECKS, risk_checks
+from deid_assets.checks.risk import FLAT_RISK_CHECKS, RISK_CHECKS, risk_checks
 from deid_assets.home import Home
 from deid_assets.methods.canaries import Findings
 from deid_assets.partitions import deliveries
@@ -14,8 +14,9 @@ from deid_assets.release import measure
 from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.evidence import Evidence, to_frame
 from deid_assets.resources import RestrictedStore
-from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.release.making import measurement
+from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
@@ -94,12 +95,15 @@ def test_one_failure_stops_the_run_and_every_check_has_its_result(home):
     assert not result.success
 
 
-def test_every_gate_that_a_policy_demands_has_its_check():
-    gate = {"at_most": 0.5}
-    policy = policy_from(
-        public_values(
-            attack_sensitivity={"unconditional": gate, "given_membership": gate}, inpatient_attack={"at_most": 0.05}
-        )
-    )
+def test_every_gate_that_a_policy_can_demand_has_its_check():
+    policy = policy_from(public_values(**EVERY_LIMIT))
     demanded = {(one.asset, one.measurement) for one in measure.required_measurements(policy)}
     assert demanded == {(check.asset, check.measurement) for check in RISK_CHECKS}
+    default = {(one.asset, one.measurement) for one in measure.required_measurements(policy_by_name(POLICY))}
+    assert default < demanded
+
+
+def test_every_gate_of_a_flat_policy_has_its_check():
+    limits = {"homogeneous_share_at_most": 0.1, "l_at_least": 2.0, "t_at_most": 0.3}
+    demanded = {(one.asset, one.measurement) for one in measure.required_of_flat(policy_from(FLAT | {"attribute_disclosure": limits}))}
+    assert demanded == {(check.asset, check.measurement) for check in FLAT_RISK_CHECKS}

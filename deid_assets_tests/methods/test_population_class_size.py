@@ -137,3 +137,36 @@ def test_wrong_input_is_refused():
         estimated_class_size(3, 0.5, "test")
     with pytest.raises(ValueError, match="at least 1"):
         minimum_sample_class_size(0.5, "large_sample", F=0)
+
+
+# Share of sampled members of small classes (F < 20) who pass for members of large ones: methods.md 5.
+WRONGLY_PASSED = {
+    0.05: {"large_sample": 1.0, "truncated_poisson": 0.25, "test": 0.01},
+    0.2: {"large_sample": 0.19, "truncated_poisson": 0.09, "test": 0.015},
+}
+
+
+@pytest.mark.parametrize("alpha", WRONGLY_PASSED)
+def test_how_often_a_small_class_passes(alpha):
+    """Classes whose sizes follow Zipf's law with exponent 1.6 (the printed shares tell it), sampled class by class.
+
+    The tolerance is a tenth of the printed share, or the half of its last digit, and four standard errors.
+    """
+    generator = np.random.default_rng(20)
+    sizes = generator.zipf(1.6, 1_500_000)
+    small = sizes[sizes < 20]
+    sampled = generator.binomial(small, alpha)
+    members = sampled.sum()
+    for estimator, expected in WRONGLY_PASSED[alpha].items():
+        passed = sampled[sampled >= minimum_sample_class_size(alpha, estimator)].sum() / members
+        error = 4 * np.sqrt(20 * expected * (1 - expected) / members)  # at most 19 members pass together
+        assert passed == pytest.approx(expected, abs=max(0.1 * expected, 0.0015) + error), estimator
+
+
+def test_the_order_of_caution_holds_at_every_fraction():
+    """What passes by the test passes by the zero-truncated Poisson, and what passes there by the large sample."""
+    for alpha in np.linspace(0.01, 0.99, 99):
+        large, poisson, test = (
+            minimum_sample_class_size(alpha, name) for name in ("large_sample", "truncated_poisson", "test")
+        )
+        assert large <= poisson <= test

@@ -16,6 +16,24 @@ PUBLIC = Path(str(SHIPPED)) / "heritage-public.yaml"
 REMOVED = object()
 """Stands for a key that is taken out."""
 
+DISCLOSURE_LIMITS = {
+    "population_estimates__small_class_share_at_most": 0.01,
+    "population_estimates__unique_share_at_most": 0.0004,
+    "attribute_disclosure__homogeneous_share_at_most": 0.02,
+    "attribute_disclosure__l_at_least": 2,
+    "attribute_disclosure__t_at_most": 0.3,
+    "membership__presence_at_most": 0.5,
+    "membership__advantage_at_most": 0.1,
+    "provider_graph__pattern_success_at_most": 0.05,
+    "provider_graph__graph_success_at_most": 0.2,
+}
+EVERY_LIMIT = DISCLOSURE_LIMITS | {
+    "attack_sensitivity__unconditional": {"at_most": 0.5},
+    "attack_sensitivity__given_membership": {"at_most": 0.5},
+    "inpatient_attack__at_most": 0.05,
+}
+"""Changes of the default policy after which everything gates that can."""
+
 
 @lru_cache
 def public_text() -> str:

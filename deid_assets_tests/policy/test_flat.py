@@ -36,6 +36,7 @@ def test_it_is_explained():
     assert "Town (home town): town > district > any" in text
     assert "every released record is like at least 4 records in the release" in text
     assert "at most 5 % of the records are left out" in text
+    assert "what a class tells of Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit" in text
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,12 @@ def test_it_is_explained():
         (changed(FLAT, risk={"k": 5, "max_suppressed": 0.1, "loss": "entropi"}), "did you mean entropy?"),
         (changed(FLAT, hierarchies__age={"kind": "intervals", "levels": [{"name": "years", "width": 1}]}), "are read as text"),
         (changed(FLAT, quasi_identifiers=[]), "must hold at least 1"),
+        (changed(FLAT, attribute_disclosure={"sensitive": ["likes"]}), "attribute likes is none of Likes; did you mean Likes?"),
+        (changed(FLAT, attribute_disclosure={"ordered": ["Sex"]}), "sensitive attribute Sex is none of Likes"),
+        (changed(FLAT, attribute_disclosure={"sensitive": ["Likes", "Likes"]}), "attribute Likes is listed twice"),
+        (changed(FLAT, attribute_disclosure={"sensitive": [], "l_at_least": 2.0}), "can not gate: no attribute is sensitive"),
+        (changed(FLAT, attributes=[], attribute_disclosure={"t_at_most": 0.2}), "can not gate: no attribute is sensitive"),
+        (changed(FLAT, attribute_disclosure={"l_at_least": 1.0}), "must be above 1"),
     ],
 )
 def test_what_is_wrong_is_said(values, message):

@@ -22,6 +22,7 @@ from deid_assets.reports.report import (
     GeneralizationRow,
     ReportContent,
     ReportFigure,
+    ReportTable,
     render_report,
 )
 from deid_assets_tests.release import making
@@ -66,6 +67,7 @@ def content(text: str = "text", **changed) -> ReportContent:
             CertificateRow("0,2", 0.0102, 0.0099, 0.0105, "not_candidate"),
         ),
         comparison=heritage_comparison({"AgeAtFirstClaim": text}, 0.003, 0.008, 0.0576),
+        disclosure=(ReportTable("table", text, text, (("What", "name"), ("Share", "number")), ((text, text),)),),
         files=(FileRow(text, "ab" * 32, 123_456, 19_998),),
     )
     return dataclasses.replace(whole, **changed)
@@ -155,7 +157,7 @@ def test_a_figure_without_alternative_text_is_told_by_its_title() -> None:
 
 
 def test_sections_without_rows_are_left_out() -> None:
-    empty = content(generalization=(), attrition=(), figures=(), certificate=(), comparison=(), files=(), limits=())
+    empty = content(generalization=(), attrition=(), figures=(), certificate=(), comparison=(), disclosure=(), files=(), limits=())
     headings = [name for name, _ in Page(render_report(empty)).tags if name == "h2"]
     assert len(headings) == 2  # what had to hold, how to verify
 

@@ -271,6 +271,38 @@ def test_a_population_that_lacks_the_records_hides_nobody(tmp_path):
         assert "population_holds_the_records" in " ".join([*summary.reasons, *summary.failed_checks])
 
 
+def likes_by_class(rows: list[dict[str, str]]) -> dict[tuple, Counter]:
+    found: dict[tuple, Counter] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in QUASI_IDENTIFIERS), Counter())[row["Likes"]] += 1
+    return found
+
+
+def test_limits_on_attribute_disclosure_gate(pipeline):
+    """Limits that the release keeps publish it; one that it breaks is refused by its check, with the number counted."""
+    kept = {"homogeneous_share_at_most": 0.5, "l_at_least": 1.01, "l_kind": "entropy", "t_at_most": 0.99}
+    write_policy(pipeline.home.policies, changed(FLAT, attribute_disclosure=kept))
+    summary = pipeline.run(KEY, [*FLAT_STAGES["assessment"], "release"])
+    rows = released_rows(pipeline.home.root) if summary.exit_code == PUBLISHED else []
+    assert rows, summary
+    public = json.loads((pipeline.home.releases / "flat_table" / "0001" / "manifest.json").read_text())
+    (item,) = [one for one in public["evidence"] if one["asset"] == "record_attribute_disclosure"]
+    assert [one["name"] for one in item["measurements"] if one["gating"]] == ["homogeneous_share", "least_diversity", "greatest_distance"]
+
+    by_class, whole = likes_by_class(rows), Counter(row["Likes"] for row in rows)
+    far = max(
+        sum(abs(own[like] / own.total() - whole[like] / len(rows)) for like in whole) / 2 for own in by_class.values()
+    )
+    write_policy(pipeline.home.policies, changed(FLAT, attribute_disclosure={"t_at_most": far - 1e-6, "l_at_least": 3.0}))
+    summary = pipeline.run(KEY, [*FLAT_STAGES["assessment"], "release"])
+    assert summary.exit_code == REFUSED and summary.release is None
+    fewest = min(len(own) for own in by_class.values())
+    failed = dict(text.split(": measured ") for text in summary.failed_checks)
+    assert float(failed["record_attribute_disclosure_closeness_within_threshold"].split(",")[0]) == pytest.approx(far)
+    diversity = failed.get("record_attribute_disclosure_diversity_within_threshold")
+    assert (fewest >= 3) == (diversity is None) and (diversity is None or float(diversity.split(",")[0]) == fewest)
+
+
 def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_change(tmp_path):
     folder = write_people(tmp_path / "in", people(6))
     (tmp_path / "policies").mkdir()

@@ -1,0 +1,41 @@
+"""The sections on disclosure in plain words: what is measured, and where the policy sets a limit."""
+
+from collections.abc import Iterator
+
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.models import Policy
+
+
+def disclosure_limits(policy: Policy) -> Iterator[str]:
+    """Yield what is measured of uniques, attributes, membership and providers, with the limits."""
+    estimates, membership, graph = policy.population_estimates, policy.membership, policy.provider_graph
+    yield (
+        "share of released members in demographic classes that every estimator takes for small "
+        f"({estimates.estimator}: {_at_most(estimates.small_class_share_at_most)}), and share of the population that is "
+        f"estimated to be unique ({_at_most(estimates.unique_share_at_most)})"
+    )
+    yield from attribute_limits(policy)
+    yield (
+        "how surely one can tell that a member of the delivery is in the release, by demographics: greatest presence "
+        f"{_at_most(membership.presence_at_most)}, gain over a coin {_at_most(membership.advantage_at_most)}"
+    )
+    yield (
+        f"how often a provider is recognized by {graph.patterns_known} patterns of care "
+        f"({_at_most(graph.pattern_success_at_most)}), and by who shares patients with whom "
+        f"({_at_most(graph.graph_success_at_most)})"
+    )
+
+
+def attribute_limits(policy: Policy | FlatPolicy) -> Iterator[str]:
+    """Yield what is measured of sensitive attributes."""
+    limits = policy.attribute_disclosure
+    least = "no limit" if limits.l_at_least is None else f"at least {limits.l_at_least:g}"
+    yield (
+        f"what a class tells of {', '.join(policy.sensitive_columns) or 'no attribute'}: share of members in homogeneous "
+        f"classes {_at_most(limits.homogeneous_share_at_most)}, l-diversity ({limits.l_kind}) {least}, t-closeness "
+        f"{_at_most(limits.t_at_most)}"
+    )
+
+
+def _at_most(limit: float | None) -> str:
+    return "no limit" if limit is None else f"at most {limit:g}"

@@ -1,0 +1,220 @@
+"""Measurements of what a release discloses beyond who is who: uniques, attributes, membership, providers.
+
+All of them are in the evidence of every release; those gate for which the policy states a limit. Numbers about members
+and providers are protected in public, providers being persons too; those that the published rows tell to whoever counts
+them (values in a class, distances of distributions) are not. Estimated shares of uniques are probabilities, told at two
+digits: their whole would be the exact population.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from deid_assets.methods.attribute_disclosure import AttributeDisclosure
+from deid_assets.methods.membership import Membership
+from deid_assets.methods.population_uniqueness import Uniqueness
+from deid_assets.methods.provider_graph import Recognition
+from deid_assets.policy.disclosure import DisclosureLimits
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.models import Policy
+from deid_assets.release.evidence import Measurement, Requirement
+
+SMALL_CLASSES, UNIQUES = "estimated_small_class_share", "estimated_unique_share"
+HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
+PRESENCE, ADVANTAGE, ADVANTAGE_CLAIMS = "greatest_presence", "membership_advantage", "membership_advantage_knowing_claims"
+PATTERN_SUCCESS, GRAPH_SUCCESS = "provider_pattern_success", "provider_graph_success"
+
+COUNTED = "demographic_high_risk_share"
+ESTIMATORS = ("large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test")
+KINDS = ("provider", "vendor", "pcp")
+KNOWLEDGE = ("one_pattern", "some_patterns", "all_patterns", "shared_patients")
+"""What an adversary knows of a provider."""
+BEFORE, AFTER = "before", "after"
+"""Before and after identifiers are suppressed."""
+
+Recognitions = Mapping[tuple[str, str, str], Recognition]
+"""By kind of identifier, knowledge, and before or after suppression."""
+
+
+def required(policy: Policy) -> tuple[Requirement, ...]:
+    """The measurements that the policy gates on, with its limits."""
+    estimates, membership, graph = policy.population_estimates, policy.membership, policy.provider_graph
+    limits = (
+        ("population_estimates", SMALL_CLASSES, estimates.small_class_share_at_most),
+        ("population_estimates", UNIQUES, estimates.unique_share_at_most),
+        *(("attribute_disclosure", *limit) for limit in _attribute_limits(policy.attribute_disclosure)),
+        ("membership_disclosure", PRESENCE, membership.presence_at_most),
+        ("membership_disclosure", ADVANTAGE, membership.advantage_at_most),
+        ("provider_graph_attack", PATTERN_SUCCESS, graph.pattern_success_at_most),
+        ("provider_graph_attack", GRAPH_SUCCESS, graph.graph_success_at_most),
+    )
+    return tuple(Requirement(*limit) for limit in limits if limit[-1] is not None)
+
+
+def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
+    """The same for a flat table."""
+    limits = _attribute_limits(policy.attribute_disclosure)
+    return tuple(Requirement("record_attribute_disclosure", *limit) for limit in limits if limit[-1] is not None)
+
+
+def _attribute_limits(limits: DisclosureLimits) -> tuple[tuple[str, float | None], ...]:
+    return (
+        (HOMOGENEOUS, limits.homogeneous_share_at_most),
+        (DIVERSITY, limits.l_at_least),
+        (CLOSENESS, limits.t_at_most),
+    )
+
+
+def population_measurements(
+    policy: Policy,
+    small_shares: Mapping[str, float],
+    uniqueness: Uniqueness,
+    released: int,
+    population: int,
+    counted: tuple[float, int] | None,
+) -> tuple[Measurement, ...]:
+    """Estimated shares of members in small classes and of uniques, each beside the count where there is one.
+
+    Parameters
+    ----------
+    small_shares
+        By estimator, share of released members whose class it takes for small.
+    uniqueness
+        Estimated uniques of the population.
+    released, population
+        Members.
+    counted
+        Share of released members in small classes, and uniques of the population, as counted; None in an extract.
+    """
+    limits = policy.population_estimates
+    small = {name: small_shares[name] for name in ESTIMATORS}
+    found = [
+        _measured(SMALL_CLASSES, "share of members", small[limits.estimator], limits.small_class_share_at_most,
+                  "population_class_size", "methods.md 5", released),
+        _measured(UNIQUES, "probability", uniqueness.rule / population, limits.unique_share_at_most,
+                  "population_uniqueness", "methods.md 5", None),
+    ]  # fmt: skip
+    uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial")}
+    for name, share in small.items():
+        found.append(
+            _measured(f"demographics/small_class_share_{name}", "share of members", share, None, "population_class_size", "methods.md 5", released)
+        )
+    for name, number in uniques.items():
+        share = None if number is None else number / population
+        found.append(
+            _measured(f"unique_share_{name}", "probability", share, None, "population_uniqueness", "methods.md 5", None)
+        )
+    if counted is not None:
+        # Under the name that demographic_risk has for it: one thing that is counted is one protected cell.
+        found.append(_measured(COUNTED, "share of members", counted[0], None, "demographic_risk", "methods.md 0", released))
+        found.append(_measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods.md 5", None))
+    return tuple(found)
+
+
+def attribute_measurements(
+    limits: DisclosureLimits, found: Mapping[str, AttributeDisclosure], released: int
+) -> tuple[Measurement, ...]:
+    """What classes tell of each sensitive attribute, and of the worst of them.
+
+    Parameters
+    ----------
+    found
+        By name of the attribute in the release.
+    released
+        Members, or records of a flat table.
+    """
+    method, section = "attribute_disclosure", "S0 identity versus attribute disclosure"
+    l_of = "least_distinct" if limits.l_kind == "distinct" else "least_entropy"
+
+    def worst(field: str, choose) -> float | None:
+        values = [getattr(one, field) for one in found.values()]
+        return None if not values or None in values else choose(values)
+
+    measured = [
+        _measured("sensitive_attributes", "attributes", len(found), None, method, section, None),
+        _measured(HOMOGENEOUS, "share of members", worst("homogeneous_share", max), limits.homogeneous_share_at_most,
+                  method, section, released),
+        _measured(DIVERSITY, "values", worst(l_of, min), limits.l_at_least, method, section, released, "at_least"),
+        _measured(CLOSENESS, "distance", worst("greatest_distance", max), limits.t_at_most, method, section, released),
+    ]  # fmt: skip
+    for name, one in found.items():
+        for measure, unit, value, comparison in (
+            ("homogeneous_share", "share of members", one.homogeneous_share, "at_most"),
+            ("distinct_l", "values", one.least_distinct, "at_least"),
+            ("entropy_l", "values", one.least_entropy, "at_least"),
+            ("t", "distance", one.greatest_distance, "at_most"),
+            ("mean_t", "distance", one.mean_distance, "at_most"),
+        ):
+            measured.append(_measured(f"{name}/{measure}", unit, value, None, method, section, released, comparison))
+    return tuple(measured)
+
+
+def membership_measurements(
+    policy: Policy, found: Membership, shortfalls: np.ndarray, high: float, confidence: float, commitment: str
+) -> tuple[Measurement, ...]:
+    """Greatest and least presence, and what the best guess gains, from demographics and from claims as well.
+
+    Parameters
+    ----------
+    shortfalls
+        Of simulated adversaries; their mean is the gain of those who know claims.
+    high, confidence
+        Upper bound on that mean.
+    """
+    limits = policy.membership
+    section = "methods.md 0; delta-presence"
+    return (
+        _measured(PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, found.greatest_size),
+        _measured("least_presence", "share of members", found.least, None, "membership", section, found.least_size),
+        _measured(ADVANTAGE, "probability", found.advantage, limits.advantage_at_most, "membership", section, None),
+        Measurement(
+            ADVANTAGE_CLAIMS, "probability", float(shortfalls.mean()) if shortfalls.size else None,
+            high if shortfalls.size else None, None, "at_most", "upper_bound", confidence, "membership", section,
+            int(shortfalls.size), commitment, gating=False,
+        ),
+    )  # fmt: skip
+
+
+def provider_measurements(policy: Policy, found: Recognitions, commitment: str) -> tuple[Measurement, ...]:
+    """How well providers are recognized, by kind of identifier and knowledge, before and after suppression."""
+    graph, section = policy.provider_graph, "S0 suppression of providers; methods.md 7"
+
+    def worst(knowledge: str) -> float:
+        """Over kinds of identifiers as published; nobody is recognized by an identifier that is never shown."""
+        shown = (found[kind, knowledge, AFTER].success for kind in KINDS)
+        return max((success for success in shown if success is not None), default=0.0)
+
+    def measurements() -> Iterator[Measurement]:
+        for name, knowledge, limit in (
+            (PATTERN_SUCCESS, "some_patterns", graph.pattern_success_at_most),
+            (GRAPH_SUCCESS, "shared_patients", graph.graph_success_at_most),
+        ):
+            yield _measured(name, "probability", worst(knowledge), limit, "provider_graph", section, None, commitment=commitment)
+        for (kind, knowledge, when), one in found.items():
+            for measure, unit, value in (
+                ("small_share", "share of providers", one.small_share),
+                ("success", "probability", one.success),
+            ):
+                size = one.providers if unit.startswith("share") else None
+                yield _measured(
+                    f"{kind}_{when}/{measure}_{knowledge}", unit, value, None, "provider_graph", section, size, commitment=commitment
+                )
+
+    return tuple(measurements())
+
+
+def _measured(
+    name: str,
+    unit: str,
+    value: float | None,
+    limit: float | None,
+    method: str,
+    section: str,
+    size: int | None,
+    comparison: str = "at_most",
+    commitment: str | None = None,
+) -> Measurement:
+    """A number without a bound, which gates where the policy states a limit."""
+    return Measurement(
+        name, unit, value, None, limit, comparison, "value", None, method, section, size, commitment, gating=limit is not None
+    )

@@ -1,0 +1,125 @@
+"""The report's tables of what was measured beyond who is who, from the public edition of a manifest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deid_assets.release import disclosure_measures as measures
+from deid_assets.reports.numbers import shown, shown_bound
+from deid_assets.reports.rendering import words
+from deid_assets.reports.report import ReportTable
+
+Found = Mapping[str, Mapping[str, Any]]
+"""Measurements of the manifest by their names."""
+
+_KNOWLEDGE = {
+    "one_pattern": "one pattern of care",
+    "some_patterns": "several patterns",
+    "all_patterns": "all patterns shown",
+    "shared_patients": "shared patients",
+}
+_KINDS = {"provider": "ProviderID", "vendor": "Vendor", "pcp": "PCP"}
+_UNIQUE = {
+    "unique_share_zayatz": "Zayatz",
+    "unique_share_pitman": "Pitman",
+    "unique_share_slide_negative_binomial": "slide negative binomial",
+    measures.UNIQUES: "decision rule",
+}
+
+
+def disclosure_tables(manifest: Mapping) -> tuple[ReportTable, ...]:
+    """The tables for whatever of it was measured; none for what was not."""
+    tables = []
+    for asset, table in (
+        ("population_estimates", _population),
+        ("attribute_disclosure", _attributes),
+        ("record_attribute_disclosure", _attributes),
+        ("membership_disclosure", _membership),
+        ("provider_graph_attack", _providers),
+    ):
+        for item in manifest["evidence"]:
+            if item["asset"] == asset:
+                tables.append(table({found["name"]: found for found in item["measurements"]}))
+    return tuple(table for table in tables if table.rows)
+
+
+def _told(found: Found, name: str) -> str:
+    """A measurement's value as text, with its bound if it has one."""
+    if name not in found:
+        return ""
+    one = found[name]
+    text = shown(one["value"], one["unit"])
+    return f"{text} (up to {shown_bound(one['bound'], one['unit'])})" if one["bound"] is not None and one["value"] is not None else text
+
+
+def _population(found: Found) -> ReportTable:
+    rows = [
+        (f"in small classes: {words(name.removeprefix('demographics/small_class_share_'))}", _told(found, name))
+        for name in found
+        if name.startswith("demographics/small_class_share_")
+    ]
+    if measures.COUNTED in found:
+        rows.append(("in small classes: counted in the delivery", _told(found, measures.COUNTED)))
+    rows += [(f"unique in the population: {label}", _told(found, name)) for name, label in _UNIQUE.items() if name in found]
+    return ReportTable(
+        "population",
+        "Class sizes as estimated from the release",
+        "Released members whose demographic class in the population is small by each estimator, and the share of the "
+        "population that is estimated to be unique. The Safe Harbor rule leaves about 0.04 % unique.",
+        (("Share of members", "name"), ("Measured", "number")),
+        tuple(rows),
+    )
+
+
+def _attributes(found: Found) -> ReportTable:
+    names = [name.removesuffix("/distinct_l") for name in found if name.endswith("/distinct_l")]
+    columns = ("homogeneous_share", "distinct_l", "entropy_l", "t", "mean_t")
+    return ReportTable(
+        "attributes",
+        "What a class tells of sensitive attributes",
+        "Homogeneous: members whose class has one value in common. l: different values in the least diverse class, and "
+        "exp of the entropy there. t: how far a class is distributed from the whole release, at most and on average; "
+        "small classes are far by chance alone. Of attributes with several values for a member, sets of values count "
+        "for l, and single values else.",
+        (("Attribute", "name"), ("Homogeneous", "number"), ("l", "number"), ("Entropy l", "number"), ("t", "number"), ("Mean t", "number")),
+        tuple((name, *(_told(found, f"{name}/{column}") for column in columns)) for name in names),
+    )
+
+
+def _membership(found: Found) -> ReportTable:
+    rows = (
+        ("member most surely in the release, by demographics", measures.PRESENCE),
+        ("member most surely not in it: probability that he is", "least_presence"),
+        ("gain over a coin, knowing demographics", measures.ADVANTAGE),
+        ("gain over a coin, knowing claims, too", measures.ADVANTAGE_CLAIMS),
+    )
+    return ReportTable(
+        "membership",
+        "Who is in the release",
+        "How surely one can tell whether a member of the delivery is in the release. A gain of 0 is a coin's, 100 % "
+        "certainty. It says nothing of which record is whose.",
+        (("What is told", "name"), ("Measured", "number")),
+        tuple((label, _told(found, name)) for label, name in rows if name in found),
+    )
+
+
+def _providers(found: Found) -> ReportTable:
+    rows = []
+    for kind, label in _KINDS.items():
+        for knowledge, known in _KNOWLEDGE.items():
+            cells = [
+                _told(found, f"{kind}_{when}/{measure}_{knowledge}")
+                for measure in ("small_share", "success")
+                for when in (measures.BEFORE, measures.AFTER)
+            ]
+            if any(cells):
+                rows.append((f"{label}: {known}", *cells))
+    return ReportTable(
+        "providers",
+        "Recognizing providers",
+        "Share of providers whom too few others resemble, and how often one is expected to be recognized, before and after "
+        "identifiers are suppressed. Patterns of care are looked up in the whole delivery, patients shared with other "
+        "providers in the release.",
+        (("Identifier and knowledge", "name"), ("Few alike, before", "number"), ("after", "number"),
+         ("Recognized, before", "number"), ("after", "number")),
+        tuple(rows),
+    )  # fmt: skip

@@ -1,0 +1,68 @@
+"""Sections on disclosure: nothing gates by default, a limit gates, and a limit that would hold for nothing is refused."""
+
+import pytest
+
+from deid_assets.policy import explain, policy_by_name, policy_from
+from deid_assets.policy.loading import policies_in
+from deid_assets.release import disclosure_measures
+from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, public_values, refusal
+
+
+@pytest.mark.parametrize("policy", policies_in().values(), ids=lambda policy: policy.name)
+def test_the_policies_that_ship_measure_all_and_gate_nothing_for_which_no_source_has_a_threshold(policy):
+    assert disclosure_measures.required(policy) == ()
+    assert policy.sensitive_columns == ("condition_group", "charlson", "days_in_hospital_y2", "days_in_hospital_y3")
+
+
+def test_sections_that_are_left_out_count_as_their_defaults():
+    values = public_values()
+    for section in ("population_estimates", "attribute_disclosure", "membership", "provider_graph"):
+        del values[section]
+    assert policy_from(values).hash == policy_by_name("heritage_public").hash
+
+
+def test_every_limit_is_demanded():
+    demanded = disclosure_measures.required(policy_from(public_values(**DISCLOSURE_LIMITS)))
+    assert sorted(one.threshold for one in demanded) == sorted(DISCLOSURE_LIMITS.values())
+
+
+def test_a_column_that_is_not_published_cannot_be_judged():
+    quasi_identifiers = public_values()["quasi_identifiers"]
+    quasi_identifiers["claims"] = [one for one in quasi_identifiers["claims"] if one["column"] != "specialty"]
+    changes = {"quasi_identifiers": quasi_identifiers, "attribute_disclosure__sensitive": ["specialty", "charlson"]}
+    (line,) = refusal(**changes)
+    assert line.startswith("attribute_disclosure.sensitive[0]: specialty is not published")
+
+
+def test_a_column_listed_twice_or_unknown_is_refused():
+    assert "listed twice" in refusal(attribute_disclosure__sensitive=["place", "place"])[0]
+    assert "condition_group" in refusal(attribute_disclosure__sensitive=["diagnosis"])[0]
+    assert "at least 1" in refusal(attribute_disclosure__sensitive=[])[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("attribute_disclosure__l_at_least", 1),
+        ("attribute_disclosure__t_at_most", 1.0),
+        ("membership__presence_at_most", 0.0),
+        ("membership__advantage_at_most", 1.0),
+        ("provider_graph__graph_success_at_most", 1.0),
+        ("provider_graph__patterns_known", 0),
+        ("population_estimates__small_class_share_at_most", 1.0),
+        ("population_estimates__estimator", "counted"),
+    ],
+)
+def test_limits_that_could_not_fail_are_refused(field, value):
+    assert len(refusal(**{field: value})) == 1
+
+
+def test_what_is_measured_and_what_gates_is_explained():
+    plain = explain(policy_by_name("heritage_public"))
+    assert "by 5 patterns of care (no limit)" in plain
+    limited = explain(policy_from(public_values(**DISCLOSURE_LIMITS)))
+    for text in (
+        "(truncated_poisson: at most 0.01)", "estimated to be unique (at most 0.0004)", "l-diversity (distinct) at least 2",
+        "t-closeness at most 0.3", "greatest presence at most 0.5, gain over a coin at most 0.1", "by 5 patterns of care (at most 0.05)",
+    ):  # fmt: skip
+        assert text in limited

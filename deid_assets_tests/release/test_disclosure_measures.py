@@ -1,0 +1,159 @@
+"""From findings on disclosure to measurements: limits gate, the worst counts, and the public sees no exact number."""
+
+import json
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.attribute_disclosure import AttributeDisclosure
+from deid_assets.methods.membership import membership
+from deid_assets.methods.population_uniqueness import Uniqueness, population_uniqueness
+from deid_assets.methods.provider_graph import Recognition
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.release import disclosure_measures as measures
+from deid_assets.release import measure
+from deid_assets.release.manifest import editions, keyed_counts
+from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
+from deid_assets_tests.release import making
+from deid_assets_tests.release.test_manifest import PLACE
+
+POLICY = policy_by_name("heritage_public")
+STRICT = policy_from(public_values(**EVERY_LIMIT))
+SHARES = dict.fromkeys(measures.ESTIMATORS, 0.02) | {"truncated_poisson": 0.03}
+MIXED = AttributeDisclosure(4, 1_003, 17, 2, 1.4, 0.31, 0.1)
+EVEN = AttributeDisclosure(4, 1_003, 0, 5, 4.2, 0.05, 0.02)
+NOBODY = Recognition(0, None, None)
+
+
+def recognitions(**changes: Recognition) -> dict:
+    found = {
+        (kind, knowledge, when): Recognition(211, 0.1, 0.04)
+        for kind in measures.KINDS
+        for knowledge in measures.KNOWLEDGE
+        for when in (measures.BEFORE, measures.AFTER)
+    }
+    return found | {tuple(name.split("__")): one for name, one in changes.items()}
+
+
+def named(measured) -> dict:
+    return {one.name: one for one in measured}
+
+
+def everything(policy) -> list:
+    uniqueness = population_uniqueness([1, 2, 3, 10], [40, 15, 10, 20], 1_500)
+    gains = np.full(50, 0.2)
+    return [
+        *measures.population_measurements(policy, SHARES, uniqueness, 1_003, 10_007, (0.01, 3)),
+        *measures.attribute_measurements(policy.attribute_disclosure, {"A": MIXED, "B": EVEN}, 1_003),
+        *measures.membership_measurements(policy, membership([100, 40], [10, 20]), gains, 0.4, 0.99, "c" * 64),
+        *measures.provider_measurements(policy, recognitions(), "c" * 64),
+    ]
+
+
+def test_nothing_gates_by_default():
+    assert not [one.name for one in everything(POLICY) if one.gating]
+
+
+def test_what_a_policy_limits_gates_at_its_limit_and_every_demand_is_met():
+    gating = {one.name: one.threshold for one in everything(STRICT) if one.gating}
+    assert gating == {one.measurement: one.threshold for one in measures.required(STRICT)}
+    passed = {one.name: one.passed for one in everything(STRICT) if one.gating}
+    assert passed == {
+        measures.SMALL_CLASSES: False, measures.UNIQUES: False, measures.HOMOGENEOUS: True, measures.DIVERSITY: True,
+        measures.CLOSENESS: False, measures.PRESENCE: True, measures.ADVANTAGE: False,
+        measures.PATTERN_SUCCESS: True, measures.GRAPH_SUCCESS: True,
+    }  # fmt: skip
+
+
+class TestPopulation:
+    def test_the_estimator_named_gates(self):
+        found = named(everything(STRICT))
+        assert found[measures.SMALL_CLASSES].value == 0.03 == found["demographics/small_class_share_truncated_poisson"].value
+        other = policy_from(public_values(**EVERY_LIMIT, population_estimates__estimator="test"))
+        assert named(everything(other))[measures.SMALL_CLASSES].value == 0.02
+
+    def test_what_has_no_solution_has_no_number(self):
+        found = named(measures.population_measurements(POLICY, SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None))
+        assert found["unique_share_pitman"].value is None and found["unique_share_zayatz"].value == 0.009
+        assert "counted_uniques" not in found and measures.COUNTED not in found
+
+
+class TestAttributes:
+    def test_the_worst_attribute_counts(self):
+        found = named(everything(STRICT))
+        assert found[measures.HOMOGENEOUS].value == 17 / 1_003
+        assert (found[measures.DIVERSITY].value, found[measures.CLOSENESS].value) == (2, 0.31)
+        assert (found["B/distinct_l"].value, found["B/t"].value) == (5, 0.05)
+
+    def test_entropy_is_another_l(self):
+        policy = policy_from(public_values(**EVERY_LIMIT, attribute_disclosure__l_kind="entropy"))
+        one = named(everything(policy))[measures.DIVERSITY]
+        assert one.value == 1.4 and not one.passed
+
+    def test_without_a_number_nothing_passes(self):
+        empty = AttributeDisclosure(0, 0, 0, None, None, None, None)
+        found = named(measures.attribute_measurements(STRICT.attribute_disclosure, {"A": empty, "B": EVEN}, 0))
+        for name in (measures.HOMOGENEOUS, measures.DIVERSITY, measures.CLOSENESS):
+            assert found[name].value is None and not found[name].passed
+
+
+class TestMembership:
+    def test_without_simulated_adversaries_their_gain_is_not_told(self):
+        found = named(measures.membership_measurements(POLICY, membership([10], [5]), np.empty(0), 1.0, 0.99, "c" * 64))
+        assert found[measures.ADVANTAGE_CLAIMS].value is None and found[measures.ADVANTAGE].value == 0
+
+    def test_the_extremes_are_of_the_smallest_class_that_has_them(self):
+        one = named(everything(POLICY))[measures.PRESENCE]
+        assert (one.value, one.sample_size) == (0.5, 40)
+
+
+class TestProviders:
+    def test_the_worst_kind_counts_as_published(self):
+        found = recognitions(vendor__some_patterns__after=Recognition(3, 1, 0.06), pcp__some_patterns__before=Recognition(3, 1, 0.9))
+        one = named(measures.provider_measurements(STRICT, found, "c" * 64))[measures.PATTERN_SUCCESS]
+        assert one.value == 0.06 and not one.passed
+
+    def test_identifiers_that_are_never_shown_identify_nobody(self):
+        none = {f"{kind}__{knowledge}__after": NOBODY for kind in measures.KINDS for knowledge in measures.KNOWLEDGE}
+        found = named(measures.provider_measurements(STRICT, recognitions(**none), "c" * 64))
+        assert found[measures.PATTERN_SUCCESS].value == 0 and found[measures.GRAPH_SUCCESS].passed
+        assert found["pcp_after/success_one_pattern"].value is None
+
+
+class TestPublicEdition:
+    def shown(self) -> dict:
+        protect = keyed_counts(making.SECRET, making.DELIVERY_DIGEST)
+        made = making.manifest(PLACE, evidence=(making.evidence(*everything(POLICY)),))
+        told = json.loads(editions(made, protect).public)["evidence"][0]["measurements"]
+        return {one["name"]: one for one in told}
+
+    def test_shares_of_members_and_of_providers_are_made_of_protected_counts(self):
+        found = self.shown()
+        for name in ("provider_before/small_share_all_patterns", "demographics/small_class_share_test", "A/homogeneous_share"):
+            assert found[name]["protected"] is True
+            assert found[name]["sample_size"] not in (211, 1_003) or found[name]["value"] != named(everything(POLICY))[name].value
+        assert found["counted_uniques"]["value"] == "T"
+
+    def test_what_is_counted_twice_is_one_cell(self):
+        assert measures.COUNTED == measure.DEMOGRAPHIC
+
+    def test_measurements_of_the_same_people_share_one_protected_size(self):
+        """Noises of several cells of one count could be averaged."""
+        found = self.shown()
+        sizes = {one["sample_size"] for name, one in found.items() if name.startswith("vendor_before/small_share")}
+        assert len(sizes) == 1
+        assert len({one["sample_size"] for name, one in found.items() if name.startswith("demographics/")}) == 1
+
+    def test_the_size_of_the_population_is_nowhere(self):
+        assert all(one["sample_size"] is None for name, one in self.shown().items() if name.startswith("unique_share"))
+
+    def test_what_the_published_rows_tell_is_exact(self):
+        found = self.shown()
+        assert (found["A/distinct_l"]["value"], found["A/t"]["value"]) == (2, 0.31)
+
+    def test_probabilities_have_two_digits(self):
+        found = self.shown()
+        exact = named(everything(POLICY))
+        for name in (measures.UNIQUES, measures.ADVANTAGE, "pcp_after/success_shared_patients"):
+            assert found[name]["value"] == pytest.approx(exact[name].value, rel=0.1)
+            assert len(f"{found[name]['value']:.15g}".lstrip("0.").rstrip("0")) <= 2

@@ -1,0 +1,82 @@
+"""The report's tables on disclosure, filled from a public edition; and the figure of dots."""
+
+import json
+import re
+
+import pytest
+
+from deid_assets.release.manifest import editions, keyed_counts
+from deid_assets.reports.disclosure_content import disclosure_tables
+from deid_assets.reports.disclosure_figures import dots_figure
+from deid_assets.reports.rendering import markdown_image
+from deid_assets_tests.release import making
+from deid_assets_tests.release.test_disclosure_measures import POLICY, everything
+from deid_assets_tests.release.test_manifest import PLACE
+
+ASSETS = {
+    "population_estimates": ("estimated", "unique_share", "demographic", "counted", "demographics/"),
+    "attribute_disclosure": ("sensitive", "homogeneous", "least_div", "greatest_dist", "A/", "B/"),
+    "membership_disclosure": ("greatest_presence", "least_presence", "membership"),
+    "provider_graph_attack": ("provider", "vendor", "pcp"),
+}
+
+
+def public_manifest() -> dict:
+    found = [
+        making.evidence(*(one for one in everything(POLICY) if one.name.startswith(names)), asset=asset)
+        for asset, names in ASSETS.items()
+    ]
+    assert sum(len(item.measurements) for item in found) == len(everything(POLICY))
+    made = making.manifest(PLACE, evidence=tuple(found))
+    return json.loads(editions(made, keyed_counts(making.SECRET, making.DELIVERY_DIGEST)).public)
+
+
+def tables() -> dict:
+    return {table.name: table for table in disclosure_tables(public_manifest())}
+
+
+def test_every_table_is_filled_and_every_row_has_its_columns():
+    found = tables()
+    assert list(found) == ["population", "attributes", "membership", "providers"]
+    for table in found.values():
+        assert all(len(row) == len(table.columns) for row in table.rows)
+        assert all(cell for row in table.rows for cell in row), table.name
+
+
+def test_attributes_and_their_numbers():
+    rows = {row[0]: row[1:] for row in tables()["attributes"].rows}
+    assert set(rows) == {"A", "B"}
+    assert rows["B"][1:] == ("5", "4.2", "0.05", "0.02")
+
+
+def test_providers_are_told_by_kind_and_knowledge_before_and_after():
+    rows = tables()["providers"].rows
+    assert len(rows) == 3 * 4 and rows[0][0] == "ProviderID: one pattern of care" and rows[-1][0] == "PCP: shared patients"
+    assert rows[0][3:] == ("4 %", "4 %")
+
+
+def test_a_gain_that_is_estimated_shows_its_bound():
+    rows = dict(tables()["membership"].rows)
+    assert rows["gain over a coin, knowing claims, too"] == "20 % (up to 40 %)"
+
+
+def test_without_evidence_there_is_no_table():
+    assert disclosure_tables({"evidence": []}) == ()
+
+
+class TestFigure:
+    ROWS = [("provider", [0.4, 0.1]), ("vendor", [None, float("nan")])]
+
+    def test_it_names_its_rows_and_series_and_fits(self):
+        image = dots_figure(self.ROWS, ["before", "after"], "recognized [%]")
+        texts = re.findall(r"<text[^>]*>([^<]*)</text>", image.decode())
+        assert {"provider", "vendor", "before", "after", "recognized [%]"} <= set(texts)
+        assert markdown_image(image, "providers")
+
+    def test_a_figure_of_the_largest_size_fits(self):
+        markdown_image(dots_figure([(f"a row with a long name {n}", [0.1, 0.2]) for n in range(24)], ["a", "b"], "x"), "alt")
+
+    @pytest.mark.parametrize(("rows", "series"), [([], ["a"]), (ROWS, ["a"]), (ROWS, []), ([("x", [0.1] * 4)], list("abcd"))])
+    def test_what_cannot_be_drawn_is_refused(self, rows, series):
+        with pytest.raises(ValueError, match="rows"):
+            dots_figure(rows, series, "x")
