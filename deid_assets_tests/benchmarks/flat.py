@@ -23,6 +23,7 @@ import pandas as pd
 from deid_assets.methods.flat_search import FlatResult, entropy_losses, search_flat_table
 from deid_assets.methods.flat_table import FlatTable
 from deid_assets.methods.longitudinal_data import Domain
+from deid_assets.reports.rendering import percent
 from deid_assets_tests.adult import adult_table
 from deid_assets_tests.benchmarks import flat_worker
 from deid_assets_tests.benchmarks.__main__ import machine
@@ -113,18 +114,18 @@ def compared(table: FlatTable, rounds: int, python: str) -> None:
     head("how", "MaxSup", "nodes counted", "loss", "time", "times ours")
     for share in SHARES:
         own, best = found[share]
-        row("this search", f"{share:.0%}", f"{len(best.evaluated):,}", f"{best.loss:,.1f}", f"{own:.2f} s", 1)
+        row("this search", percent(share), f"{len(best.evaluated):,}", f"{best.loss:,.1f}", f"{own:.2f} s", 1)
         for result in others.get("anjana", {}).get("found", [])[SHARES.index(share) :][:1]:
             name = f"anjana {others['anjana']['version']}"
             loss = loss_of(table, result["node"]) if result["node"] else np.inf
-            worse = f"{loss:,.1f} ({loss / best.loss - 1:+.0%})"
-            row(name, f"{share:.0%}", "greedy", worse, f"{result['seconds']:.0f} s", f"{result['seconds'] / own:,.0f}")
+            worse = f"{loss:,.1f} (+{percent(loss / best.loss - 1)})"
+            row(name, percent(share), "greedy", worse, f"{result['seconds']:.0f} s", f"{result['seconds'] / own:,.0f}")
     every = {name: found[name][0] for name in counting}
     if "pycanon" in others:
         every[f"pycanon {others['pycanon']['version']}"] = sum(others["pycanon"]["seconds"])
     for name, spent in every.items():
         other, own = spent * len(nodes) / SOME, found[SHARES[0]][0]
-        row(f"{name}, every node", f"{SHARES[0]:.0%}", f"{len(nodes):,} (from {SOME})", "the same", f"{other:,.0f} s",
+        row(f"{name}, every node", percent(SHARES[0]), f"{len(nodes):,} (from {SOME})", "the same", f"{other:,.0f} s",
             f"{other / own:,.0f}")  # fmt: skip
     for name in ("anjana", "pycanon"):
         if name not in others:
@@ -162,7 +163,7 @@ def scaled(table: FlatTable, records: int, rounds: int) -> None:
     found = least_seconds({share: search(table, share) for share in SHARES}, rounds)
     for share, (spent, best) in found.items():
         counted = f"{len(best.evaluated):,}"
-        row(f"{records:,}", len(table.heights), f"{len(all_nodes(table)):,}", f"{share:.0%}", counted, f"{spent:.2f} s")
+        row(f"{records:,}", len(table.heights), f"{len(all_nodes(table)):,}", percent(share), counted, f"{spent:.2f} s")
 
 
 def main() -> None:
