@@ -21,6 +21,7 @@ from deid_assets.assets.encoded import (
 )
 from deid_assets.assets.generalization import chosen_levels, chosen_node, stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.errors import PolicyError
 from deid_assets.methods import attribute_disclosure as attributes
 from deid_assets.methods import membership, provider_graph
 from deid_assets.methods.candidate import generalized_claims, generalized_members
@@ -344,13 +345,16 @@ def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
 
     Raises
     ------
-    ValueError
+    PolicyError
         If a value has no number; it says of which column, and how many.
     """
     missing = counts["value"].isna()
     numberless = counts.loc[counts["place"].isna() & ~missing, "value"].nunique()
     if numberless:
-        raise ValueError(f"column {column}: {numberless} of its values begin with no number, so that it has no order")
+        raise PolicyError(
+            f"column {column}: {numberless} of its values begin with no number, so that they have no order; take it out of "
+            "attribute_disclosure.ordered"
+        )
     known = counts.loc[~missing, ["place", "value"]].drop_duplicates().sort_values(["place", "value"])["value"]
     first = int(missing.any())
     places = {value: place for place, value in enumerate(known, start=first)}

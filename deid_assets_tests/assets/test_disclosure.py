@@ -1,0 +1,63 @@
+"""What the disclosure assets add to their methods: the order of labels, and adversaries who count twice."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.assets.disclosure import gains_knowing_claims, ordered_ranks
+from deid_assets.errors import PolicyError
+from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+
+KEY = b"0123456789abcdef"
+
+
+def counts(values, places) -> pd.DataFrame:
+    return pd.DataFrame({"value": pd.array(values, dtype="str"), "place": pd.array(places, dtype="float64")})
+
+
+def test_labels_are_in_the_order_of_their_numbers_and_missing_comes_first():
+    found = ordered_ranks(counts(["10+", "2-9", None, "0", "2-9", None], [10, 2, None, 0, 2, None]), "days")
+    assert found.tolist() == [3, 2, 0, 1, 2, 0]
+
+
+def test_without_missing_values_the_least_is_0():
+    assert ordered_ranks(counts(["b 2", "a 1"], [2, 1]), "days").tolist() == [1, 0]
+
+
+def test_a_value_without_a_number_has_no_place_and_is_not_shown():
+    with pytest.raises(PolicyError, match="column days: 1 of its values begin with no number") as refused:
+        ordered_ranks(counts(["QZVALUE", "1", "QZVALUE"], [None, 1, None]), "days")
+    assert "QZVALUE" not in str(refused.value)
+
+
+def population(values: list[int], targets: list[int]) -> tuple[LongitudinalData, list[Dimension]]:
+    """One history of one value for each member, which is known."""
+    domain = Domain((np.arange(10), np.zeros(10, int)))
+    data = LongitudinalData(
+        np.zeros((len(values), 0), int), (), (Histories.of([[value] for value in values]),), (domain,), np.array(targets),
+        (Histories.of([[values[target]] for target in targets]),), (np.ones(len(targets), int),),
+    )  # fmt: skip
+    return data, [Dimension("diagnosis", (), (0,), 2)]
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=12), st.data())
+@settings(max_examples=30, deadline=None)
+def test_gains_are_those_of_counting_in_the_release_and_in_the_delivery(values, data):
+    targets = sorted(data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1, max_size=len(values) - 1)))
+    population_data, dimensions = population(values, targets)
+    found = gains_knowing_claims(population_data, dimensions, (0,), KEY, 300)
+    alpha = len(targets) / len(values)
+    possible = set()
+    for target in targets:
+        f = sum(values[other] == values[target] for other in targets)
+        F = values.count(values[target])  # noqa: N806
+        possible.add(round(max(0.0, 1 - (F - f) * alpha / (f * (1 - alpha))), 9))
+    assert set(found.round(9)) == possible  # 300 draws of at most 11 targets miss one with probability 1e-11
+
+
+def test_what_is_generalized_away_tells_nothing():
+    data, dimensions = population([0, 1, 2, 3, 4, 5], [0, 2])
+    assert (gains_knowing_claims(data, dimensions, (0,), KEY, 50) == 1).all()
+    assert gains_knowing_claims(data, dimensions, (1,), KEY, 50) == pytest.approx(0)
