@@ -15,6 +15,7 @@ from deid_assets.assets.assessment import (
 )
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
+from deid_assets.assets.dates import what_analysts_are_told
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.preparation import pseudonym_key
@@ -87,6 +88,9 @@ def release(
     with releases.stage(policy.name) as staging:
         try:
             staged = _stage(policy, staging, candidate, member_profiles)
+            if policy.dates is not None:
+                kept = original_members(pseudonym_crosswalk, staged.members)
+                staging.write_file("data/dates.json", what_analysts_are_told(policy, truncated_claims, eligible_claims, kept))
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,

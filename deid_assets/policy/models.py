@@ -6,6 +6,7 @@ from pydantic import Field
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.date_sections import Dates
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.population_sections import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections import (
@@ -42,6 +43,7 @@ class Policy(ReleasePolicy):
     top_coding: TopCoding = Field(description="percentile from which values are one class")
     grouping: Grouping = Grouping()
     long_tail: LongTail = Field(description="which claims of members with very many are cut")
+    dates: Dates | None = Field(None, description="how dates of service are released; null: they are not")
     quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know, of members and of claims")
     dimensions: tuple[Dimension, ...] = Field(
         min_length=1, description="dimensions of the lattice; without one nothing could be generalized"
