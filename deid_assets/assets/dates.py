@@ -1,7 +1,5 @@
 """Dates of the released claims, drawn anew; only where a policy releases dates (S1 ch. 5; methods.md 10)."""
 
-import json
-
 import dagster as dg
 import numpy as np
 import pandas as pd
@@ -15,7 +13,6 @@ from deid_assets.methods.date_alternatives import (
     shift_sequences,
     unique_sequences,
 )
-from deid_assets.methods.date_errors import date_errors
 from deid_assets.methods.date_intervals import Events, Redrawing, interval_bins, redraw
 from deid_assets.policy.models import Policy
 from deid_assets.reports.date_figure import date_error_figure
@@ -23,6 +20,7 @@ from deid_assets.reports.figures import markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table, write_table
 
+INDEPENDENT, SHIFTED, GENERALIZED = "randomized independently", "shifted as a whole", "generalized intervals"
 SHIFTED_AT_MOST = 15
 """Days by which S1 randomizes and shifts dates, in either direction."""
 
@@ -52,15 +50,15 @@ def dated_claims(
     events = Events(*(np.ma.getdata(found[name]) for name in ("member", "day", "service")))
     if not len(events):
         raise DeliveryError("no claim has a service date, so that no dates can be released; take the section dates out")
-    key = [workplace.secret().derive(text, prefix_of(context), context.partition_key)[:16] for text in _PURPOSES]
-    width = _widths(policy, members, events)
+    key = date_keys(workplace, prefix_of(context), context.partition_key)
+    width = widths_of(policy, members, events)
     days = redraw(events, width, _redrawing(policy, columns, eligible_claims), key[0])
     drawn = Table(members.file, "scratch", "redrawn_days")
     write_table(drawn, pd.DataFrame({"member": events.member, "day": events.day, "moved": days.day}))
     of_sample = _in_sample(members, released_sample, events)
     sampled = events.take(of_sample)
     moved, services = days.day[of_sample], sampled.service
-    compared = _compared(sampled, moved, np.repeat(width, np.diff(np.append(events.firsts, len(events))))[of_sample], key)
+    compared = compared_ways(sampled, moved, np.repeat(width, np.diff(np.append(events.firsts, len(events))))[of_sample], key)
     error = np.abs(moved - sampled.day)[services]
     context.add_output_metadata(
         {
@@ -87,7 +85,12 @@ def known_claims(
     return dated.known_claims(grouped_claims, eligible_claims, dated_claims, columns)
 
 
-_PURPOSES = ("dates", "dates randomized independently", "dates shifted")
+PURPOSES = ("dates", "dates randomized independently", "dates shifted")
+
+
+def date_keys(workplace: Workplace, policy: str, delivery: str) -> list[bytes]:
+    """The keys by which dates are drawn: those that are released, and those of the two ways that are compared with them."""
+    return [workplace.secret().derive(text, policy, delivery)[:16] for text in PURPOSES]
 
 
 def date_columns(policy: Policy, eligible: Table) -> dated.DateColumns:
@@ -112,7 +115,7 @@ def _redrawing(policy: Policy, columns: dated.DateColumns, eligible: Table) -> R
     return Redrawing(policy.dates.anchor, window, policy.dates.study_end)
 
 
-def _widths(policy: Policy, members: Table, events: Events) -> np.ndarray:
+def widths_of(policy: Policy, members: Table, events: Events) -> np.ndarray:
     """(m,) days in a bin for each member with events."""
     dates = policy.dates
     if dates.narrower is None:
@@ -129,7 +132,7 @@ def _in_sample(members: Table, sample: Table, events: Events) -> np.ndarray:
     return np.asarray(drawn, dtype=bool)[events.member]
 
 
-def _compared(events: Events, moved: np.ndarray, width: np.ndarray, key: list[bytes]) -> pd.DataFrame:
+def compared_ways(events: Events, moved: np.ndarray, width: np.ndarray, key: list[bytes]) -> pd.DataFrame:
     """The ways to change dates side by side, on the members drawn for the release."""
     intervals = np.diff(events.day, prepend=0)
     intervals[events.firsts] = 0
@@ -142,57 +145,3 @@ def _compared(events: Events, moved: np.ndarray, width: np.ndarray, key: list[by
         (GENERALIZED, order_violations(events, moved), unique_sequences(events, bins)),
     ]
     return pd.DataFrame(rows, columns=["method", "order_violated_share", "unique_intervals_share"])
-
-
-INDEPENDENT, SHIFTED, GENERALIZED = "randomized independently", "shifted as a whole", "generalized intervals"
-
-
-def what_analysts_are_told(policy: Policy, dated_table: Table, eligible: Table, kept: str) -> bytes:
-    """The file about dates that goes with a release: how they were made, what is preserved, and how far they are off.
-
-    Parameters
-    ----------
-    dated_table, eligible
-        Claims with released, and with delivered dates.
-    kept
-        A SELECT of the member_id of the released members.
-    """
-    dates = policy.dates
-    found = dated_table.arrays(
-        f"SELECT dense_rank() OVER (ORDER BY r.member_id) AS member, r.service_date - e.service_date AS error"
-        f" FROM {dated_table.sql} r JOIN {eligible.sql} e USING (claim_id)"
-        f" WHERE r.service_date IS NOT NULL AND r.member_id IN ({kept})"
-    )
-    errors = date_errors(*(np.ma.getdata(found[name]) for name in ("error", "member")))
-    exact = ["services of one day stay on one day", "distance of a payment to its service"]
-    if dates.study_end == "redraw":
-        exact += ["order of a member's services and discharges", "intervals of 1 day between them, so that stays remain whole"]
-    with_season = dates.format == "dates" and dates.anchor in ("month", "quarter")
-    told = {
-        "column": dates.release_as,
-        "format": dates.format,
-        "anchor": {"event": "birth, where it is known, else first service", "generalized_to": dates.anchor, "drawn": "uniformly"},
-        "interval_bins": {
-            "widest_days": dates.width,
-            "first_bin": [2, dates.width],
-            "drawn": "uniformly, independently",
-            "local_recoding": dates.narrower is not None,
-        },
-        "leaving_the_years": dates.study_end,
-        "derived_columns": dates.derived,
-        "preserved_exactly": exact,
-        "preserved_approximately": ["interval between services", *(["season"] if with_season else [])],
-        "not_preserved": [
-            "weekday", *([] if with_season else ["season"]), "distance in days from one member's dates to another's"
-        ],
-        "where_clipped": None
-        if dates.study_end == "redraw"
-        else "order is kept, but different days of a member may have become the first or the last day of the years delivered",
-        "errors": {
-            "p95_days": errors.p95_days,
-            "largest_days": errors.largest_days,
-            "note": "p95_days is rounded up to weeks; fewer than 11 members have a date further off than largest_days, "
-            "which is rounded up to 30 days; null where fewer than 11 members stand behind a number",
-        },
-    }
-    return json.dumps(told, indent=1, sort_keys=True).encode() + b"\n"

@@ -22,7 +22,7 @@ Anchor = Literal["month", "quarter", "half_year", "year"]
 MONTHS: dict[str, int] = {"month": 1, "quarter": 3, "half_year": 6, "year": 12}
 """Months of each period to which an anchor may be generalized."""
 
-ROUNDS = 20
+ROUNDS = 5
 """How often a sequence that leaves the window is drawn again before it is squeezed."""
 
 

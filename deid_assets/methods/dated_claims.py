@@ -43,7 +43,8 @@ class DateColumns:
     first_year: int
 
 
-def _numbers(members: Table) -> str:
+def numbers_of(members: Table) -> str:
+    """What to write after FROM for member_id and member, the position in the order of identifiers."""
     return f"(SELECT member_id, row_number() OVER (ORDER BY member_id) - 1 AS member FROM {members.sql})"
 
 
@@ -85,14 +86,14 @@ def events(members: Table, claims: Table, dates: Table, with_discharges: bool) -
             UNION ALL SELECT m.member_id, {_day("m.birth_date")}, false FROM {members.sql} m JOIN firsts f USING (member_id)
                       WHERE {_day("m.birth_date")} <= f.day)
         SELECT n.member, e.day::BIGINT AS day, bool_or(e.service) AS service
-        FROM every e JOIN {_numbers(members)} n USING (member_id) GROUP BY ALL ORDER BY ALL"""
+        FROM every e JOIN {numbers_of(members)} n USING (member_id) GROUP BY ALL ORDER BY ALL"""
 
 
 def class_sizes_of(members: Table) -> str:
     """SELECT member (as in `events`) and how many members share sex and age in ten years, for local recoding."""
     return f"""
         SELECT member, count(*) OVER (PARTITION BY sex, age // 10) AS class_size
-        FROM {members.sql} JOIN {_numbers(members)} USING (member_id) ORDER BY member"""
+        FROM {members.sql} JOIN {numbers_of(members)} USING (member_id) ORDER BY member"""
 
 
 def dated_claims(members: Table, claims: Table, dates: Table, redrawn: Table, columns: DateColumns) -> str:
@@ -110,7 +111,7 @@ def dated_claims(members: Table, claims: Table, dates: Table, redrawn: Table, co
     """
     found = f"""
         SELECT c.*, DATE '1970-01-01' + s.moved::INTEGER AS released_on, x.moved - s.moved AS released_stay
-        FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id) JOIN {_numbers(members)} n ON n.member_id = c.member_id
+        FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id) JOIN {numbers_of(members)} n ON n.member_id = c.member_id
         LEFT JOIN {redrawn.sql} s ON s.member = n.member AND s.day = {_day("d.service_date")}
         LEFT JOIN {redrawn.sql} x ON x.member = n.member AND x.day = {_day("d.service_date")} + c.length_of_stay"""
     stay = "CASE WHEN released_on IS NULL THEN length_of_stay ELSE released_stay END"

@@ -171,6 +171,8 @@ class ReportContent:
         The rows of the sections; a section without rows is left out.
     limits
         What the numbers do not say.
+    dates
+        Notes about released dates.
     """
 
     title: str
@@ -191,6 +193,7 @@ class ReportContent:
     comparison: tuple[ComparisonRow, ...] = ()
     files: tuple[FileRow, ...] = ()
     limits: tuple[str, ...] = LIMITS
+    dates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.verdict == "published" and not (self.gates and all(gate.passed for gate in self.gates)):
