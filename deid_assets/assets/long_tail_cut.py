@@ -48,7 +48,7 @@ def cut_long_tail(
     seed = workplace.secret().derive("truncation to bins", prefix_of(context), context.partition_key)[:16]
     units = claims_of_units(claims, tail.unit)
     counts = np.asarray(units["claims"], dtype=np.int64)
-    kept, bins = _kept(tail, units, counts, seed)
+    kept, bins = units_kept(tail, units, counts, seed)
     _compare(context, claims, tail, units, counts, kept, bins, seed)
     _describe(context, tail, _histogram(units, counts), _histogram(units, kept), None)
     plan = Table(claims.file, "scratch", "claims_kept")
@@ -66,7 +66,7 @@ def members_left(tail: LongTail, sample: Table, truncated: Table) -> str:
     return f"{drawn} WHERE member_id IN (SELECT member_id FROM {truncated.sql})"
 
 
-def _kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
+def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
     """How many claims each unit keeps by the policy's method, and the bins that hold."""
     if len(counts) == 0:
         raise DeliveryError("grouped_claims holds no claims, so there is no long tail to cut; check the exclusions")

@@ -41,7 +41,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
-    "removal",
+    "removal", "dates",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ is generalized to a bin and drawn anew from it, and the days follow by adding up
     and the first bin is cut to [2, w].
 
 Nothing can overtake anything, so that no service lies before birth or after death. What depends on a service (its
-discharge, a log) is an event of its own, or keeps its distance to it (`connected`). Drawing from bins is unbiased where
+discharge, a log) is an event of its own, or keeps its distance to it (`dated_claims`). Drawing from bins is unbiased where
 days are spread over them; where they sit at the lower edges, as (1, 8, 15) do, the sequence grows by 3 days for each
 interval at w = 7. What would leave the release window is drawn again, and at last squeezed within its bins.
 """
@@ -281,13 +281,3 @@ def _squeezed(events: Events, widths: np.ndarray, how: Redrawing, generator: np.
     steps = np.where(scaled, reached - np.where(np.roll(scaled, 1), np.roll(reached, 1), 0), beyond)
     return _added_up(events, anchors, low + steps)
 
-
-def connected(day: np.ndarray, service: np.ndarray, redrawn_service: np.ndarray) -> np.ndarray:
-    """Return a connected date, such as that of a log or a payment, moved as its own service was: the distance stays.
-
-    Examples
-    --------
-    >>> connected(np.array([105, 100]), np.array([100, 100]), np.array([140, 90])).tolist()
-    [145, 90]
-    """
-    return np.asarray(day) + (np.asarray(redrawn_service) - np.asarray(service))

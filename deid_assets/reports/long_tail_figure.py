@@ -35,7 +35,10 @@ def truncation_figure(compared: pd.DataFrame, needed: int) -> bytes:
             removed, place, "o" if safe else "X", markersize=8, color=BLUE if safe else VERMILION,
             markerfacecolor=BLUE if safe else "white", clip_on=False,
         )  # fmt: skip
-        text = f"{plain(100 * row.claims_removed_share, 2)} % of claims, smallest bin {row.smallest_bin}"
+        text = (
+            f"{plain(100 * row.claims_removed_share, 2)} % of claims, of {plain(100 * row.members_touched_share, 2)} % of "
+            f"members; smallest bin {row.smallest_bin}"
+        )
         axes.annotate(
             text if safe else f"{text}: too small", (100 * _LEAST, place + 0.14), xytext=(4, -2),
             textcoords="offset points", va="top", fontsize=8, color=BLACK,
@@ -45,6 +48,6 @@ def truncation_figure(compared: pd.DataFrame, needed: int) -> bytes:
     axes.xaxis.set_major_formatter(lambda value, _: plain(value, 6))
     axes.set_yticks(range(len(compared)), [words(name) for name in compared["method"]])
     axes.set_ylim(len(compared) - 0.4, -0.5)
-    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="y", length=0, pad=9)
     axes.set_xlabel(f"claims removed [%]; a bin must hold {needed} members or none")
     return rendered(figure)

@@ -10,7 +10,6 @@ from deid_assets.methods.date_intervals import (
     Events,
     Redrawing,
     anchor_periods,
-    connected,
     interval_bins,
     redraw,
 )
@@ -148,12 +147,6 @@ class TestProperties:
     @drawings
     def test_the_same_seed_draws_the_same_days(self, events, anchor, local, seed):
         assert np.array_equal(self.redrawn(events, anchor, local, seed), self.redrawn(events, anchor, local, seed))
-
-
-@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(-50, 50), st.integers(-400, 400)), min_size=1))
-def test_connected_dates_keep_their_distance(drawn):
-    service, offset, moved = np.array(drawn).T
-    assert np.array_equal(connected(service + offset, service, service + moved) - (service + moved), offset)
 
 
 def test_members_who_visit_every_other_day_are_squeezed_into_the_window():

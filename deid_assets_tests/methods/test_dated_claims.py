@@ -44,7 +44,7 @@ class Made:
         people = [(f"m{i}", birth, "F", 57) for i, birth in enumerate(births)]
         self.members = store.table("members", MEMBERS, people)
         rows = [
-            (f"c{i}", f"m{m}", date_of(d).year - 2007 if d is not None else 1, stay, 30, 5)
+            (f"c{i}", f"m{m}", date_of(d).year - 2007 if d is not None else 1, stay, 30 + i, 5)
             for i, (m, d, stay, _) in enumerate(claims)
         ]
         self.dates = store.table(
@@ -94,11 +94,11 @@ def test_what_follows_from_dates_follows_from_the_released_ones(drawn):
             assert row[4] is None and row[6:9] == (None, None, None) and row[2] == 1
     for rows in by_member.values():
         days = sorted({row[1] for row in rows})
-        for _, date, year, stay, since_first, delay, interval, period, day, _ in rows:
+        for claim, date, year, stay, since_first, delay, interval, period, day, _ in rows:
             assert year == date.year - 2007 and period == f"{date:%Y-%m}" and day == (date - days[0]).days
             assert since_first == (date - min(d for d in days if d.year == date.year)).days
             assert stay is None or stay >= 1
-            assert delay == 30, "a payment keeps its distance to its service"
+            assert delay == 30 + int(claim[1:]), "a payment keeps its distance to its service"
             before = max((d for d in days if d < date), default=None)
             if before is None:
                 assert interval is None
