@@ -68,10 +68,11 @@ def date_refusals(released: ReleasedDates) -> list[Refusal]:
     if same <= at_most:
         return []
     text = "release_claims: released dates are those delivered, more often than drawing them anew explains"
-    return [Refusal("dates_as_delivered", "release_claims", same / len(firsts), at_most / len(firsts), text, "share of members")]
+    shares = same / len(firsts), at_most / len(firsts)
+    return [Refusal("dates_as_delivered", "release_claims", *shares, text, "share of members")]
 
 
-def what_analysts_are_told(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict:
+def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict:
     """What goes with a release about its dates: how they were made, what is preserved, how far they are off, and what the
     two ways that are not recommended would have done."""
     dates = policy.dates
@@ -80,9 +81,11 @@ def what_analysts_are_told(policy: Policy, released: ReleasedDates, workplace: W
     compared = compared_ways(events, released.moved, released.width, date_keys(workplace, policy.name, delivery))
     ways = compared.set_index("method")
     several = np.count_nonzero(np.diff(np.append(events.firsts, len(events))) > 1)
-    exact = ["services of one day stay on one day", "distance of a payment to its service"]
+    with_stays = dates.derived == "recompute"
+    exact = ["services of one day stay on one day", *(["distance of a payment to its service"] if with_stays else [])]
     if dates.study_end == "redraw":
-        exact += ["order of a member's services and discharges", "intervals of 1 day between them, so that stays remain whole"]
+        exact.append(f"order of a member's services{' and discharges' if with_stays else ''}")
+        exact.append("intervals of 1 day between them, so that days of one stay remain together")
     with_season = dates.format == "dates" and dates.anchor in ("month", "quarter")
     told = {
         "column": dates.release_as,

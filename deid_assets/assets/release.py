@@ -15,7 +15,7 @@ from deid_assets.assets.assessment import (
 )
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
-from deid_assets.assets.date_release import as_file, date_refusals, notes_of, released_dates, what_analysts_are_told
+from deid_assets.assets.date_release import as_file, date_refusals, notes_of, released_dates, told_of_dates
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.preparation import pseudonym_key
@@ -92,7 +92,7 @@ def release(
             if policy.dates is not None:
                 kept = original_members(pseudonym_crosswalk, staged.members)
                 services = released_dates(policy, members, truncated_claims, eligible_claims, kept)
-                told, not_drawn = what_analysts_are_told(policy, services, workplace, context.partition_key), date_refusals(services)
+                told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
                 staging.write_file("data/dates.json", as_file(told))
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
@@ -114,7 +114,9 @@ def release(
                 context, policy, workplace, releases, staging, every, attrition,
                 workplace.member_tags(member_profiles, original_members(pseudonym_crosswalk, staged.members)).tobytes(),
                 proof, False,
-                lambda public: report_of(policy, public, generalization_lattice, chosen_generalization, every, notes_of(told) if told else ()),
+                lambda public: report_of(
+                    policy, public, generalization_lattice, chosen_generalization, every, notes_of(told) if told else ()
+                ),
             )  # fmt: skip
         finally:
             drop_schema(member_profiles.file, SCHEMA)

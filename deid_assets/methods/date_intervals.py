@@ -112,7 +112,9 @@ def anchor_periods(days: np.ndarray, anchor: Anchor) -> tuple[np.ndarray, np.nda
     """
     months = np.asarray(days, dtype=np.int64).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
     start = months // MONTHS[anchor] * MONTHS[anchor]
-    first, last = (month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for month in (start, start + MONTHS[anchor]))
+    first, last = (
+        month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for month in (start, start + MONTHS[anchor])
+    )
     return first, last - 1 - first
 
 

@@ -19,6 +19,10 @@ CLAIMS = (
 )
 START = datetime.date(2008, 1, 1)
 WINDOW = tuple(int(np.datetime64(text, "D").astype(int)) for text in ("2008-01-01", "2010-12-31"))
+READ = (
+    "claim_id, service_date, year, length_of_stay, days_since_first_claim, pay_delay, service_interval, service_period,"
+    " service_day, member_id"
+)
 COLUMNS = DateColumns(7, "month", False, "recompute", 2008)
 
 drawn_claims = st.lists(
@@ -60,7 +64,7 @@ class Made:
         drawn = store.write("drawn", pd.DataFrame({"member": self.events.member, "day": self.events.day, "moved": moved}))
         self.dated = store.write("dated", dated_claims(self.members, self.held, self.dates, drawn, columns))
         self.known = store.write("known", known_claims(self.grouped, self.dates, self.dated, columns))
-        self.rows = {row[0]: row for row in store.rows(f"SELECT claim_id, service_date, year, length_of_stay, days_since_first_claim, pay_delay, service_interval, service_period, service_day, member_id FROM {self.dated.sql}")}
+        self.rows = {row[0]: row for row in store.rows(f"SELECT {READ} FROM {self.dated.sql}")}
 
 
 @settings(deadline=None, max_examples=8)
@@ -135,7 +139,8 @@ class TestEvents:
 
     def test_birth_is_the_anchor_and_discharges_have_a_place(self):
         with small_store() as store:
-            found = self.rows(store, (datetime.date(2008, 1, 1), None, None), [(0, 1, 3, True), (0, 4, None, True), (1, 9, 2, True)])
+            claims = [(0, 1, 3, True), (0, 4, None, True), (1, 9, 2, True)]
+            found = self.rows(store, (datetime.date(2008, 1, 1), None, None), claims)
         assert found == [(0, 0, False), (0, 1, True), (0, 4, True), (1, 9, True), (1, 11, False)]
 
     def test_a_birth_after_the_first_service_is_no_anchor(self):
@@ -169,7 +174,9 @@ def test_days_since_the_first_service_are_of_the_members_own_years():
     assert years == [1, 2, None] and days[0] == 0 and 386 <= days[1] <= 392 and days[2] is None
 
 
-@pytest.mark.parametrize(("period", "name"), [("month", "2009-02"), ("quarter", "2009-Q1"), ("half_year", "2009-H1"), ("year", "2009")])
+@pytest.mark.parametrize(
+    ("period", "name"), [("month", "2009-02"), ("quarter", "2009-Q1"), ("half_year", "2009-H1"), ("year", "2009")]
+)
 def test_periods_have_names(period, name):
     with small_store() as store:
         made = Made(store, [(1, 400, None, False)], DateColumns(7, period, False, "recompute", 2008))
