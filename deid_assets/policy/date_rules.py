@@ -19,7 +19,7 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
                 f"{column} is missing: a policy with dates lists {' and '.join(wanted)}, or the released dates would be "
                 "known to no adversary and judged by no gate"
             )
-    for column in set(DATE_COLUMNS) & set(listed):
+    for column in (column for column in DATE_COLUMNS if column in listed):
         path = (*claims, listed[column])
         if dates is None:
             yield (*path, "column"), f"{column} is made from released dates, and this policy has no section dates"
