@@ -14,6 +14,7 @@ from deid_assets.assets import (
     adversary,
     assessment,
     candidate,
+    dates,
     disclosure,
     flat,
     flat_disclosure,
@@ -33,6 +34,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policies_in
 from deid_assets.resources import STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
+from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
 
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta one; pyproject.toml pins the version of
 # Dagster on which both were verified.
@@ -63,8 +65,11 @@ def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home:
     checks: list = []
     jobs: list = []
     for policy in policies.values():
-        modules = FLAT_MODULES if isinstance(policy, FlatPolicy) else MODULES
+        with_dates = getattr(policy, "dates", None) is not None
+        modules = FLAT_MODULES if isinstance(policy, FlatPolicy) else (*MODULES, *((dates,) if with_dates else ()))
         made = dg.load_assets_from_modules(modules, key_prefix=policy.name)
+        if with_dates:
+            made = [reading_dates(asset, policy.name) for asset in made]
         contracts = contracts_of(policy)
         assets += dg.map_asset_specs(lambda spec, policy=policy, own=contracts: specialize(spec, policy, own), made)
         checks += [*contract_checks(policy), *risk_checks(policy)]
@@ -96,6 +101,15 @@ def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home:
     )
 
 
+def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinition:
+    """Let an asset after the stage of preparation read claims with released dates instead of those without."""
+    names = {key.path[-1] for key in asset.keys}
+    if any(STAGE_OF[name] in ("intake", "preparation") for name in names):
+        return asset
+    replaced = {dg.AssetKey([policy, old]): dg.AssetKey([policy, new]) for old, new in RENAMED_WITH_DATES.items()}
+    return asset.with_attributes(asset_key_replacements=replaced)
+
+
 def specialize(spec: dg.AssetSpec, policy: ReleasePolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
     """Give an asset what depends on the policy: partition, group, code version, owners, column schema.
 
@@ -108,6 +122,8 @@ def specialize(spec: dg.AssetSpec, policy: ReleasePolicy, contracts: Mapping[str
     name = spec.key.path[-1]
     described = {"dagster/column_schema": column_schema(contracts[name])}
     derived = None if isinstance(policy, FlatPolicy) else candidate.release_lineage(policy).get(name)
+    if derived and policy.dates is not None:
+        derived = {column: [_with_dates(source) for source in sources] for column, sources in derived.items()}
     if derived:
         described["derived_columns"] = derived
     return spec.replace_attributes(
@@ -116,6 +132,12 @@ def specialize(spec: dg.AssetSpec, policy: ReleasePolicy, contracts: Mapping[str
         code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
         owners=list(policy.owners),
     ).merge_attributes(metadata=described)
+
+
+def _with_dates(source: str) -> str:
+    """The source of a column, "asset.column", where a policy releases dates."""
+    asset, column = source.split(".")
+    return f"{RENAMED_WITH_DATES.get(asset, asset)}.{column}"
 
 
 defs = build_definitions()

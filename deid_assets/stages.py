@@ -43,8 +43,19 @@ FLAT_STAGES: dict[str, tuple[str, ...]] = {
 }
 """The same for a flat table, which has one record for each person."""
 
+STAGES_WITH_DATES: dict[str, tuple[str, ...]] = STAGES | {
+    "preparation": (*STAGES["preparation"], "dated_claims", "known_claims")
+}
+"""The same where a policy releases dates: claims with released dates, and what an adversary may know of them."""
+
+RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "known_claims"}
+"""What the stages after preparation then read instead."""
+
 STAGE_OF: dict[str, str] = {
-    asset: stage for stages in (STAGES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
+    asset: stage
+    for stages in (STAGES_WITH_DATES, FLAT_STAGES)
+    for stage, assets in stages.items()
+    for asset in assets
 }
 
 METHOD_VERSIONS = {
@@ -66,4 +77,6 @@ METHOD_VERSIONS = {
 
 def stages_of(policy: object) -> dict[str, tuple[str, ...]]:
     """The stages and assets of a policy's family."""
-    return FLAT_STAGES if getattr(policy, "kind", None) == "flat" else STAGES
+    if getattr(policy, "kind", None) == "flat":
+        return FLAT_STAGES
+    return STAGES if getattr(policy, "dates", None) is None else STAGES_WITH_DATES

@@ -23,7 +23,7 @@ import deid_assets
 from deid_assets.home import Home
 from deid_assets.instance import workspace_file
 from deid_assets.sources.synthetic import write_delivery
-from deid_assets.stages import STAGES
+from deid_assets.stages import STAGES, STAGES_WITH_DATES
 from deid_assets_tests.scenarios.command_line import ERROR, deid
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
@@ -143,11 +143,14 @@ def nodes(ui) -> dict[tuple[str, str], dict]:
 
 
 class TestWhatTheUiShows:
-    POLICIES = ("heritage", "heritage_public", "desynpuf", "small")
+    POLICIES = ("heritage", "heritage_public", "desynpuf", "claims_dates", "small")
 
     def test_every_asset_of_every_policy_in_the_group_of_its_stage(self, nodes):
         assert {key: node["groupName"] for key, node in nodes.items()} == {
-            (policy, asset): f"{policy}/{stage}" for policy in self.POLICIES for stage, assets in STAGES.items() for asset in assets
+            (policy, asset): f"{policy}/{stage}"
+            for policy in self.POLICIES
+            for stage, assets in (STAGES_WITH_DATES if policy == "claims_dates" else STAGES).items()
+            for asset in assets
         }
 
     def test_every_asset_says_what_it_is_whose_it_is_and_of_what_kind(self, nodes):

@@ -10,20 +10,28 @@ from deid_assets.methods.adversary_power import adversary_power as power_of
 from deid_assets.methods.value_diversity import diversity_by_member
 from deid_assets.methods.value_diversity import diversity_correlation as correlation_of
 from deid_assets.methods.value_diversity import value_diversity as value_diversity_query
+from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies
 from deid_assets.store import Table
 
 
-@stage_asset()
-def value_diversity(context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table) -> str:
+def _measured(policy: Policy) -> tuple[str, ...]:
+    """Year, the six of S3 Table 5, and what an adversary may know of released dates."""
+    return ("year", *CLAIM_QUASI_IDENTIFIERS, *(policy.dates.columns if policy.dates else ()))
+
+
+@stage_asset(policy_sections=["dates"])
+def value_diversity(
+    context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table, policies: Policies
+) -> str:
     """Simpson diversity of each released member's values, before the long tail is cut; year beside the six."""
-    return value_diversity_query(grouped_claims, released_sample, ("year", *CLAIM_QUASI_IDENTIFIERS))
+    return value_diversity_query(grouped_claims, released_sample, _measured(policies.of(context)))
 
 
-@stage_asset()
-def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Table) -> pd.DataFrame:
+@stage_asset(policy_sections=["dates"])
+def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Table, policies: Policies) -> pd.DataFrame:
     """Correlation of the diversities between quasi-identifiers: S3 Table 5."""
-    names = ("year", *CLAIM_QUASI_IDENTIFIERS)
+    names = _measured(policies.of(context))
     wide = value_diversity.query(diversity_by_member(value_diversity, names))
     return correlation_of(wide[list(names)]).reset_index(names="quasi_identifier")
 

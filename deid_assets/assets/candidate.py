@@ -12,6 +12,7 @@ from deid_assets.methods import candidate
 from deid_assets.methods.provider_suppression import providers_needed, suppress_identifiers, suppression_summary
 from deid_assets.methods.top_coding import top_code
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections import DATE_COLUMNS
 from deid_assets.resources import Policies
 from deid_assets.store import Table
 
@@ -61,8 +62,16 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
             "CharlsonIndex": ["truncated_claims.charlson"],
             "SupLOS": ["truncated_claims.length_of_stay"],
         }
-        | {qi.release_as: [f"truncated_claims.{qi.column}"] for qi in columns.claims},
+        | {qi.release_as: [f"truncated_claims.{qi.column}"] for qi in columns.claims}
+        | {name: [f"truncated_claims.{column}"] for column, name in released_dates(policy).items()},
     }
+
+
+def released_dates(policy: Policy) -> dict[str, str]:
+    """Columns of dates that are released as they are in `dated_claims`, and their names in the release."""
+    if policy.dates is None:
+        return {}
+    return {"service_date" if policy.dates.format == "dates" else "service_day": policy.dates.release_as}
 
 
 def members_query(
@@ -95,9 +104,10 @@ def claims_query(
         suppressed,
         crosswalk,
         domains,
-        {column: levels[column] for column in CLAIM_QUASI_IDENTIFIERS if policy.publishes(column)},
+        {column: levels[column] for column in (*CLAIM_QUASI_IDENTIFIERS, *DATE_COLUMNS) if policy.publishes(column)},
         {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims},
         top_code(claims.eligible, ["pay_delay"], policy.top_coding.percentile),
+        released_dates(policy),
     )
 
 
@@ -133,7 +143,7 @@ def release_days_in_hospital(
     return days_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "provider_suppression", "top_coding"])
+@stage_asset(policy_sections=["quasi_identifiers", "provider_suppression", "top_coding", "dates"])
 def release_claims(
     context: dg.AssetExecutionContext,
     eligible_claims: Table,

@@ -3,12 +3,13 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assets.long_tail_cut import cut_long_tail, members_left
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
+from deid_assets.methods.balanced_score import claim_balanced_scores
 from deid_assets.methods.exclusion_tables import exclusion_tables
 from deid_assets.methods.grouping import grouped_claims as grouped_claims_query
 from deid_assets.methods.grouping import member_profiles as member_profiles_query
 from deid_assets.methods.long_tail import claim_support_scores as claim_support_scores_query
-from deid_assets.methods.long_tail import claims_cap, claims_histogram, truncate_claims
 from deid_assets.methods.long_tail import claims_truncated as claims_truncated_query
 from deid_assets.methods.pseudonyms import pseudonyms
 from deid_assets.methods.removal import DIAGNOSES, codes_of_claims, distinct_codes
@@ -21,7 +22,6 @@ from deid_assets.methods.top_coding import top_code
 from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.release.keys import Secret
-from deid_assets.reports.figures import claims_per_member_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Query, Table
 
@@ -164,8 +164,10 @@ def grouped_claims(
 
 
 @stage_asset(policy_sections=["long_tail"], derived_columns={"score": [f"grouped_claims.{c}" for c in CLAIM_QUASI_IDENTIFIERS]})
-def claim_support_scores(context: dg.AssetExecutionContext, grouped_claims: Table) -> str:
-    """How rare the rarest value of each claim is among members."""
+def claim_support_scores(context: dg.AssetExecutionContext, grouped_claims: Table, policies: Policies) -> str:
+    """How rare the values of each claim are among members: the rarest of them, or mean and variability of all."""
+    if policies.of(context).long_tail.score == "balanced":
+        return claim_balanced_scores(grouped_claims, CLAIM_QUASI_IDENTIFIERS)
     return claim_support_scores_query(grouped_claims, CLAIM_QUASI_IDENTIFIERS)
 
 
@@ -178,27 +180,10 @@ def truncated_claims(
     workplace: Workplace,
 ) -> Query:
     """Claims after the long tail is cut."""
-    long_tail = policies.of(context).long_tail
-    cap = claims_cap(grouped_claims, long_tail.percentile, long_tail.unit)
-    figure = claims_per_member_figure(
-        claims_histogram(grouped_claims),
-        claims_histogram(grouped_claims, (cap, long_tail.unit)),
-        cap if long_tail.unit == "member" else None,
-    )
-    context.add_output_metadata(
-        {
-            "claims_kept_at_most": cap,
-            "unit": long_tail.unit,
-            "claims_per_member": dg.MetadataValue.md(
-                markdown_image(figure, "members by number of claims, before and after the long tail is cut")
-            ),
-        }
-    )
-    key = workplace.secret().derive("truncation ties", prefix_of(context), context.partition_key)
-    return truncate_claims(grouped_claims, claim_support_scores, cap, long_tail.unit, key)
+    return cut_long_tail(context, grouped_claims, claim_support_scores, policies.of(context).long_tail, workplace)
 
 
-@stage_asset(policy_sections=["top_coding"], derived_columns={"claims_truncated": ["truncated_claims.claim_id"]})
+@stage_asset(policy_sections=["top_coding", "long_tail"], derived_columns={"claims_truncated": ["truncated_claims.claim_id"]})
 def member_profiles(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -211,7 +196,8 @@ def member_profiles(
     years = ["days_in_hospital_y2", "days_in_hospital_y3"]
     days = top_code(members, years, policies.of(context).top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
-    return member_profiles_query(members, released_sample, grouped_claims, truncated, days.code if days else None)
+    sample = members_left(policies.of(context).long_tail, released_sample, truncated_claims)
+    return member_profiles_query(members, sample, grouped_claims, truncated, days.code if days else None)
 
 
 def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str) -> bytes:

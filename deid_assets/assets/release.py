@@ -15,6 +15,7 @@ from deid_assets.assets.assessment import (
 )
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
+from deid_assets.assets.date_release import as_file, date_refusals, notes_of, released_dates, told_of_dates
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.preparation import pseudonym_key
@@ -40,7 +41,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
-    "removal", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
+    "removal", "dates", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
 ]  # fmt: skip
 
 
@@ -91,6 +92,12 @@ def release(
     with releases.stage(policy.name) as staging:
         try:
             staged = _stage(policy, staging, candidate, member_profiles)
+            told, not_drawn = None, []
+            if policy.dates is not None:
+                kept = original_members(pseudonym_crosswalk, staged.members)
+                services = released_dates(policy, members, truncated_claims, eligible_claims, kept)
+                told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
+                staging.write_file("data/dates.json", as_file(told))
             refusals, gate_evidence, evidence = _judge(
                 context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
@@ -101,7 +108,7 @@ def release(
                 ),
             )  # fmt: skip
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
-            refusals += certificate_refusals(proof)
+            refusals += [*certificate_refusals(proof), *not_drawn]
             if refusals:
                 raise refusal(refusals)
             attrition = _attrition(
@@ -112,7 +119,9 @@ def release(
                 context, policy, workplace, releases, staging, every, attrition,
                 workplace.member_tags(member_profiles, original_members(pseudonym_crosswalk, staged.members)).tobytes(),
                 proof, False,
-                lambda public: report_of(policy, public, generalization_lattice, chosen_generalization, every),
+                lambda public: report_of(
+                    policy, public, generalization_lattice, chosen_generalization, every, notes_of(told) if told else ()
+                ),
             )  # fmt: skip
         finally:
             drop_schema(member_profiles.file, SCHEMA)

@@ -4,6 +4,8 @@ It is rendered from the public edition of the manifest and from shares of simula
 about people than the manifest does.
 """
 
+from dataclasses import replace
+
 from deid_assets.assets.generalization import chosen_node
 from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
@@ -21,8 +23,9 @@ from deid_assets.store import Table
 
 
 def report_of(
-    policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, evidence: tuple[Evidence, ...]
-) -> bytes:
+    policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, evidence: tuple[Evidence, ...],
+    dates: tuple[str, ...] = (),
+) -> bytes:  # fmt: skip
     """Render the report as one HTML file.
 
     Parameters
@@ -33,6 +36,8 @@ def report_of(
         Every node, and the chosen one.
     evidence
         Of the assessments and the gate.
+    dates
+        What there is to say about released dates.
     """
     node = chosen_node(policy, chosen)
     names = [dimension.name for dimension in policy.dimensions]
@@ -92,7 +97,7 @@ def report_of(
             ),
         ),
     )
-    return render_report(content)
+    return render_report(replace(content, dates=dates))
 
 
 def _certificate(nodes, node: tuple[int, ...]):

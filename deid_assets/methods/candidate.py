@@ -1,6 +1,7 @@
 """The candidate: the very rows that would be published, at the chosen generalization, in the Heritage formats."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from deid_assets.methods.top_coding import TopCode
 from deid_assets.methods.value_domains import label_joins
@@ -112,6 +113,7 @@ def release_claims(
     levels: Mapping[str, int],
     names: Mapping[str, str],
     pay_delay: TopCode | None,
+    dates: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """SELECT the claims table of the release, in the columns and formats of the Heritage files.
 
@@ -124,6 +126,8 @@ def release_claims(
         A SELECT of truncated claims whose provider, vendor and PCP are already suppressed, with base values.
     levels, names
         Level and released name of every claim-level quasi-identifier.
+    dates
+        Columns of released dates, and their names in the release; they come after the year.
     """
     def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
         join = f"LEFT JOIN {crosswalk.sql} AS {kind} ON {kind}.kind = '{kind}' AND {kind}.original_id = c.{column}"
@@ -138,10 +142,11 @@ def release_claims(
     found, label_join = label_joins(domains, levels, types, "c", missing_is_value=False)
     labels = [f"{label} AS {quoted(names[column])}" for label, column in zip(found, levels, strict=True)]
     joins = [*(join for _, join in ids), label_join]
+    shown_dates = [f"c.{quoted(column)} AS {quoted(name)}" for column, name in dates.items()]
     delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
     return f"""
         SELECT member.pseudonym AS "MemberID", {", ".join(select for select, _ in ids)},
-               'Y' || c.year AS "Year", {", ".join(labels)}, {delay} AS "PayDelay",
+               'Y' || c.year AS "Year", {", ".join(shown_dates + labels)}, {delay} AS "PayDelay",
                c.charlson AS "CharlsonIndex", 0::TINYINT AS "SupLOS"
         FROM ({claims}) AS c
         JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)

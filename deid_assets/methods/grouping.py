@@ -44,7 +44,7 @@ def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_del
 
 
 def member_profiles(
-    members: Table, sample: Table, claims: Table, truncated_flags: str, days_in_hospital_top_code: int | None
+    members: Table, sample: str, claims: Table, truncated_flags: str, days_in_hospital_top_code: int | None
 ) -> Query:
     """SELECT the member-level quasi-identifiers of the whole delivered population.
 
@@ -56,7 +56,7 @@ def member_profiles(
     members
         Canonical members.
     sample
-        member_id of the released sample.
+        A SELECT of the member_id of those who are to be released.
     claims
         Grouped claims before the long tail is cut: what an adversary may know of.
     truncated_flags
@@ -78,7 +78,7 @@ def member_profiles(
             CASE WHEN members.days_in_hospital_y2 IS NULL AND members.days_in_hospital_y3 IS NULL THEN NULL
                  ELSE coalesce(truncated.claims_truncated, 0) END::INTEGER AS claims_truncated,
             coalesce(claim_counts.claims, 0) AS claims,
-            members.member_id IN (SELECT member_id FROM {sample.sql}) AS released
+            members.member_id IN ({sample}) AS released
         FROM {members.sql} AS members
         LEFT JOIN claim_counts USING (member_id)
         LEFT JOIN truncated USING (member_id)

@@ -21,6 +21,7 @@ from deid_assets.methods.top_coding import nearest_rank
 from deid_assets.store import Query, Table, quoted
 
 Unit = Literal["member", "member_year"]
+FirstCut = Literal["highest", "lowest"]
 
 _UNIT_COLUMNS = {"member": ("member_id",), "member_year": ("member_id", "year")}
 
@@ -134,7 +135,61 @@ def claims_histogram(claims: Table, cut: tuple[int, Unit] | None = None) -> np.n
     return np.stack([np.asarray(found["claims"]), np.asarray(found["members"])], axis=1).astype(np.int64)
 
 
-def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: bytes) -> Query:
+def claims_of_units(claims: Table, unit: Unit) -> dict[str, np.ndarray]:
+    """Count the claims of each member, or of each member and year, in an order that is the same from run to run.
+
+    Returns
+    -------
+    dict of numpy.ndarray
+        member_id, year (only where it is part of the unit) and claims (int64), by member_id and year.
+    """
+    columns = _columns_of(unit)
+    return claims.arrays(
+        f"SELECT {columns}, count(*) AS claims FROM {claims.sql} GROUP BY {columns} ORDER BY {columns}"
+    )
+
+
+def keep_claims(
+    claims: Table, scores: Table, kept: Table, unit: Unit, key: bytes, first_cut: FirstCut = "highest"
+) -> Query:
+    """SELECT the claims that stay where a table says how many each unit keeps; units that it does not list keep all.
+
+    Parameters
+    ----------
+    claims, scores, unit, key, first_cut
+        As `truncate_claims` takes them.
+    kept
+        The unit's columns, unique, and kept: how many claims stay, at least 0.
+
+    Raises
+    ------
+    ValueError
+        If the key is empty, or unit or first_cut unknown.
+    """
+    if not key:
+        raise ValueError("the key that orders equal scores is empty")
+    unit_columns = _columns_of(unit)
+    return Query(
+        f"""
+        WITH of_long AS (SELECT claim_id, {unit_columns}, kept FROM {claims.sql} JOIN {kept.sql} USING ({unit_columns})),
+        cut AS (
+            SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
+            QUALIFY row_number() OVER (
+                PARTITION BY {unit_columns} ORDER BY {_best_first(first_cut)}, sha256($1 || claim_id), claim_id) > kept)
+        SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
+        (key.hex(),),
+    )
+
+
+def _best_first(first_cut: FirstCut) -> str:
+    if first_cut not in ("highest", "lowest"):
+        raise ValueError("claims are cut from the highest score on, or from the lowest")
+    return "score" if first_cut == "highest" else "score DESC"
+
+
+def truncate_claims(
+    claims: Table, scores: Table, cap: int, unit: Unit, key: bytes, first_cut: FirstCut = "highest"
+) -> Query:
     """SELECT the claims that stay: all of the members at most at the cap, the `cap` best supported of the others.
 
     Only the claims of the long members are ranked; the rest pass an anti-join, which is faster than a window over
@@ -153,11 +208,13 @@ def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: byt
         member or member_year.
     key
         Secret of this purpose; bound as a parameter.
+    first_cut
+        Which scores are cut first: the highest, as of the support score, or the lowest, as of the balanced one.
 
     Raises
     ------
     ValueError
-        If the cap is below 1, the key empty or the unit unknown.
+        If the cap is below 1, the key empty, or unit or first_cut unknown.
     """
     if cap < 1:
         raise ValueError(f"the cap is {cap}; a member keeps at least one claim")
@@ -171,7 +228,7 @@ def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: byt
         cut AS (
             SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
             QUALIFY row_number() OVER (
-                PARTITION BY {unit_columns} ORDER BY score, sha256($1 || claim_id), claim_id) > {int(cap)})
+                PARTITION BY {unit_columns} ORDER BY {_best_first(first_cut)}, sha256($1 || claim_id), claim_id) > {int(cap)})
         SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
         (key.hex(),),
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure_explanation import attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.models import Policy
+from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
 
 
@@ -28,6 +28,7 @@ def explain(policy: ReleasePolicy) -> str:
         ("Removed", _removed(policy)),
         ("Released", _released(policy)),
         ("Grouped, cut and top-coded", _cut(policy)),
+        *((("Dates", _dates(policy)),) if policy.dates else ()),
         ("Quasi-identifiers: what an adversary may know, and its levels", _quasi_identifiers(policy)),
         ("Lattice", _lattice(policy)),
         ("Adversary", _adversary(policy)),
@@ -131,16 +132,46 @@ def _released(policy: Policy) -> Iterator[str]:
 
 
 def _cut(policy: Policy) -> Iterator[str]:
-    unit = policy.long_tail.unit.replace("_", " and ")
     grouping = policy.grouping
     yield f"Charlson index after {grouping.charlson.capitalize()}, {grouping.charlson_diagnoses} diagnoses"
-    yield (
-        f"claims beyond the {policy.long_tail.percentile:g}th percentile of claims per {unit} are cut, the least "
-        "supported first"
-    )
+    yield _long_tail(policy)
     yield (
         f"payment delay and days in hospital are one class from the {policy.top_coding.percentile:g}th percentile on"
     )
+
+
+def _long_tail(policy: Policy) -> str:
+    tail = policy.long_tail
+    unit = tail.unit.replace("_", " and ")
+    first = "the least supported first" if tail.score == "support" else "the lowest balanced score first"
+    if tail.method == "percentile":
+        return f"claims beyond the {tail.percentile:g}th percentile of claims per {unit} are cut, {first}"
+    cap = f", from {tail.cap} on one bin" if tail.cap is not None else ""
+    how = "as few claims as possible are cut" if tail.method == "optimal_bins" else "claims are cut"
+    return (
+        f"{how} so that each bin of {tail.width} numbers of claims per {unit}{cap} holds none or at least "
+        f"{smallest_at_least(1 / tail.risk)}, {first}"
+    )
+
+
+def _dates(policy: Policy) -> Iterator[str]:
+    dates = policy.dates
+    period = dates.anchor.replace("_", " ")
+    yield (
+        f"released as {dates.release_as}, "
+        + ("as dates" if dates.format == "dates" else "as days since the member's first service")
+        + f": birth, else the first service, becomes a random day of its {period}; intervals are drawn from bins of "
+        f"{dates.width} days, those of 0 and 1 day stay; their order is kept"
+    )
+    if dates.narrower:
+        yield (
+            f"bins of {dates.narrower.width} days for members whose sex and ten years of age at least "
+            f"{dates.narrower.class_size_at_least} members share"
+        )
+    ends = {"redraw": "drawn again, at last squeezed within their bins", "clip": "set to the first or last day"}
+    yield f"dates that leave the years of the delivery are {ends[dates.study_end]}"
+    made = {"recompute": "computed again from released dates", "drop": "not released"}
+    yield f"length of stay, payment delay and days since first claim are {made[dates.derived]}"
 
 
 def _quasi_identifiers(policy: Policy) -> Iterator[str]:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.date_sections import Dates
 from deid_assets.policy.disclosure import (
     SENSITIVE_BY_DEFAULT,
     AttributeDisclosure,
@@ -49,6 +50,7 @@ class Policy(ReleasePolicy):
     top_coding: TopCoding = Field(description="percentile from which values are one class")
     grouping: Grouping = Grouping()
     long_tail: LongTail = Field(description="which claims of members with very many are cut")
+    dates: Dates | None = Field(None, description="how dates of service are released; null: they are not")
     quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know, of members and of claims")
     dimensions: tuple[Dimension, ...] = Field(
         min_length=1, description="dimensions of the lattice; without one nothing could be generalized"

@@ -22,6 +22,12 @@ CLAIM_COLUMNS = (
 )
 """The columns that an adversary may know: of a member, and of each claim (S0 Tables 2 and 3; methods.md 0)."""
 
+DATE_COLUMNS = ("service_interval", "service_period")
+"""What an adversary may know of the dates of claims, where a policy releases dates."""
+
+OTHER_RELEASE_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP", "Year", "PayDelay", "CharlsonIndex", "SupLOS")
+"""Columns of the release that are not quasi-identifiers: their names are taken."""
+
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 """What Dagster takes for an owner."""
 
@@ -153,11 +159,37 @@ class Grouping(Section):
 
 
 class LongTail(Section):
-    """Claims of members with very many claims are cut, the least supported first (methods.md 8)."""
+    """Claims of members with very many are cut (methods.md 8, 9).
 
-    percentile: Percentile = Field(description="claims beyond this percentile of claims per unit are cut")
+    A percentile is S0's way; bins of the number of claims, each empty or large enough, are S1's.
+    """
+
+    method: Literal["percentile", "bins", "optimal_bins"] = Field(
+        "percentile",
+        description="how many claims stay: up to a percentile, or so many that every bin of the number of claims is "
+        "empty or large enough, by the backward algorithm of S1 (bins) or with the fewest claims removed (optimal_bins)",
+    )
+    percentile: Percentile | None = Field(None, description="claims beyond this percentile of claims per unit are cut")
+    width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims in a bin")
+    risk: Probability = Field(0.1, description="a bin holds at least 1 / risk members, or none")
+    cap: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="from this number of claims on there is one open bin, such as 500 or more; null: none"
+    )
+    lowest_bin: Literal["widen", "drop"] = Field(
+        "widen", description="what to do where the lowest bin is too small: take wider bins, or drop its claims"
+    )
     unit: Literal["member", "member_year"] = Field(description="whose claims are counted")
-    score: Literal["support"] = Field("support", description="which claims are cut first")
+    score: Literal["support", "balanced"] = Field("support", description="which claims are cut first")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "LongTail":
+        if self.method == "percentile" and self.percentile is None:
+            raise ValueError("method percentile needs percentile: claims beyond it are cut")
+        if self.method != "percentile" and self.percentile is not None:
+            raise ValueError(f"percentile goes with method percentile; {self.method} has width, risk and cap")
+        if self.cap is not None and self.cap <= self.width:
+            raise ValueError(f"cap is {self.cap}: the open bin begins above the first bin, which has {self.width} numbers")
+        return self
 
 
 class QuasiIdentifier(Section):
@@ -179,7 +211,7 @@ class MemberQuasiIdentifier(QuasiIdentifier):
 class ClaimQuasiIdentifier(QuasiIdentifier):
     """A quasi-identifier of claims (level 2)."""
 
-    column: Literal[CLAIM_COLUMNS] = Field(description="column of the claims")
+    column: Literal[(*CLAIM_COLUMNS, *DATE_COLUMNS)] = Field(description="column of the claims")
 
 
 AnyQuasiIdentifier = MemberQuasiIdentifier | ClaimQuasiIdentifier

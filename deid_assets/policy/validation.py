@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from deid_assets.errors import PolicyError
 from deid_assets.methods.confidence import clopper_pearson_upper_bound
 from deid_assets.methods.population_class_size import minimum_sample_class_size
+from deid_assets.policy.date_rules import date_problems
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.hierarchy_specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections import AnyQuasiIdentifier, AttackGate, Statistic
+from deid_assets.policy.sections import OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
 
 COLUMN_RANGES = {
     "age": (0, 120),
@@ -29,10 +30,6 @@ COLUMN_RANGES = {
 
 COLUMN_VALUES = {"sex": ("F", "M")}
 """Columns of text whose values are known in advance."""
-
-OTHER_RELEASE_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP", "Year", "PayDelay", "CharlsonIndex", "SupLOS")
-"""Columns of the release that are not quasi-identifiers: their names are taken."""
-
 
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
@@ -414,6 +411,11 @@ def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
             yield Problem(("attribute_disclosure", "sensitive", number), f"column {column} is listed twice")
 
 
+def _dates(policy: Policy) -> Iterator[Problem]:
+    """Released dates must be judged in the precision in which they are released, and must not meet true derived values."""
+    yield from (Problem(path, message) for path, message in date_problems(policy))
+
+
 RULES: tuple[Rule, ...] = (
     _population,
     _not_vacuous,
@@ -426,4 +428,5 @@ RULES: tuple[Rule, ...] = (
     _claims_truncated_has_a_place,
     _lattice,
     _sensitive_columns,
+    _dates,
 )

@@ -195,6 +195,8 @@ class ReportContent:
         The rows of the sections; a section without rows is left out.
     limits
         What the numbers do not say.
+    dates
+        Notes about released dates.
     """
 
     title: str
@@ -216,6 +218,7 @@ class ReportContent:
     disclosure: tuple[ReportTable, ...] = ()
     files: tuple[FileRow, ...] = ()
     limits: tuple[str, ...] = LIMITS
+    dates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.verdict == "published" and not (self.gates and all(gate.passed for gate in self.gates)):

@@ -8,7 +8,7 @@ from pandera.ibis import DataFrameSchema
 
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.schemas import adversary, assessment, candidate, flat, generalization, intake, preparation, release
+from deid_assets.schemas import adversary, assessment, candidate, dates, flat, generalization, intake, preparation, release
 
 CONTRACTS: dict[str, DataFrameSchema] = {
     **intake.CONTRACTS,
@@ -24,4 +24,5 @@ def contracts_of(policy: ReleasePolicy) -> dict[str, DataFrameSchema]:
     """The contract of every asset, by its name."""
     if isinstance(policy, FlatPolicy):
         return flat.flat_contracts(policy)
-    return CONTRACTS | generalization.generalization_contracts(policy) | candidate.release_contracts(policy)
+    of_policy = generalization.generalization_contracts(policy) | candidate.release_contracts(policy)
+    return CONTRACTS | of_policy | dates.date_contracts(policy)

@@ -1,7 +1,7 @@
 """Contracts of the adversary stage: how varied a member's values are, and how many of them an adversary knows."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check
+from pandera.ibis import Check, DataFrameSchema
 
 from deid_assets.policy.sections import CLAIM_COLUMNS
 from deid_assets.schemas.contract import Role, column, contract
@@ -19,59 +19,62 @@ def _quasi_identifier(names: tuple[str, ...]):
     )
 
 
-VALUE_DIVERSITY = contract(
-    {
-        "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a released member"),
-        "quasi_identifier": _quasi_identifier(MEASURED_COLUMNS),
-        "n_values": column(
-            dt.int64, Role.MEASUREMENT, "claims with a value", Check.ge(0, error="at least 0"), unit="claims"
-        ),
-        "diversity": column(
-            dt.float64,
-            Role.MEASUREMENT,
-            "1 - Simpson's index: that two values differ",
-            Check.in_range(0, 1, error="0 to 1"),
-            unit="probability",
-        ),
-    },
-    unique=["member_id", "quasi_identifier"],
-)
-
-DIVERSITY_CORRELATION = contract(
-    {
-        "quasi_identifier": _quasi_identifier(MEASURED_COLUMNS),
-        **{
-            name: column(
+def contracts_with(date_columns: tuple[str, ...] = ()) -> dict[str, DataFrameSchema]:
+    """The contracts of the stage, where an adversary may also know these columns made from dates."""
+    measured = (*MEASURED_COLUMNS, *date_columns)
+    value_diversity = contract(
+        {
+            "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a released member"),
+            "quasi_identifier": _quasi_identifier(measured),
+            "n_values": column(
+                dt.int64, Role.MEASUREMENT, "claims with a value", Check.ge(0, error="at least 0"), unit="claims"
+            ),
+            "diversity": column(
                 dt.float64,
                 Role.MEASUREMENT,
-                f"with the diversity of {name.replace('_', ' ')}; blank where one of the two does not vary",
-                Check.in_range(-1, 1, error="-1 to 1"),
-                nullable=True,
-                unit="correlation",
-            )
-            for name in MEASURED_COLUMNS
+                "1 - Simpson's index: that two values differ",
+                Check.in_range(0, 1, error="0 to 1"),
+                unit="probability",
+            ),
         },
-    },
-    unique=["quasi_identifier"],
-)
+        unique=["member_id", "quasi_identifier"],
+    )
+    diversity_correlation = contract(
+        {
+            "quasi_identifier": _quasi_identifier(measured),
+            **{
+                name: column(
+                    dt.float64,
+                    Role.MEASUREMENT,
+                    f"with the diversity of {name.replace('_', ' ')}; blank where one of the two does not vary",
+                    Check.in_range(-1, 1, error="-1 to 1"),
+                    nullable=True,
+                    unit="correlation",
+                )
+                for name in measured
+            },
+        },
+        unique=["quasi_identifier"],
+    )
+    adversary_power = contract(
+        {
+            "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a released member"),
+            "quasi_identifier": _quasi_identifier(measured[1:]),
+            "power": column(
+                dt.int32,
+                Role.MEASUREMENT,
+                "values known to the adversary",
+                Check.ge(1, error="at least 1"),
+                unit="values",
+            ),
+        },
+        unique=["member_id", "quasi_identifier"],
+    )
+    return {
+        "value_diversity": value_diversity,
+        "diversity_correlation": diversity_correlation,
+        "adversary_power": adversary_power,
+    }
 
-ADVERSARY_POWER = contract(
-    {
-        "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a released member"),
-        "quasi_identifier": _quasi_identifier(CLAIM_COLUMNS),
-        "power": column(
-            dt.int32,
-            Role.MEASUREMENT,
-            "values known to the adversary",
-            Check.ge(1, error="at least 1"),
-            unit="values",
-        ),
-    },
-    unique=["member_id", "quasi_identifier"],
-)
 
-CONTRACTS = {
-    "value_diversity": VALUE_DIVERSITY,
-    "diversity_correlation": DIVERSITY_CORRELATION,
-    "adversary_power": ADVERSARY_POWER,
-}
+CONTRACTS = contracts_with()

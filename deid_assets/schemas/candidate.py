@@ -7,6 +7,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.schemas.contract import Role, column, contract
+from deid_assets.schemas.contract import days as contract_days
 
 IN_DAYS_IN_HOSPITAL = ("days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
 
@@ -43,7 +44,8 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "ProviderID": _pseudonym("who gave care"),
         "Vendor": _pseudonym("who billed"),
         "PCP": _pseudonym("primary care provider"),
-        "Year": column(dt.string, Role.OTHER, "claim year", Check.isin(["Y1", "Y2", "Y3"], error="Y1, Y2 or Y3")),
+        "Year": _claim_year(policy),
+        **_dates(policy),
         **{qi.release_as: _quasi_identifier(policy, qi.column) for qi in policy.quasi_identifiers.claims},
         "PayDelay": column(
             dt.string,
@@ -66,6 +68,26 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "release_claims": contract(claims),
         "release_days_in_hospital": contract(days, unique=["MemberID", "Year"]),
     }
+
+
+def _claim_year(policy: Policy):
+    of_member = policy.dates is not None and policy.dates.format != "dates"
+    return column(
+        dt.string,
+        Role.OTHER,
+        "year from the member's first service on; blank where a claim has no date" if of_member else "claim year",
+        Check.isin(["Y1", "Y2", "Y3"], error="Y1, Y2 or Y3"),
+        nullable=of_member,
+    )
+
+
+def _dates(policy: Policy) -> dict:
+    """The column of released dates, where there is one."""
+    if policy.dates is None:
+        return {}
+    if policy.dates.format == "dates":
+        return {policy.dates.release_as: column(dt.date, Role.QUASI_IDENTIFIER, "date of service, drawn anew", nullable=True)}
+    return {policy.dates.release_as: contract_days(Role.QUASI_IDENTIFIER, "since the member's first service, drawn anew")}
 
 
 def _member():

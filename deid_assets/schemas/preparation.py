@@ -165,7 +165,7 @@ CLAIM_SUPPORT_SCORES = contract(  # a row for each row of `grouped_claims`, join
         "score": column(
             dt.float64,
             Role.MEASUREMENT,
-            "1 - (other members with its rarest value) / members; cut from the highest on",
+            "support: 1 - (other members with its rarest value) / members, cut from the highest on; balanced: from the lowest on",
             Check.in_range(0, 1, error="0 to 1"),
             unit="share of members",
         ),
@@ -173,7 +173,8 @@ CLAIM_SUPPORT_SCORES = contract(  # a row for each row of `grouped_claims`, join
 )
 
 
-def _grouped_claims() -> dict:
+def grouped_claims_columns() -> dict:
+    """The columns of grouped claims."""
     return {
         "claim_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the claim"),
         "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
@@ -262,8 +263,8 @@ CONTRACTS = {
     "eligible_members": ELIGIBLE_MEMBERS,
     "exclusion_comparison": EXCLUSION_COMPARISON,
     "released_sample": RELEASED_SAMPLE,
-    "grouped_claims": contract(_grouped_claims(), unique=["claim_id"]),
+    "grouped_claims": contract(grouped_claims_columns(), unique=["claim_id"]),
     "claim_support_scores": CLAIM_SUPPORT_SCORES,
-    "truncated_claims": contract(_grouped_claims()),  # `grouped_claims` without those that were cut
+    "truncated_claims": contract(grouped_claims_columns()),  # `grouped_claims` without those that were cut
     "member_profiles": MEMBER_PROFILES,
 }

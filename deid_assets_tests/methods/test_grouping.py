@@ -89,7 +89,7 @@ class TestProfiles:
         flags = store.table("flags", "member_id VARCHAR, claims_truncated INTEGER", truncated)
         query = member_profiles(
             store.table("members", self.MEMBER, members),
-            store.table("sample", "member_id VARCHAR", [(name,) for name in sample]),
+            f"SELECT * FROM {store.table('sample', 'member_id VARCHAR', [(name,) for name in sample]).sql}",
             store.table("claims", "member_id VARCHAR", [(name,) for name in claims]),
             f"SELECT * FROM {flags.sql}",
             top_code,

@@ -19,7 +19,7 @@ def line_of(text: str, wanted: str) -> int:
 class TestShippedPolicies:
     def test_they_load_and_their_names_are_their_files(self):
         names = {path.stem.replace("-", "_"): load_policy(path).name for path in shipped_policies()}
-        assert names == {"heritage": "heritage", "heritage_public": "heritage_public", "desynpuf": "desynpuf"}
+        assert names == {name: name for name in ("heritage", "heritage_public", "desynpuf", "claims_dates")}
 
     def test_lattices_have_the_stated_size(self):
         assert policy_by_name("heritage").dimension_levels == (4, 3, 5, 4)
@@ -64,6 +64,11 @@ class TestShippedPolicies:
         changed = {key for key in paper["risk"] if paper["risk"][key] != extract["risk"][key]}
         assert changed == {"class_size", "population_size", "suppression"}
         assert extract["removal"]["absence_posterior_at_most"] <= 0.15
+
+    def test_released_dates_leave_thresholds_and_adversary_alone(self):
+        extract, dated = policy_by_name("desynpuf").content(), policy_by_name("claims_dates").content()
+        for section in ("adversary", "risk", "neighbor_attack", "demographics", "provider_suppression", "removal", "sample"):
+            assert dated[section] == extract[section]
 
 
 class TestMessages:
@@ -327,14 +332,14 @@ class TestByName:
         (tmp_path / "my-file.yaml").write_text(text, "utf-8")
         assert policy_by_name("my_file", [tmp_path]).name == "ours"
         assert policy_by_name("ours", [tmp_path]).name == "ours"
-        assert set(policies_in(tmp_path)) == {"desynpuf", "heritage", "heritage_public", "ours"}
+        assert set(policies_in(tmp_path)) == {"claims_dates", "desynpuf", "heritage", "heritage_public", "ours"}
 
     def test_unknown_names(self):
         with pytest.raises(PolicyError) as caught:
             policy_by_name("heritag")
         assert str(caught.value) == (
-            "there is no policy 'heritag'; did you mean heritage?; policies: desynpuf, heritage, heritage_public, or "
-            "the path of a YAML file"
+            "there is no policy 'heritag'; did you mean heritage?; policies: claims_dates, desynpuf, heritage, "
+            "heritage_public, or the path of a YAML file"
         )
 
     def test_one_name_means_one_policy(self, tmp_path):

@@ -1,0 +1,160 @@
+"""What goes with released dates: the file for analysts, the notes of the report, and a refusal where nothing was drawn."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.assets.dates import GENERALIZED, INDEPENDENT, SHIFTED, compared_ways, date_keys, widths_of
+from deid_assets.methods import dated_claims as dated
+from deid_assets.methods.date_errors import SMALLEST, date_errors
+from deid_assets.methods.date_intervals import Events
+from deid_assets.policy.models import Policy
+from deid_assets.release.evidence import Refusal
+from deid_assets.resources import Workplace
+from deid_assets.store import Table
+
+_LIKELIEST = 1 / 28
+"""No released day of a first service is likelier than this to be the delivered one: an anchor's period has 28 days or more."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedDates:
+    """The services of the released members, as delivered and as released.
+
+    Attributes
+    ----------
+    events
+        Unique days of service as delivered.
+    moved
+        (e,) the days released.
+    width
+        (e,) days in a bin of the member's intervals.
+    """
+
+    events: Events
+    moved: np.ndarray
+    width: np.ndarray
+
+
+def released_dates(policy: Policy, members: Table, dated_table: Table, eligible: Table, kept: str) -> ReleasedDates:
+    """Read delivered and released days side by side.
+
+    Parameters
+    ----------
+    members, dated_table, eligible
+        Delivered members, claims with released dates, and with delivered ones.
+    kept
+        A SELECT of the member_id of the released members.
+    """
+    found = members.arrays(
+        f"""SELECT n.member, date_diff('day', DATE '1970-01-01', e.service_date)::BIGINT AS day,
+                   min(date_diff('day', DATE '1970-01-01', r.service_date))::BIGINT AS moved
+            FROM {dated_table.sql} r JOIN {eligible.sql} e USING (claim_id)
+            JOIN {dated.numbers_of(members)} n ON n.member_id = r.member_id
+            WHERE e.service_date IS NOT NULL AND r.member_id IN ({kept}) GROUP BY ALL ORDER BY ALL"""
+    )
+    member, day, moved = (np.ma.getdata(found[name]) for name in ("member", "day", "moved"))
+    events = Events(member, day, np.ones(len(member), dtype=bool))
+    width = np.repeat(widths_of(policy, members, events), np.diff(np.append(events.firsts, len(events))))
+    return ReleasedDates(events, moved, width)
+
+
+def date_refusals(released: ReleasedDates) -> list[Refusal]:
+    """Refuse where more first services lie on their delivered day than chance explains: they were not drawn anew."""
+    firsts = released.events.firsts
+    same = int(np.count_nonzero(released.moved[firsts] == released.events.day[firsts]))
+    at_most = len(firsts) * _LIKELIEST + 5 * np.sqrt(len(firsts) * _LIKELIEST) + 1
+    if same <= at_most:
+        return []
+    text = "release_claims: released dates are those delivered, more often than drawing them anew explains"
+    shares = same / len(firsts), at_most / len(firsts)
+    return [Refusal("dates_as_delivered", "release_claims", *shares, text, "share of members")]
+
+
+def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict:
+    """What goes with a release about its dates: how they were made, what is preserved, how far they are off, and what the
+    two ways that are not recommended would have done."""
+    dates = policy.dates
+    events = released.events
+    errors = date_errors(released.moved - events.day, events.member)
+    compared = compared_ways(events, released.moved, released.width, date_keys(workplace, policy.name, delivery))
+    ways = compared.set_index("method")
+    several = np.count_nonzero(np.diff(np.append(events.firsts, len(events))) > 1)
+    with_stays = dates.derived == "recompute"
+    exact = ["services of one day stay on one day", *(["distance of a payment to its service"] if with_stays else [])]
+    if dates.study_end == "redraw":
+        exact.append(f"order of a member's services{' and discharges' if with_stays else ''}")
+        exact.append("intervals of 1 day between them, so that days of one stay remain together")
+    with_season = dates.format == "dates" and dates.anchor in ("month", "quarter")
+    told = {
+        "column": dates.release_as,
+        "format": dates.format,
+        "anchor": {"event": "birth, where it is known, else first service", "generalized_to": dates.anchor, "drawn": "uniformly"},
+        "interval_bins": {
+            "widest_days": dates.width,
+            "first_bin": [2, dates.width],
+            "drawn": "uniformly, independently",
+            "local_recoding": dates.narrower is not None,
+        },
+        "leaving_the_years": dates.study_end,
+        "derived_columns": dates.derived,
+        "preserved_exactly": exact,
+        "preserved_approximately": ["interval between services", *(["season"] if with_season else [])],
+        "not_preserved": [
+            "weekday", *([] if with_season else ["season"]), "distance in days from one member's dates to another's"
+        ],
+        "where_clipped": None
+        if dates.study_end == "redraw"
+        else "order is kept, but different days of a member may have become the first or the last day of the years delivered",
+        # Of few members shares tell of single ones.
+        "not_recommended": {
+            INDEPENDENT: {"order_violated_share": round(float(ways.loc[INDEPENDENT, "order_violated_share"]), 2)},
+            SHIFTED: {"unique_intervals_share": round(float(ways.loc[SHIFTED, "unique_intervals_share"]), 2)},
+            GENERALIZED: {"unique_intervals_share": round(float(ways.loc[GENERALIZED, "unique_intervals_share"]), 2)},
+        }
+        if several >= 100 * SMALLEST
+        else None,
+        "errors": {
+            "p95_days": errors.p95_days,
+            "largest_days": errors.largest_days,
+            "note": "p95_days is rounded up to weeks; fewer than 11 members have a date further off than largest_days, "
+            "which is rounded up to 30 days; null where fewer than 11 members stand behind a number",
+        },
+    }
+    return told
+
+
+def as_file(told: dict) -> bytes:
+    """The file of the release: JSON in UTF-8, equal bytes for equal content."""
+    return json.dumps(told, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def notes_of(told: dict) -> tuple[str, ...]:
+    """The same for people who read the report."""
+    anchor, bins, errors = told["anchor"]["generalized_to"].replace("_", " "), told["interval_bins"], told["errors"]
+    found = [
+        f"{told['column']}: the first event of a member is a random day of its {anchor}, and intervals between events were "
+        f"drawn anew from bins of at most {bins['widest_days']} days. Exactly preserved: {'; '.join(told['preserved_exactly'])}. "
+        f"Approximately: {', '.join(told['preserved_approximately'])}. Not: {', '.join(told['not_preserved'])}.",
+    ]
+    if errors["p95_days"] is not None:
+        found.append(f"95 % of the dates are at most {errors['p95_days']} days from the delivered ones.")
+    if errors["largest_days"] is not None:
+        found.append(f"Fewer than {SMALLEST} members have a date more than {errors['largest_days']} days off.")
+    other = told["not_recommended"]
+    if other is not None:
+        found += [
+            "Dates were not randomized independently of one another: of neighbouring services of a member "
+            f"{_per_cent(other[INDEPENDENT]['order_violated_share'])} would have changed their order or become one day.",
+            "Nor was a member's sequence shifted as a whole: it keeps every interval, and "
+            f"{_per_cent(other[SHIFTED]['unique_intervals_share'])} of the released members with several services have "
+            "intervals that no other has in this order. Who knows whole sequences of bins in order, which the adversary of the "
+            f"model does not, finds {_per_cent(other[GENERALIZED]['unique_intervals_share'])} of them alone in the release.",
+        ]
+    found.append("The machine-readable form is data/dates.json.")
+    return tuple(found)
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,147 @@
+"""Dates of the released claims, drawn anew; only where a policy releases dates (S1 ch. 5; methods.md 10)."""
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.stage_asset import markdown_table, prefix_of, stage_asset
+from deid_assets.errors import DeliveryError
+from deid_assets.methods import dated_claims as dated
+from deid_assets.methods.date_alternatives import (
+    order_violations,
+    randomize_independently,
+    shift_sequences,
+    unique_sequences,
+)
+from deid_assets.methods.date_intervals import Events, Redrawing, interval_bins, redraw
+from deid_assets.policy.models import Policy
+from deid_assets.reports.date_figure import date_error_figure
+from deid_assets.reports.figures import markdown_image
+from deid_assets.resources import Policies, Workplace
+from deid_assets.store import Table, write_table
+
+INDEPENDENT, SHIFTED, GENERALIZED = "randomized independently", "shifted as a whole", "generalized intervals"
+SHIFTED_AT_MOST = 15
+"""Days by which S1 randomizes and shifts dates, in either direction."""
+
+
+@stage_asset(
+    policy_sections=["dates"],
+    kinds=("duckdb", "numpy"),
+    derived_columns={
+        column: ["eligible_claims.service_date"]
+        for column in ("service_day", "service_interval", "service_period")
+    },
+)
+def dated_claims(
+    context: dg.AssetExecutionContext,
+    members: Table,
+    eligible_claims: Table,
+    truncated_claims: Table,
+    released_sample: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> str:
+    """Claims after the long tail is cut, with dates drawn anew, and with what follows from them computed again."""
+    policy = policies.of(context)
+    columns = date_columns(policy, eligible_claims)
+    recompute = policy.dates.derived == "recompute"
+    found = members.arrays(dated.events(members, truncated_claims, eligible_claims, recompute))
+    events = Events(*(np.ma.getdata(found[name]) for name in ("member", "day", "service")))
+    if not len(events):
+        raise DeliveryError("no claim has a service date, so that no dates can be released; take the section dates out")
+    key = date_keys(workplace, prefix_of(context), context.partition_key)
+    width = widths_of(policy, members, events)
+    days = redraw(events, width, _redrawing(policy, columns, eligible_claims), key[0])
+    drawn = Table(members.file, "scratch", "redrawn_days")
+    write_table(drawn, pd.DataFrame({"member": events.member, "day": events.day, "moved": days.day}))
+    of_sample = _in_sample(members, released_sample, events)
+    sampled = events.take(of_sample)
+    moved, services = days.day[of_sample], sampled.service
+    compared = compared_ways(sampled, moved, np.repeat(width, np.diff(np.append(events.firsts, len(events))))[of_sample], key)
+    error = np.abs(moved - sampled.day)[services]
+    context.add_output_metadata(
+        {
+            "forced_into_the_window_share": days.forced / max(len(events.firsts), 1),
+            "ways_to_change_dates": markdown_table(compared),
+            "date_errors": dg.MetadataValue.md(
+                markdown_image(date_error_figure(error), "days between delivered and released dates of service")
+            ),
+        }
+    )
+    return dated.dated_claims(members, truncated_claims, eligible_claims, drawn, columns)
+
+
+@stage_asset(policy_sections=["dates"])
+def known_claims(
+    context: dg.AssetExecutionContext,
+    eligible_claims: Table,
+    grouped_claims: Table,
+    dated_claims: Table,
+    policies: Policies,
+) -> str:
+    """All eligible claims with what an adversary may know of their dates: what the release says of those it holds."""
+    columns = date_columns(policies.of(context), eligible_claims)
+    return dated.known_claims(grouped_claims, eligible_claims, dated_claims, columns)
+
+
+PURPOSES = ("dates", "dates randomized independently", "dates shifted")
+
+
+def date_keys(workplace: Workplace, policy: str, delivery: str) -> list[bytes]:
+    """The keys by which dates are drawn: those that are released, and those of the two ways that are compared with them."""
+    return [workplace.secret().derive(text, policy, delivery)[:16] for text in PURPOSES]
+
+
+def date_columns(policy: Policy, eligible: Table) -> dated.DateColumns:
+    """What the columns made from dates are like under this policy and delivery."""
+    dates = policy.dates
+    first_year, _ = _years(eligible)
+    return dated.DateColumns(dates.narrowest, dates.anchor, dates.format != "dates", dates.derived, first_year)
+
+
+def _years(eligible: Table) -> tuple[int, int]:
+    """The calendar years of the delivery, first and last; (0, 0) without any date."""
+    found = eligible.arrays(
+        "SELECT coalesce(min(date_part('year', service_date) - year + 1), 0)::BIGINT AS first_year,"
+        f" coalesce(max(date_part('year', service_date)), 0)::BIGINT AS last_year FROM {eligible.sql}"
+    )
+    return int(found["first_year"][0]), int(found["last_year"][0])
+
+
+def _redrawing(policy: Policy, columns: dated.DateColumns, eligible: Table) -> Redrawing:
+    first, last = columns.first_year, _years(eligible)[1]
+    window = tuple(int(np.datetime64(text, "D").astype(np.int64)) for text in (f"{first:04}-01-01", f"{last:04}-12-31"))
+    return Redrawing(policy.dates.anchor, window, policy.dates.study_end)
+
+
+def widths_of(policy: Policy, members: Table, events: Events) -> np.ndarray:
+    """(m,) days in a bin for each member with events."""
+    dates = policy.dates
+    if dates.narrower is None:
+        return np.full(len(events.firsts), dates.width)
+    sizes = np.asarray(members.arrays(dated.class_sizes_of(members))["class_size"])[events.member[events.firsts]]
+    return np.where(sizes >= dates.narrower.class_size_at_least, dates.narrower.width, dates.width)
+
+
+def _in_sample(members: Table, sample: Table, events: Events) -> np.ndarray:
+    """(e,) bool: events of members who were drawn for the release."""
+    drawn = members.arrays(
+        f"SELECT member_id IN (SELECT member_id FROM {sample.sql}) AS drawn FROM {members.sql} ORDER BY member_id"
+    )["drawn"]
+    return np.asarray(drawn, dtype=bool)[events.member]
+
+
+def compared_ways(events: Events, moved: np.ndarray, width: np.ndarray, key: list[bytes]) -> pd.DataFrame:
+    """The ways to change dates side by side, on the members drawn for the release."""
+    intervals = np.diff(events.day, prepend=0)
+    intervals[events.firsts] = 0
+    independent = randomize_independently(events.day, SHIFTED_AT_MOST, key[1])
+    shifted = shift_sequences(events, SHIFTED_AT_MOST, key[2])
+    bins = interval_bins(intervals, width)[0]
+    rows = [
+        (INDEPENDENT, order_violations(events, independent), None),
+        (SHIFTED, order_violations(events, shifted), unique_sequences(events, intervals)),
+        (GENERALIZED, order_violations(events, moved), unique_sequences(events, bins)),
+    ]
+    return pd.DataFrame(rows, columns=["method", "order_violated_share", "unique_intervals_share"])

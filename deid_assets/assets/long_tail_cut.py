@@ -1,0 +1,170 @@
+"""How the policy cuts the long tail: by a percentile, or by bins of the number of claims; and what each way would remove."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.stage_asset import markdown_table, prefix_of
+from deid_assets.errors import DeliveryError
+from deid_assets.methods.bin_truncation import Bins, smallest_bin, truncate_to_bins, widened
+from deid_assets.methods.long_tail import (
+    claims_cap,
+    claims_histogram,
+    claims_of_units,
+    keep_claims,
+    truncate_claims,
+)
+from deid_assets.methods.optimal_bin_truncation import truncate_to_bins_optimally
+from deid_assets.methods.truncation_comparison import truncation_comparison
+from deid_assets.policy.models import smallest_at_least
+from deid_assets.policy.sections import LongTail
+from deid_assets.reports.figures import claims_per_member_figure, markdown_image
+from deid_assets.reports.long_tail_figure import truncation_figure
+from deid_assets.resources import Workplace
+from deid_assets.store import Query, Table, write_table
+
+COMPARED_PERCENTILE = 99.0
+"""The percentile that bins are compared with where the policy names none: the milder one of S1."""
+
+
+def cut_long_tail(
+    context: dg.AssetExecutionContext, claims: Table, scores: Table, tail: LongTail, workplace: Workplace
+) -> Query:
+    """SELECT the claims that stay; the three ways to cut are compared in the metadata.
+
+    Raises
+    ------
+    DeliveryError
+        If there are no claims, or fewer members with claims than a bin must hold.
+    """
+    key = workplace.secret().derive("truncation ties", prefix_of(context), context.partition_key)
+    first_cut = "highest" if tail.score == "support" else "lowest"
+    if tail.method == "percentile":
+        cap = claims_cap(claims, tail.percentile, tail.unit)
+        _describe(context, tail, claims_histogram(claims), claims_histogram(claims, (cap, tail.unit)), cap)
+        return truncate_claims(claims, scores, cap, tail.unit, key, first_cut)
+    seed = workplace.secret().derive("truncation to bins", prefix_of(context), context.partition_key)[:16]
+    units = claims_of_units(claims, tail.unit)
+    counts = np.asarray(units["claims"], dtype=np.int64)
+    kept, bins = units_kept(tail, units, counts, seed)
+    _compare(context, claims, tail, units, counts, kept, bins, seed)
+    _describe(context, tail, _histogram(units, counts), _histogram(units, kept), None)
+    plan = Table(claims.file, "scratch", "claims_kept")
+    cut = kept < counts
+    columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
+    write_table(plan, pd.DataFrame(columns | {"kept": kept[cut]}).astype({"member_id": "str"}))
+    return keep_claims(claims, scores, plan, tail.unit, key, first_cut)
+
+
+def members_left(tail: LongTail, sample: Table, truncated: Table) -> str:
+    """SELECT the drawn members who still have claims: those of a bin that was dropped have none, and are not released."""
+    drawn = f"SELECT member_id FROM {sample.sql}"
+    if tail.method == "percentile" or tail.lowest_bin == "widen":
+        return drawn
+    return f"{drawn} WHERE member_id IN (SELECT member_id FROM {truncated.sql})"
+
+
+def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
+    """How many claims each unit keeps by the policy's method, and the bins that hold."""
+    if len(counts) == 0:
+        raise DeliveryError("grouped_claims holds no claims, so there is no long tail to cut; check the exclusions")
+    bins, m = Bins(tail.width, tail.cap), smallest_at_least(1 / tail.risk)
+    tables = list(_tables(units, len(counts)))
+    few = sum(0 < int(np.count_nonzero(table)) < m for table in tables)
+    if few:
+        raise DeliveryError(
+            f"long_tail: in {few} of {len(tables)} tables of the number of claims are fewer members than a bin must hold "
+            f"({m} at risk {tail.risk:g}), so that no bins hold; deliver more members, or set unit: member"
+        )
+    if tail.method == "optimal_bins":
+        return _optimal(units, counts, bins, m), bins
+    if tail.lowest_bin == "widen":
+        while any((wider := widened(counts[table], bins, m)) != bins for table in tables):
+            bins = wider
+    kept = _backward(units, counts, bins, m, seed)
+    for table in tables:
+        lowest = table & (bins.of(kept) == 0)
+        if 0 < np.count_nonzero(lowest) < m:
+            kept[lowest] = 0
+    return kept, bins
+
+
+def _backward(units: dict, counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
+    """The backward algorithm, in each table of the number of claims by itself."""
+    kept = counts.copy()
+    for number, table in enumerate(_tables(units, len(counts))):
+        kept[table] = truncate_to_bins(counts[table], bins, m, _of_table(seed, number))
+    return kept
+
+
+def _optimal(units: dict, counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
+    """The fewest claims removed, in each table of the number of claims by itself."""
+    kept = counts.copy()
+    for table in _tables(units, len(counts)):
+        kept[table] = truncate_to_bins_optimally(counts[table], bins, m)
+    return kept
+
+
+def _tables(units: dict, members: int) -> Iterator[np.ndarray]:
+    """Masks of the units whose numbers of claims are known side by side: all, or those of one year."""
+    if "year" not in units:
+        yield np.ones(members, dtype=bool)
+        return
+    for year in np.unique(units["year"]):
+        yield np.asarray(units["year"]) == year
+
+
+def _of_table(seed: bytes, number: int) -> bytes:
+    """A seed of its own for each table."""
+    return bytes([seed[0] ^ number]) + seed[1:]
+
+
+def _compare(
+    context: dg.AssetExecutionContext, claims: Table, tail: LongTail, units: dict, counts: np.ndarray, kept: np.ndarray,
+    bins: Bins, seed: bytes,
+) -> None:  # fmt: skip
+    """The three ways side by side, as a table and a figure."""
+    cap = claims_cap(claims, COMPARED_PERCENTILE, tail.unit)
+    needed = smallest_at_least(1 / tail.risk)
+    ways = {
+        f"{COMPARED_PERCENTILE:g}th percentile": np.minimum(counts, cap),
+        "bins": _backward(units, counts, bins, needed, seed),
+        "optimal_bins": _optimal(units, counts, bins, needed),
+    }
+    ways[tail.method] = kept  # with what was dropped of the lowest bin
+    compared = truncation_comparison(counts, ways, bins)
+    if "year" in units:
+        compared["smallest_bin"] = [
+            min(smallest_bin(left[table], bins) for table in _tables(units, len(counts)))
+            for left in (counts, *ways.values())
+        ]
+    context.add_output_metadata(
+        {
+            "width_of_bins": bins.width,
+            "members_in_a_bin_at_least": needed,
+            "ways_to_cut": markdown_table(compared),
+            "ways_to_cut_figure": dg.MetadataValue.md(
+                markdown_image(
+                    truncation_figure(compared, needed), "claims removed and smallest bin of each way to cut the long tail"
+                )
+            ),
+        }
+    )
+
+
+def _describe(
+    context: dg.AssetExecutionContext, tail: LongTail, before: np.ndarray, after: np.ndarray, cap: int | None
+) -> None:
+    figure = claims_per_member_figure(before, after, cap if tail.unit == "member" else None)
+    text = "members by number of claims, before and after the long tail is cut"
+    found = {"unit": tail.unit, "claims_per_member": dg.MetadataValue.md(markdown_image(figure, text))}
+    context.add_output_metadata(found if cap is None else {"claims_kept_at_most": cap} | found)
+
+
+def _histogram(units: dict, counts: np.ndarray) -> np.ndarray:
+    """(m, 2) int64: number of claims of a member, and members with that number."""
+    _, member = np.unique(units["member_id"], return_inverse=True)
+    claims, members = np.unique(np.bincount(member, weights=counts).astype(np.int64), return_counts=True)
+    return np.stack([claims, members], axis=1)

@@ -1,0 +1,32 @@
+"""Contracts of what a policy that releases dates has more: claims with released dates, and what is known of them."""
+
+import ibis.expr.datatypes as dt
+from pandera.ibis import Check, DataFrameSchema
+
+from deid_assets.policy.models import Policy
+from deid_assets.schemas import adversary
+from deid_assets.schemas.contract import Role, column, contract, days
+from deid_assets.schemas.preparation import grouped_claims_columns
+
+_INTERVAL = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+)$", error="days, or first and last day of a bin")
+_PERIOD = Check.str_matches(r"^[0-9]{4}(-[0-9]{2}|-Q[1-4]|-H[12])?$", error="a month, quarter, half year or year")
+
+
+def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
+    """The contracts that are another or additional under a policy with dates; none under one without."""
+    if policy.dates is None:
+        return {}
+    columns = grouped_claims_columns() | {
+        # Where days are released instead of dates, a claim without a date has no year either.
+        "year": column(dt.int32, Role.OTHER, "year of the released date", Check.in_range(1, 3, error="1 to 3"), nullable=True),
+        "service_date": column(dt.date, Role.QUASI_IDENTIFIER, "date of service, drawn anew", nullable=True),
+        "service_day": days(Role.QUASI_IDENTIFIER, "since the member's first service, drawn anew"),
+        "service_interval": column(
+            dt.string, Role.QUASI_IDENTIFIER, "bin of the days since the service before", _INTERVAL, nullable=True, unit="days"
+        ),
+        "service_period": column(dt.string, Role.QUASI_IDENTIFIER, "period of the service", _PERIOD, nullable=True),
+    }
+    # Rows of `truncated_claims` and of `grouped_claims`, whose key is checked there.
+    return {"dated_claims": contract(columns), "known_claims": contract(columns)} | adversary.contracts_with(
+        policy.dates.columns
+    )

@@ -1,0 +1,65 @@
+"""How a policy's section long_tail is carried out: in each year by itself, with wider bins or with members dropped."""
+
+import numpy as np
+import pytest
+
+from deid_assets.assets.long_tail_cut import members_left, units_kept
+from deid_assets.errors import DeliveryError
+from deid_assets.methods.bin_truncation import Bins, bin_sizes
+from deid_assets.policy.sections import LongTail
+from deid_assets_tests.methods.small_tables import small_store
+
+SEED = bytes(16)
+
+
+def tail(**changes) -> LongTail:
+    return LongTail(**{"method": "bins", "unit": "member"} | changes)
+
+
+def units(counts, years=None) -> dict:
+    found = {"member_id": np.array([f"m{i:03}" for i in range(len(counts))]), "claims": np.array(counts)}
+    return found if years is None else found | {"year": np.array(years)}
+
+
+def kept(section: LongTail, counts, years=None) -> tuple[np.ndarray, Bins]:
+    return units_kept(section, units(counts, years), np.array(counts), SEED)
+
+
+def test_a_small_lowest_bin_widens_the_bins_or_is_dropped():
+    counts = [3] * 4 + [8] * 30
+    left, bins = kept(tail(), counts)
+    assert bins.width == 8 and np.array_equal(left, counts)
+    left, bins = kept(tail(lowest_bin="drop"), counts)
+    assert bins.width == 5 and left[:4].tolist() == [0] * 4 and np.array_equal(left[4:], counts[4:])
+
+
+def test_the_optimum_fills_the_lowest_bin_with_others():
+    left, bins = kept(tail(method="optimal_bins"), [3] * 4 + [6] * 30)
+    assert bins.width == 5 and bin_sizes(left, bins).tolist() == [10, 24] and left.sum() == 12 + 180 - 6
+
+
+@pytest.mark.parametrize("method", ["bins", "optimal_bins"])
+def test_years_are_cut_by_themselves(method):
+    counts, years = [12] * 10 + [3] * 20 + [12] * 5 + [3] * 20, [1] * 30 + [2] * 25
+    left, bins = kept(tail(method=method, unit="member_year"), counts, years)
+    assert left[:10].tolist() == [12] * 10, "ten in the bin of 11 to 15 are enough in year 1"
+    assert np.all(left[30:35] <= 5), "five are not in year 2"
+    for year in (1, 2):
+        sizes = bin_sizes(left[np.array(years) == year], bins)
+        assert np.all((sizes == 0) | (sizes >= 10))
+
+
+@pytest.mark.parametrize("method", ["bins", "optimal_bins"])
+def test_too_few_members_are_refused_with_what_to_do(method):
+    with pytest.raises(DeliveryError, match=r"in 1 of 2 tables .* \(10 at risk 0.1\).*deliver more members"):
+        kept(tail(method=method, unit="member_year"), [3] * 20 + [3] * 4, [1] * 20 + [2] * 4)
+    with pytest.raises(DeliveryError, match="no claims"):
+        kept(tail(method=method), [])
+
+
+def test_members_without_claims_left_are_not_released():
+    with small_store() as store:
+        sample = store.table("sample", "member_id VARCHAR", [("a",), ("b",)])
+        truncated = store.table("truncated", "member_id VARCHAR", [("b",)])
+        dropping, widening = (members_left(tail(lowest_bin=how), sample, truncated) for how in ("drop", "widen"))
+        assert store.rows(dropping) == [("b",)] and len(store.rows(widening)) == 2

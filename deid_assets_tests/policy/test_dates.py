@@ -1,0 +1,116 @@
+"""The sections long_tail and dates, and the rules of a policy that releases dates."""
+
+import pytest
+
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.explanation import explain
+from deid_assets_tests.policy.policy_texts import public_values, refusal
+
+DATES = {"derived": "recompute"}
+BINS = {"method": "bins", "unit": "member"}
+JUDGED = [
+    {"column": "service_interval", "release_as": "DaysSinceLastService", "hierarchy": "as_it_is"},
+    {"column": "service_period", "release_as": "ServicePeriod", "hierarchy": "as_it_is"},
+]
+
+
+def with_dates(judged=JUDGED, without=(), hierarchy=None, **changes) -> dict:
+    """Changes of the default policy to one that releases dates."""
+    values = public_values()
+    claims = [qi for qi in values["quasi_identifiers"]["claims"] if qi["column"] not in without]
+    found = {
+        "dates": DATES | changes,
+        "quasi_identifiers__claims": [*claims, *judged],
+        "hierarchies__as_it_is": hierarchy or {"kind": "fixed"},
+    }
+    if without:
+        found["dimensions"] = [d for d in values["dimensions"] if not set(d["columns"]) & set(without)]
+    return found
+
+
+class TestLongTail:
+    def test_what_ships_without_bins_means_the_same(self):
+        tail = policy_by_name("heritage").long_tail
+        assert (tail.method, tail.percentile, tail.unit, tail.score) == ("percentile", 95, "member_year", "support")
+
+    def test_bins_have_s1s_numbers_by_default(self):
+        tail = policy_from(public_values(long_tail=BINS)).long_tail
+        assert (tail.width, tail.risk, tail.cap, tail.lowest_bin) == (5, 0.1, None, "widen")
+
+    @pytest.mark.parametrize(
+        ("tail", "message"),
+        [
+            ({"unit": "member"}, "method percentile needs percentile"),
+            (BINS | {"percentile": 95}, "percentile goes with method percentile"),
+            (BINS | {"cap": 5}, "the open bin begins above the first bin"),
+            (BINS | {"width": 0}, "0 is not allowed: it must be at least 1"),
+            (BINS | {"risk": 1.0}, "must be below 1"),
+            (BINS | {"score": "mean"}, "'support' or 'balanced'"),
+            (BINS | {"method": "optimal"}, "did you mean optimal_bins?"),
+        ],
+    )
+    def test_what_does_not_go_together(self, tail, message):
+        (found,) = refusal(long_tail=tail)
+        assert found.startswith("long_tail") or "long_tail" in found
+        assert message in found
+
+    def test_it_is_explained(self):
+        text = explain(policy_from(public_values(long_tail=BINS | {"method": "optimal_bins", "cap": 500, "score": "balanced"})))
+        assert "each bin of 5 numbers of claims per member, from 500 on one bin holds none or at least 10" in text
+
+
+class TestDates:
+    def test_a_policy_with_dates_is_accepted_and_explained(self):
+        policy = policy_from(public_values(**with_dates(narrower={"width": 5, "class_size_at_least": 1000})))
+        assert policy.dates.narrowest == 5 and policy.dates.columns == ("service_interval", "service_period")
+        text = explain(policy)
+        assert "a random day of its month" in text and "bins of 5 days for members" in text
+
+    def test_without_dates_nothing_is_judged_that_is_not_released(self):
+        changes = with_dates()
+        del changes["dates"]
+        found = refusal(**changes)
+        assert len(found) == 2 and all("this policy has no section dates" in line for line in found)
+
+    def test_dates_that_nobody_judges_are_refused(self):
+        (found,) = refusal(**with_dates(judged=JUDGED[:1]))
+        assert "service_period is missing" in found and "judged by no gate" in found
+
+    def test_days_tell_no_period(self):
+        (found,) = refusal(**with_dates(format="days_since_first_service"))
+        assert "service_period would tell dates" in found
+        assert policy_from(public_values(**with_dates(judged=JUDGED[:1], format="days_since_first_service")))
+
+    @pytest.mark.parametrize(
+        "hierarchy", [{"kind": "codes", "level_names": ["a", "b"], "values": {"1": ["any"]}}, {"kind": "fixed", "values": ["1"]}]
+    )
+    def test_no_level_is_judged_that_is_coarser_than_the_dates(self, hierarchy):
+        found = refusal(**with_dates(hierarchy=hierarchy))
+        assert sum("a coarser level would be judged while the released dates tell more" in line for line in found) == 2
+
+    def test_what_is_dropped_is_no_quasi_identifier(self):
+        found = refusal(**with_dates(derived="drop"))
+        assert [line.split(":")[0].split()[0] for line in found] and len(found) == 2
+        assert all("is dropped by dates.derived" in line for line in found)
+        assert policy_from(public_values(**with_dates(without=("length_of_stay", "days_since_first_claim"), derived="drop")))
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"width": 1}, "1 is not allowed: it must be at least 2"),
+            ({"narrower": {"width": 7, "class_size_at_least": 10}}, "it must be below width, 7"),
+            ({"anchor": "week"}, "'week' is not allowed"),
+            ({"release_as": "PlaceSvc"}, "already has a column PlaceSvc"),
+            ({"release_as": "PayDelay"}, "already has a column PayDelay"),
+            ({"study_end": "cut"}, "'redraw' or 'clip'"),
+        ],
+    )
+    def test_what_a_field_may_not_be(self, changes, message):
+        (found,) = refusal(**with_dates(**changes))
+        assert message in found
+
+    def test_how_derived_columns_are_treated_has_no_default(self):
+        changes = with_dates()
+        changes["dates"] = {}
+        (found,) = refusal(**changes)
+        assert "dates.derived" in found and "is missing" in found

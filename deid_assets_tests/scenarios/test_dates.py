@@ -1,0 +1,106 @@
+"""A release of dates from the delivery to the published files, and what the gate does when dates were not drawn anew."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from deid_assets.assets.date_release import ReleasedDates, date_refusals
+from deid_assets.home import Home
+from deid_assets.methods.date_intervals import Events
+from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+
+KEY = "synthetic-3000-1"
+
+
+def dated_policy() -> dict:
+    """The small policy with dates instead of places and stays: as precise as so few members allow."""
+    claims = [
+        {"column": "service_interval", "release_as": "DaysSinceLastService", "hierarchy": "as_it_is"},
+        {"column": "service_period", "release_as": "ServicePeriod", "hierarchy": "as_it_is"},
+    ]
+    return changed(
+        SMALL,
+        long_tail={"method": "bins", "width": 5, "risk": 0.1, "unit": "member", "score": "balanced"},
+        dates={"anchor": "year", "width": 364, "derived": "drop", "narrower": {"width": 300, "class_size_at_least": 100}},
+        quasi_identifiers__claims=claims,
+        hierarchies__as_it_is={"kind": "fixed"},
+    )
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory) -> Iterator[tuple[Pipeline, Path]]:
+    root = tmp_path_factory.mktemp("dated") / "deid"
+    write_policy(Home(root).create().policies, dated_policy())
+    with pipeline_in(root) as pipeline:
+        pipeline.synthetic(KEY, 3_000, seed=1)
+        summary = pipeline.run(KEY)
+        assert not summary.reasons and not summary.failed_checks, summary
+        yield pipeline, root / "releases" / "small" / "0001"
+
+
+def test_dates_are_released_and_what_follows_from_them_is_told(released):
+    pipeline, folder = released
+    claims = duckdb.sql(f"FROM read_csv('{folder / 'data' / 'Claims.csv'}')")
+    assert claims.columns[4:9] == ["Year", "ServiceDate", "DaysSinceLastService", "ServicePeriod", "PayDelay"]
+    wrong = claims.filter("ServiceDate IS NOT NULL AND (year(ServiceDate) <> ServicePeriod OR PayDelay IS NOT NULL)")
+    assert wrong.aggregate("count(*)").fetchall() == [(0,)]
+    assert claims.filter("ServiceDate IS NOT NULL").aggregate("count(*) > 1000").fetchall() == [(True,)]
+    told = json.loads((folder / "data" / "dates.json").read_text())
+    assert told["column"] == "ServiceDate" and told["anchor"]["generalized_to"] == "year"
+    assert told["interval_bins"]["widest_days"] == 364 and told["derived_columns"] == "drop"
+    assert told["errors"]["p95_days"] % 7 == 0 and told["errors"]["largest_days"] % 30 == 0
+    listed = {file["path"] for file in json.loads((folder / "manifest.json").read_text())["files"]}
+    assert "data/dates.json" in listed
+    assert "95 % of the dates are at most" in (folder / "report.html").read_text()
+
+
+def test_the_published_dates_are_those_of_the_store_and_not_the_delivered_ones(released):
+    pipeline, folder = released
+    store = pipeline.table(KEY, "dated_claims")
+    rows = store.query(
+        f"""SELECT count(*) AS n, count_if(d.service_date = e.service_date) AS same,
+                   count_if(d.year <> year(d.service_date) - (SELECT min(year(service_date)) - 1 FROM intake.claims)) AS wrong
+            FROM {store.sql} d JOIN preparation.eligible_claims e USING (claim_id) WHERE d.service_date IS NOT NULL"""
+    ).iloc[0]
+    assert rows["n"] > 1000 and rows["same"] < 0.05 * rows["n"] and rows["wrong"] == 0
+
+
+def test_the_ui_shows_both_figures_and_the_comparisons(released):
+    pipeline, _ = released
+    cut = pipeline.materialization("truncated_claims", KEY).metadata
+    assert "data:image" in cut["ways_to_cut_figure"].value and "optimal_bins" in cut["ways_to_cut"].value
+    dates = pipeline.materialization("dated_claims", KEY).metadata
+    assert "data:image" in dates["date_errors"].value
+    assert all(way in dates["ways_to_change_dates"].value for way in ("randomized independently", "shifted as a whole"))
+
+
+def test_every_bin_of_the_number_of_claims_is_empty_or_large_enough(released):
+    pipeline, _ = released
+    table = pipeline.table(KEY, "truncated_claims")
+    width = pipeline.materialization("truncated_claims", KEY).metadata["width_of_bins"].value
+    sizes = table.query(
+        f"SELECT (n - 1) // {width} AS bin, count(*) AS members FROM (SELECT count(*) AS n FROM {table.sql} GROUP BY member_id)"
+        " GROUP BY bin"
+    )["members"]
+    assert len(sizes) > 3 and sizes.min() >= 10
+
+
+def test_columns_are_traced_to_the_claims_with_released_dates(released):
+    pipeline, _ = released
+    lineage = pipeline.materialization("release_claims", KEY).metadata["dagster/column_lineage"].value.deps_by_column
+    assert {dep.asset_key.path[-1] for dep in lineage["ServiceDate"]} == {"dated_claims"}
+    assert "truncated_claims" not in {dep.asset_key.path[-1] for deps in lineage.values() for dep in deps}
+
+
+def test_dates_that_were_not_drawn_anew_refuse():
+    days = range(13_900, 14_300)
+    events = Events(list(range(400)), list(days), [True] * 400)
+    width = events.day * 0 + 7
+    (refused,) = date_refusals(ReleasedDates(events, events.day, width))
+    assert refused.rule == "dates_as_delivered" and refused.measured == 1
+    moved = events.day + (events.member % 28)
+    assert date_refusals(ReleasedDates(events, moved, width)) == []
