@@ -190,6 +190,7 @@ class TestCells:
         with pytest.raises(ValueError, match="no cell"):
             worst_cell([])
 
+    @settings(deadline=None)
     @given(st.floats(0.5, 0.999), st.integers(1, 50))
     def test_bonferroni_divides_the_error_among_the_cells(self, joint, cells):
         assert cells * (1 - confidence_of_each(joint, cells)) == pytest.approx(1 - joint)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods import attack_sensitivity, canaries, canary_checks, class_size, drawn_blocks, known_facts
@@ -61,6 +61,7 @@ def test_with_few_quasi_identifiers_they_are_still_certain(columns, histories):
     assert sensitivity_of_canaries(fewer, KNOWS, KEY, 300).share == 1
 
 
+@settings(deadline=None)
 @given(st.integers(0, 400))
 def test_the_kernel_finds_them_in_any_data(seed):
     people, demographic_domains, history_domains, _, k = rich_case(seed)
