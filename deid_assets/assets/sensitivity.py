@@ -17,7 +17,7 @@ from deid_assets.methods.adversary_power import adversary_power as power_of
 from deid_assets.methods.attack_sensitivity import AttackSensitivity, Cell, Knows, cell_of, confidence_of_each
 from deid_assets.methods.canary_checks import sensitivity_of_canaries
 from deid_assets.methods.candidate import generalized_claims
-from deid_assets.methods.released_claims import DAY, released_records
+from deid_assets.methods.released_claims import DAY, delivered_days, released_records
 from deid_assets.methods.released_rows import own_positions
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
@@ -62,13 +62,14 @@ def variants_of(policy: Policy) -> tuple[Variant, ...]:
 
 
 @stage_asset(
-    policy_sections=["attack_sensitivity", "adversary"],
+    policy_sections=["attack_sensitivity", "adversary", "dates"],
     version=METHOD_VERSIONS["attack_sensitivity"],
     kinds=("duckdb", "numpy"),
 )
 def attack_sensitivity(
     context: dg.AssetExecutionContext,
     member_profiles: Table,
+    eligible_claims: Table,
     grouped_claims: Table,
     value_domains: Table,
     value_diversity: Table,
@@ -90,9 +91,14 @@ def attack_sensitivity(
     members = write_table(profiles, profiles_query(policy, release_members.sql, release_days_in_hospital.sql))
     of_columns = {column: levels[column] for column in names}
     write_table(known, generalized_claims(grouped_claims, value_domains, of_columns, members=released))
+    ordered, date = grouped_claims, None
+    if policy.dates is not None:
+        date = policy.dates.release_as
+        ordered = Table(file, "scratch", "sensitivity_days")
+        write_table(ordered, delivered_days(grouped_claims, eligible_claims))
     records = released_records(
-        profiles, release_claims, known, grouped_claims, pseudonym_crosswalk, value_domains,
-        member_columns(policy), names, levels.get(DAY),
+        profiles, release_claims, known, ordered, pseudonym_crosswalk, value_domains,
+        member_columns(policy), names, levels.get(DAY), date,
     )  # fmt: skip
     before = workplace.released_before(member_profiles, released)
     alpha = sampling_fraction(policy, members + before, member_profiles.count())

@@ -21,6 +21,7 @@ def released_records(
     member_columns: Sequence[str],
     claim_names: Mapping[str, str],
     day_level: int | None,
+    released_date: str | None = None,
 ) -> EvaluationRecords:
     """The release (D2) and the claims of its members before the long tail is cut (D1), at one generalization.
 
@@ -39,8 +40,10 @@ def released_records(
     claim_names
         Released name of each claim-level quasi-identifier.
     day_level
-        Level at which days since the first claim are released; None where they are not, so that claims of one year
-        have no order.
+        Level at which days since the first claim are released; None where they are not.
+    released_date
+        Column of the release that holds dates of service, or days since the first one; it tells the order whatever
+        `day_level` says. Without either, claims of one year have no order.
     """
     members, coded = member_codes(profiles, member_columns)
     sizes, held, own = [], [], []
@@ -53,7 +56,11 @@ def released_records(
         joins_held.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(released)}")
         joins_known.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(column)}")
     day = f"{MISSING}"
-    if day_level is not None:
+    if released_date is not None:
+        shown = f"c.{quoted(released_date)}"
+        shown = _since_1970(shown) if claims.columns()[released_date] == "DATE" else shown
+        day = f"coalesce({shown}, {MISSING})"
+    elif day_level is not None:
         # Labels have no order of their own: theirs is that of the days that they stand for.
         places = f"""(SELECT label, dense_rank() OVER (ORDER BY min(base_code)) - 1 AS place FROM {domains.sql}
             WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
@@ -72,6 +79,24 @@ def released_records(
         _records(claims, of_release, members, len(sizes)),
         _records(known, of_members, members, len(sizes)),
     )
+
+
+def delivered_days(claims: Table, dates: Table) -> str:
+    """SELECT claim_id, year and, as days_since_first_claim, the day of service counted from 1970 on.
+
+    Days drawn anew keep the order of those delivered, so that an order known to the day is known of both.
+
+    Parameters
+    ----------
+    claims, dates
+        claim_id and year; claim_id and service_date as delivered.
+    """
+    return f"""SELECT c.claim_id, c.year, {_since_1970("d.service_date")}::INTEGER AS {DAY}
+        FROM {claims.sql} AS c JOIN {dates.sql} AS d USING (claim_id)"""
+
+
+def _since_1970(date: str) -> str:
+    return f"date_diff('day', DATE '1970-01-01', {date})"
 
 
 def _records(table: Table, sql: str, members: int, histories: int) -> ClaimRecords:

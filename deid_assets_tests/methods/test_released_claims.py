@@ -5,7 +5,7 @@ import pytest
 
 from deid_assets.methods.candidate import generalized_claims
 from deid_assets.methods.claim_records import MISSING, claim_values
-from deid_assets.methods.released_claims import released_records
+from deid_assets.methods.released_claims import delivered_days, released_records
 from deid_assets.methods.released_rows import released_data
 from deid_assets_tests.assets.small_release import CLAIM_NAMES, random_rows, small_release
 from deid_assets_tests.methods.small_tables import small_store
@@ -88,3 +88,23 @@ def test_released_days_are_ordered_as_the_days_that_they_stand_for(store):
     # '10-11' sorts before '2-3' as text, and comes after it as days.
     assert sorted(records.held.day.tolist()) == [MISSING, 0, 0, 1]
     assert sorted(records.known.day.tolist()) == [MISSING, 2, 3, 10]
+
+
+@pytest.mark.parametrize("shown", ["DATE '2010-01-01' + d", "d"])
+def test_released_dates_tell_the_order_where_days_of_the_year_are_not_released(store, shown):
+    made = small_release(store, [(30, "F", 0, 0, 0, True)], [(0, 1, group, True) for group in ("AMI", "COPD", "CHF")])
+    members, claims, days = made.candidate(0, COLUMNS)
+    profiles = made.profiles_of(members, days, COLUMNS)
+    delivered = store.write(
+        "delivered", f"SELECT claim_id, DATE '2010-02-01' + 3 * (row_number() OVER (ORDER BY claim_id))::INTEGER AS service_date FROM {made.known.sql}"
+    )
+    dated = store.write(
+        "dated_release", f"SELECT *, {shown} AS \"ServiceDate\" FROM (SELECT *, (7 * row_number() OVER ())::INTEGER AS d FROM {claims.sql})"
+    )
+    known = store.write("known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, 0)))
+    original = store.write("original", delivered_days(made.known, delivered))
+    records = released_records(
+        profiles, dated, known, original, made.crosswalk, made.domains, COLUMNS, CLAIM_NAMES, None, "ServiceDate"
+    )
+    assert np.diff(np.sort(records.held.day)).tolist() == [7, 7]
+    assert np.diff(np.sort(records.known.day)).tolist() == [3, 3]
