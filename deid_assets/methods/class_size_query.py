@@ -1,15 +1,16 @@
 """Class sizes counted by DuckDB alone: the second opinion that the gate asks for (design 5; methods.md 4, step 5).
 
-The kernel counts, with bit-sets, how many members of the population agree with what an adversary knows. This module
-counts the same with joins and a HAVING, shares no code with it, and reads the tables of the store, not the kernel's
-arrays. The gate evaluates some thousand draws of the kernel's stream here and refuses on the first that disagrees.
+The kernel counts how many members of the population agree with what an adversary knows. This module counts the same
+in SQL, shares no code with it, and reads the tables of the store, not the kernel's arrays. The gate evaluates some
+thousand draws of the kernel's stream here and refuses on the first that disagrees.
 
 A member agrees with a draw when his generalized demographics equal the draw's (missing equals missing) and, for every
 known value of every quasi-identifier, his claims hold the value at least as many times as the knowledge does. Missing
 values are not knowledge and match nothing. A draw without knowledge matches its whole demographic cell.
 
-How it stays fast: claims are aggregated once to (member, value, times held). A draw's candidates are the holders of its
-rarest known value; the other values are then looked up for these candidates alone.
+How it stays fast: claims are aggregated once to (member, value, times held). The holders of each known value become a
+DuckDB BIT with one bit for each member, and so does each demographic cell; a class is the AND of them. That costs as
+much for large classes as for small ones, where a join of candidates would cost most.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,9 @@ def held_values(claims: Table, quasi_identifiers: Sequence[str]) -> str:
     )
 
 
-def class_sizes(draws: Table, knowledge: Table, members: Table, held: Table, demographics: Sequence[str]) -> str:
+def class_sizes(
+    draws: Table, knowledge: Table, members: Table, held: Table, demographics: Sequence[str], population: int
+) -> str:
     """SELECT the class size of every draw.
 
     Parameters
@@ -61,6 +64,8 @@ def class_sizes(draws: Table, knowledge: Table, members: Table, held: Table, dem
         What `held_values` selects.
     demographics
         Names of the demographic columns, in both `draws` and `members`; at least one.
+    population
+        Rows of `members`: a BIT needs its length beforehand.
 
     Returns
     -------
@@ -81,51 +86,30 @@ def class_sizes(draws: Table, knowledge: Table, members: Table, held: Table, dem
     def same(a: str, b: str) -> str:
         return " AND ".join(f"{a}.{quoted(name)} IS NOT DISTINCT FROM {b}.{quoted(name)}" for name in demographics)
 
-    # Members, cells, values and draws go by small integers: joins on long texts cost most of the time.
+    bits = f"bitstring_agg(m.member, 1, {max(int(population), 1)}) AS who"
     return f"""
-        WITH cells AS MATERIALIZED (
+        WITH numbered AS MATERIALIZED (SELECT *, row_number() OVER () AS member FROM {members.sql}),
+        cells AS MATERIALIZED (
             SELECT *, row_number() OVER () AS cell FROM (SELECT DISTINCT {columns} FROM {draws.sql})),
-        candidates AS MATERIALIZED (
-            SELECT m.member_id, row_number() OVER () AS member, cells.cell
-            FROM {members.sql} m JOIN cells ON {same("m", "cells")}),
-        drawn AS MATERIALIZED (
-            SELECT d.draw_id, row_number() OVER () AS draw, cells.cell
-            FROM {draws.sql} d JOIN cells ON {same("d", "cells")}),
-        items AS MATERIALIZED (
-            SELECT *, row_number() OVER () AS item
-            FROM (SELECT DISTINCT quasi_identifier, value::VARCHAR AS value FROM {knowledge.sql})),
+        of_cell AS (SELECT c.cell, {bits} FROM numbered m JOIN cells c ON {same("m", "c")} GROUP BY c.cell),
         known AS MATERIALIZED (
-            SELECT d.draw, d.cell, i.item, sum(k.times) AS times
-            FROM {knowledge.sql} k JOIN items i
-              ON k.quasi_identifier = i.quasi_identifier AND k.value::VARCHAR IS NOT DISTINCT FROM i.value
-            JOIN drawn d ON k.draw_id = d.draw_id
-            GROUP BY ALL),
-        held AS MATERIALIZED (
-            SELECT c.member, c.cell, i.item, h.n
-            FROM {held.sql} h JOIN items i ON h.quasi_identifier = i.quasi_identifier AND h.value = i.value
-            JOIN candidates c ON h.member_id = c.member_id),
-        frequency AS (SELECT cell, item, n, count(*) AS members FROM held GROUP BY ALL),
-        holders AS (
-            SELECT k.draw, k.cell, k.item, k.times, coalesce(sum(f.members), 0) AS members,
-                   row_number() OVER (PARTITION BY k.draw ORDER BY coalesce(sum(f.members), 0), k.item) AS place
-            FROM known k LEFT JOIN frequency f ON k.cell = f.cell AND k.item = f.item AND f.n >= k.times
-            GROUP BY k.draw, k.cell, k.item, k.times),
-        needed AS (SELECT draw, count(*) AS items FROM known GROUP BY draw),
-        possible AS (
-            SELECT r.draw, h.member
-            FROM holders r JOIN held h ON r.cell = h.cell AND r.item = h.item AND h.n >= r.times
-            WHERE r.place = 1),
-        agreeing AS (
-            SELECT p.draw, p.member
-            FROM possible p JOIN needed n ON p.draw = n.draw JOIN known k ON p.draw = k.draw
-            JOIN held h ON p.member = h.member AND k.item = h.item AND h.n >= k.times
-            GROUP BY p.draw, p.member, n.items
-            HAVING count(*) = n.items),
-        with_knowledge AS (SELECT draw, count(*) AS class_size FROM agreeing GROUP BY draw),
-        whole_cell AS (SELECT cell, count(*) AS class_size FROM candidates GROUP BY cell)
+            SELECT draw_id, quasi_identifier, value::VARCHAR AS value, sum(times) AS times
+            FROM {knowledge.sql} GROUP BY ALL),
+        facts AS MATERIALIZED (
+            SELECT *, row_number() OVER () AS fact FROM (SELECT DISTINCT quasi_identifier, value, times FROM known)),
+        of_fact AS (
+            SELECT f.fact, {bits} FROM facts f
+            JOIN {held.sql} h ON h.quasi_identifier = f.quasi_identifier AND h.value = f.value AND h.n >= f.times
+            JOIN numbered m ON m.member_id = h.member_id GROUP BY f.fact),
+        of_knowledge AS (
+            SELECT k.draw_id, count(*) AS wanted, count(o.who) AS held, bit_and(o.who) AS who
+            FROM known k JOIN facts f ON f.quasi_identifier = k.quasi_identifier
+                AND f.value IS NOT DISTINCT FROM k.value AND f.times = k.times
+            LEFT JOIN of_fact o ON o.fact = f.fact GROUP BY k.draw_id)
         SELECT d.draw_id,
-               CASE WHEN n.draw IS NULL THEN coalesce(w.class_size, 0) ELSE coalesce(a.class_size, 0) END::BIGINT
-                   AS class_size
-        FROM drawn d LEFT JOIN needed n ON d.draw = n.draw LEFT JOIN with_knowledge a ON d.draw = a.draw
-        LEFT JOIN whole_cell w ON d.cell = w.cell
+               (CASE WHEN o.who IS NULL OR k.held < k.wanted THEN 0
+                     WHEN k.draw_id IS NULL THEN bit_count(o.who)
+                     ELSE bit_count(o.who & k.who) END)::BIGINT AS class_size
+        FROM {draws.sql} d JOIN cells c ON {same("d", "c")}
+        LEFT JOIN of_cell o ON o.cell = c.cell LEFT JOIN of_knowledge k ON k.draw_id = d.draw_id
         ORDER BY d.draw_id"""

@@ -18,8 +18,8 @@ from deid_assets.store import Table, write_table
 
 SCHEMA = "gate"
 
-DRAWS_AT_ONCE = 500
-"""Draws that one query counts: where demographics are coarse, each has very many candidates."""
+DRAWS_AT_ONCE = 2_000
+"""Draws that one query counts: it holds some bits for each draw and member at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +122,7 @@ def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[
             population.members,
             population.held,
             demographics,
+            population.members.count(),
         )
         found = population.members.query(query)
         sizes[found["draw_id"]] = found["class_size"]

@@ -10,10 +10,10 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.class_size_query import class_sizes
 from deid_assets.methods.knowledge import Knowledge
 from deid_assets.methods.longitudinal_data import Generalization, LongitudinalData
 from deid_assets.store import Table
+from deid_assets_tests.benchmarks.join_and_having import class_sizes_by_joins
 
 Counting = Callable[[], np.ndarray]
 
@@ -74,7 +74,7 @@ def with_duckdb(data: LongitudinalData, levels: Generalization, drawn: Knowledge
         tables[name] = Table(None, "benchmark", name)
         connection.register("frame", frame)
         connection.execute(f"CREATE TABLE {tables[name].sql} AS SELECT * FROM frame")
-    query = class_sizes(**tables, demographics=[name for name in members.columns if name != "member_id"])
+    query = class_sizes_by_joins(**tables, demographics=[name for name in members.columns if name != "member_id"])
     return lambda: np.array([size for _, size in connection.execute(query).fetchall()])
 
 

@@ -59,6 +59,7 @@ def tables_of(store, population: list, draws: list) -> dict:
             [(f"m{i}", *person[0]) for i, person in enumerate(population)],
         ),
         "demographics": DEMOGRAPHICS,
+        "population": len(population),
     }
 
 
