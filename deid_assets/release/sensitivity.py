@@ -36,11 +36,6 @@ def cell_name(variant: str, power: int, figure: str) -> str:
     return f"{variant}_power_{power}_{figure}"
 
 
-def is_cell(found: Measurement) -> bool:
-    """Whether it is one of the many numbers of the analysis, rather than the worst of them or a gate."""
-    return found.method == "attack_sensitivity" and not found.gating and found.name not in WORST.values()
-
-
 def sensitivity_required(policy: Policy) -> tuple[Requirement, ...]:
     """The gating measurements that the policy demands of this assessment."""
     gates = policy.attack_sensitivity.gates
