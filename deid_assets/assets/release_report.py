@@ -11,6 +11,7 @@ from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
+from deid_assets.release.canaries import CANARIES
 from deid_assets.release.evidence import Evidence
 from deid_assets.release.sensitivity import ASSET, table_rows
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
@@ -86,6 +87,7 @@ def report_of(
                         for item in evidence
                         if item.asset == "neighbor_attack"
                         for found in item.measurements
+                        if found.name != CANARIES
                     ]
                 ),
             ),
