@@ -135,8 +135,10 @@ def fingerprint(table: Table, key: bytes) -> str:
     version of DuckDB, whose hash it sums.
     """
     columns = ",".join(f"{name} {kind}" for name, kind in table.columns().items())
+    # A whole row goes by the name of its table. No column has a blank in its name, which would otherwise be taken instead.
     found = table.query(
-        f"SELECT count(*)::VARCHAR || ' ' || coalesce(sum(hash(?, t)::HUGEINT), 0)::VARCHAR AS found FROM {table.sql} AS t",
+        "SELECT count(*)::VARCHAR || ' ' || coalesce(sum(hash(?, \"whole row\")::HUGEINT), 0)::VARCHAR AS found"
+        f" FROM {table.sql} AS \"whole row\"",
         [f"{key.hex()} {columns}"],
     )
     return blake2b(found["found"].iloc[0].encode(), digest_size=16, key=key).hexdigest()

@@ -209,6 +209,12 @@ class TestFingerprint:
         original = self.of(table, "SELECT * FROM (VALUES (1, 'a'), (1, 'a'), (2, 'b')) AS t(n, x)")
         assert self.of(table, changed) != original
 
+    @pytest.mark.parametrize("name", ["t", "T", "found", "whole_row", "hash"])
+    def test_no_name_of_a_column_hides_the_others(self, table, name):
+        """DuckDB takes the name of a table for its whole row only where no column has that name."""
+        original = self.of(table, f"SELECT 1 AS {name}, 'a' AS x")
+        assert self.of(table, f"SELECT 1 AS {name}, 'b' AS x") != original
+
     def test_it_tells_nothing_without_the_key(self, table):
         assert self.of(table, "SELECT 1 AS a") != self.of(table, "SELECT 1 AS a", b"another key")
 
