@@ -77,16 +77,16 @@ def earlier_releases(restricted: Path, registry: Registry, secret_commitment: st
         If a manifest or its members cannot be read: what was released before would be unknown.
     """
     tags = [np.empty(0, dtype="<u8")]
-    not_comparable: dict[tuple[str, str, str], int] = {}
+    not_comparable: dict[tuple[str, str, str], list[np.ndarray]] = {}
     for entry in registry.chain().entries:
         commitment, found = _read(restricted, entry)
         if commitment == secret_commitment:
             tags.append(found)
         else:
-            # Releases of one policy, delivery and secret hold the same members, or some of them.
-            place = (entry.policy, entry.delivery, commitment)
-            not_comparable[place] = max(not_comparable.get(place, 0), len(found))
-    return EarlierReleases(np.unique(np.concatenate(tags)), sum(not_comparable.values()))
+            # One policy, delivery and secret may have released the same members more than once, and others besides.
+            not_comparable.setdefault((entry.policy, entry.delivery, commitment), []).append(found)
+    of_others = sum(len(np.unique(np.concatenate(found))) for found in not_comparable.values())
+    return EarlierReleases(np.unique(np.concatenate(tags)), of_others)
 
 
 def _read(restricted: Path, entry: Entry) -> tuple[str, np.ndarray]:
