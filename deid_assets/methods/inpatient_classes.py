@@ -41,7 +41,8 @@ def visit_histories(visits: Table, columns: Sequence[str]) -> str:
     Parameters
     ----------
     visits
-        One row per visit: released BOOLEAN (else of the file) | person BIGINT | year INTEGER | weight BIGINT, people
+        One row per visit: released BOOLEAN (else of the file) | person BIGINT | year INTEGER, missing where the release
+        tells none, so that the visit counts over all years only | weight BIGINT, people
         that the row stands for, the same in all rows of a person | age, sex, length_of_stay, condition_group,
         procedure_group VARCHAR, generalized, as far as in `columns`. Age and sex are the same in all rows of a
         person.
@@ -83,9 +84,10 @@ def visit_histories(visits: Table, columns: Sequence[str]) -> str:
     return f"""
         WITH numbered AS (SELECT v.released, v.person, v.year, v.weight{own}{numbers} FROM {visits.sql} AS v {joins}),
              gathered AS (
-                SELECT released, person, coalesce(year, {ALL_YEARS}) AS period, any_value(weight) AS weight{carried},
-                       count(*) AS visits{histories}
-                FROM numbered GROUP BY GROUPING SETS ((released, person, year), (released, person)))
+                SELECT released, person, CASE GROUPING(year) WHEN 1 THEN {ALL_YEARS} ELSE year END AS period,
+                       any_value(weight) AS weight{carried}, count(*) AS visits{histories}
+                FROM numbered GROUP BY GROUPING SETS ((released, person, year), (released, person))
+                HAVING GROUPING(year) = 1 OR year IS NOT NULL)
         SELECT released, person, period, weight{shown}, visits{ranked} FROM gathered"""
 
 

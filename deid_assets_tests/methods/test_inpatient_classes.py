@@ -37,7 +37,7 @@ def visit_rows(draw):
             for _ in range(draw(st.integers(1, 3))):
                 values = (["1 day", None], ["AMI", "CHF", None], ["EM", "RAD"])
                 told = [draw(st.sampled_from(one)) for one in values]
-                rows.append((released, person, 1, draw(st.integers(1, 2)), *own, *told))
+                rows.append((released, person, 1, draw(st.sampled_from([1, 2, None])), *own, *told))
     return rows
 
 
@@ -129,6 +129,14 @@ def test_the_order_of_visits_does_not_count_and_their_year_does_only_within_it(s
     ]  # fmt: skip
     assert sizes(store, rows, ("condition_group",)) == [(1, 1)]
     assert sizes(store, rows, ("condition_group",), period=1) == [(0, 1), (1, 0)]
+
+
+def test_visits_without_a_year_make_nobody_a_second_person(store):
+    """Their year is not told where days since the first service are released; over all years they are visits like others."""
+    rows = [
+        visit(False, 1, None), visit(False, 1, 2, condition="CHF"), visit(False, 2), visit(True, 2),
+    ]  # fmt: skip
+    assert sizes(store, rows, ("condition_group",)) == [(1, 0), (1, 1)]
 
 
 def test_a_row_of_the_file_may_stand_for_many(store):
