@@ -18,6 +18,7 @@ from deid_assets.assets import (
     disclosure,
     flat,
     flat_disclosure,
+    flat_intake,
     generalization,
     intake,
     population_attacks,
@@ -45,7 +46,7 @@ MODULES = (
     intake, preparation, adversary, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
     release,
 )  # fmt: skip
-FLAT_MODULES = (flat, flat_disclosure)
+FLAT_MODULES = (flat_intake, flat, flat_disclosure)
 """The assets of a longitudinal policy, and those of a flat one."""
 
 

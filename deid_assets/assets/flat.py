@@ -1,16 +1,16 @@
 """A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods.md 1, 2)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import dagster as dg
 import numpy as np
 import pandas as pd
 
 from deid_assets.assets.certificates import certificate_refusals, flat_certificate
+from deid_assets.assets.flat_intake import population_of, population_refusals
 from deid_assets.assets.flat_report import flat_report
-from deid_assets.assets.intake import delivery_version
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
-from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
+from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.methods import flat_rows
 from deid_assets.methods.encoding import domains_of, record_codes
 from deid_assets.methods.flat_search import (
@@ -32,74 +32,17 @@ from deid_assets.release.evidence import Context, Evidence, Refusal, judge, to_f
 from deid_assets.release.manifest import AttritionStep
 from deid_assets.release.publication import Staging
 from deid_assets.reports.figures import frontier_figure, heights_figure, markdown_image
-from deid_assets.resources import Policies, RestrictedStore, Workplace
+from deid_assets.resources import Policies, Workplace
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.flat import release_records_contract
-from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
+from deid_assets.sources.flat import RECORDS
 from deid_assets.stages import FLAT_STAGES, METHOD_VERSIONS
-from deid_assets.store import Table, connect, drop_schema, owner_only, write_table
-
-_INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
-
-
-def population_of(policy: FlatPolicy, records: Table) -> Table | None:
-    """The table that classes are counted in, beside the records; None where they are the table itself."""
-    return None if policy.population is None else Table(records.file, records.schema, POPULATION)
-
+from deid_assets.store import Table, connect, drop_schema, write_table
 
 def levels_of(policy: FlatPolicy, chosen: Table) -> dict[str, int]:
     """The level of every quasi-identifier in the release."""
     levels = chosen.frame().set_index("column")["level"]
     return {qi.release_as: int(levels[qi.release_as]) for qi in policy.quasi_identifiers}
-
-
-@dg.multi_asset(
-    outs={
-        RECORDS: dg.AssetOut(
-            description="The records of the delivery, as text, numbered in the order of the file.",
-            metadata=asset_metadata(RECORDS, _INTAKE, "1"),
-            kinds={"duckdb"},
-        ),
-        QUARANTINED: dg.AssetOut(
-            description="Rows that could not be used, with the rule that they broke; restricted.",
-            metadata=asset_metadata(QUARANTINED, _INTAKE, "1"),
-            kinds={"duckdb"},
-        ),
-    }
-)
-def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
-    """Read the delivered table, and the population's where the policy names one."""
-    start_meter(context)
-    policy = policies.of(context)
-    delivery = workplace.delivery(context.partition_key)
-    store = RestrictedStore(root=workplace.root)
-    tables = {
-        name: store.table(dg.AssetKey([prefix_of(context), name]), context.partition_key)
-        for name in (RECORDS, QUARANTINED)
-    }
-    file = tables[RECORDS].file
-    owner_only(file.parent)
-    with guarded(context):
-        report = read_flat_delivery(
-            file,
-            tables[RECORDS].schema,
-            delivery,
-            policy.source.file,
-            policy.population.file if policy.population else None,
-            policy.source.table,
-            policy.source.delimiter,
-            {column.release_as: column.column for column in policy.columns},
-            {
-                qi.release_as: [str(value) for value in values]
-                for qi in policy.quasi_identifiers
-                if (values := policy.hierarchy(qi.hierarchy).rule.all_values()) is not None
-            },
-            policy.intake.quarantine_at_most,
-            progress=lambda text: context.log.info(text),
-        )
-        version = dg.DataVersion(delivery_version(delivery.digest()))
-    for name, table in tables.items():
-        yield dg.Output(table, output_name=name, metadata=report.metadata(), data_version=version)
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
@@ -260,6 +203,7 @@ def release(
             digest = tables_digest({"release_records": staged})
             evidence, refusals = read_evidence((record_risk, record_attribute_disclosure))
             refusals += common_refusals(context, policy, workplace, records.file, evidence, (RECORDS,))
+            refusals += population_refusals(context, population_of(policy, records), workplace)
             expected = release_query(policy, records, suppressed_records, record_domains, record_generalization)
             refusals += _row_refusals(policy, staged, expected)
             bound_to = Context(context.partition_key, policy.hash, dict.fromkeys(FLAT_STAGES["assessment"], digest), METHOD_VERSIONS)

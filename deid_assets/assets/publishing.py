@@ -74,7 +74,7 @@ def common_refusals(
     found = edited_evidence(instance, policy.name, evidence, delivery)
     found += witness(instance, gating_checks(policy), delivery)
     found += stale_inputs(instance, must_be_made_under, delivery)
-    found += edited_tables(instance, {key: _content(table, secret) for key, table in tables.items()}, delivery)
+    found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
     return found + _delivery_refusals(context, [dg.AssetKey([policy.name, name]) for name in taken_in], workplace)
 
 
@@ -227,7 +227,7 @@ def read_evidence(assessments: tuple[Table, ...]) -> tuple[tuple[Evidence, ...],
     return tuple(found), refusals
 
 
-def _content(table: Table, secret: Secret) -> str | None:
+def content_of(table: Table, secret: Secret) -> str | None:
     """The fingerprint of a table; None where it is gone."""
     try:
         return fingerprint(table, content_key(secret))

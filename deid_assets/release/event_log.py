@@ -114,15 +114,45 @@ def edited_tables(
     """
     found = []
     for key, content in contents.items():
-        record = current_materialization(instance, key, partition)
-        stated = record.asset_materialization.metadata.get("content") if record and record.asset_materialization else None
-        if stated is None or content is None or stated.value != content:
+        if not _is_as_stated(instance, key, partition, "content", content):
             text = (
                 f"{key.path[-1]}: its table is not the one that was materialized: it was changed, or written by another "
                 "version of DuckDB; materialize it again"
             )
             found.append(Refusal("edited_table", key.path[-1], None, None, text))
     return found
+
+
+def edited_beside(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, table: str, content: str | None
+) -> list[Refusal]:
+    """Refuse where a table that an asset took in beside its own is not the one that it took in.
+
+    Parameters
+    ----------
+    key
+        The asset.
+    entry
+        Metadata of its materialization that holds the fingerprint.
+    table, content
+        Name of the table, and its keyed fingerprint as it is now; None where there is no table.
+    """
+    if _is_as_stated(instance, key, partition, entry, content):
+        return []
+    text = (
+        f"{table}: its table is not the one that was taken in: it was changed, or written by another version of DuckDB; "
+        f"materialize {key.path[-1]} again"
+    )
+    return [Refusal("edited_table", table, None, None, text)]
+
+
+def _is_as_stated(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, content: str | None
+) -> bool:
+    """Whether the current materialization states this fingerprint; never where either is missing."""
+    record = current_materialization(instance, key, partition)
+    stated = record.asset_materialization.metadata.get(entry) if record and record.asset_materialization else None
+    return stated is not None and content is not None and stated.value == content
 
 
 def edited_evidence(

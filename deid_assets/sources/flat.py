@@ -101,7 +101,14 @@ def _path(delivery: Delivery, file: str | None) -> Path:
     if path is None:
         raise DeliveryError(f"delivery {delivery.key}: a flat table is one file, or one folder that holds it")
     if not path.is_dir():
-        return path if file is None or path.name == file else path.parent / file
+        if file is None or path.name == file:
+            return path
+        # The digest of the delivery covers what was delivered: a file beside it could change without a trace.
+        raise DeliveryError(
+            f"delivery {delivery.key} is the file {path.name}, and the policy also names {file}: give the folder that holds both"
+            if path.with_name(file).is_file()
+            else f"delivery {delivery.key} is the file {path.name}, and the policy names {file}"
+        )
     if file is None:
         raise DeliveryError(f"delivery {delivery.key} is a folder: the policy must name the file (source.file)")
     return path / file

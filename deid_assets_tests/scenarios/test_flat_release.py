@@ -19,6 +19,7 @@ from deid_assets.release.export import write_ordered
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify
 from deid_assets.running_summary import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.stages import FLAT_STAGES
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid, unwrapped
@@ -269,6 +270,37 @@ def test_a_population_that_lacks_the_records_hides_nobody(tmp_path):
         summary = pipeline.run(KEY)
         assert summary.exit_code == REFUSED
         assert "population_holds_the_records" in " ".join([*summary.reasons, *summary.failed_checks])
+
+
+def test_a_population_that_was_edited_refuses(tmp_path):
+    """Whoever makes the classes of the population larger makes everybody look safe."""
+    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
+    folder = write_people(tmp_path / "in", people())
+    write_people(folder, people()[:60], "sample.csv")
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy)
+        pipeline.register(KEY, "flat", folder)
+        pipeline.run(KEY, [RECORDS, QUARANTINED])
+        pipeline.edit_store(
+            KEY, "INSERT INTO intake.population_records SELECT p.* FROM intake.population_records AS p, range(20)"
+        )
+        rest = [name for stage, names in FLAT_STAGES.items() if stage != "intake" for name in names]
+        summary = pipeline.run(KEY, rest)
+        assert summary.exit_code == REFUSED and summary.release is None
+        assert "population_records: its table is not the one that was taken in" in " ".join(summary.reasons)
+
+
+def test_a_delivery_of_one_file_reads_no_other(tmp_path):
+    """Its digest covers that file alone: what lies beside it could be changed, and the release would be called unchanged."""
+    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
+    folder = write_people(tmp_path / "in", people())
+    write_people(folder, people()[:60], "sample.csv")
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy)
+        pipeline.register(KEY, "flat", folder / "sample.csv")
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == ERROR and summary.release is None
+        assert "give the folder that holds both" in " ".join(summary.reasons)
 
 
 def likes_by_class(rows: list[dict[str, str]]) -> dict[tuple, Counter]:

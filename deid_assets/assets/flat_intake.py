@@ -1,0 +1,87 @@
+"""Intake of a flat table, and of the population in which its classes are counted, where a policy names one."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from deid_assets.assets.intake import delivery_version
+from deid_assets.assets.publishing import content_of
+from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, start_meter
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.release.event_log import edited_beside
+from deid_assets.release.evidence import Refusal
+from deid_assets.resources import Policies, RestrictedStore, Workplace
+from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
+from deid_assets.store import Table, owner_only
+
+POPULATION_CONTENT = "population_content"
+"""Metadata of the records: the keyed fingerprint of the population that was taken in with them."""
+
+_INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
+
+
+def population_of(policy: FlatPolicy, records: Table) -> Table | None:
+    """The table that classes are counted in, beside the records; None where they are the table itself."""
+    return None if policy.population is None else Table(records.file, records.schema, POPULATION)
+
+
+@dg.multi_asset(
+    outs={
+        RECORDS: dg.AssetOut(
+            description="The records of the delivery, as text, numbered in the order of the file.",
+            metadata=asset_metadata(RECORDS, _INTAKE, "1"),
+            kinds={"duckdb"},
+        ),
+        QUARANTINED: dg.AssetOut(
+            description="Rows that could not be used, with the rule that they broke; restricted.",
+            metadata=asset_metadata(QUARANTINED, _INTAKE, "1"),
+            kinds={"duckdb"},
+        ),
+    }
+)
+def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
+    """Read the delivered table, and the population's where the policy names one."""
+    start_meter(context)
+    policy = policies.of(context)
+    delivery = workplace.delivery(context.partition_key)
+    store = RestrictedStore(root=workplace.root)
+    tables = {
+        name: store.table(dg.AssetKey([prefix_of(context), name]), context.partition_key)
+        for name in (RECORDS, QUARANTINED)
+    }
+    file = tables[RECORDS].file
+    owner_only(file.parent)
+    with guarded(context):
+        report = read_flat_delivery(
+            file,
+            tables[RECORDS].schema,
+            delivery,
+            policy.source.file,
+            policy.population.file if policy.population else None,
+            policy.source.table,
+            policy.source.delimiter,
+            {column.release_as: column.column for column in policy.columns},
+            {
+                qi.release_as: [str(value) for value in values]
+                for qi in policy.quasi_identifiers
+                if (values := policy.hierarchy(qi.hierarchy).rule.all_values()) is not None
+            },
+            policy.intake.quarantine_at_most,
+            progress=lambda text: context.log.info(text),
+        )
+        version = dg.DataVersion(delivery_version(delivery.digest()))
+        population = population_of(policy, tables[RECORDS])
+        # The population is no asset of its own: what was taken in is told beside the records, and the gate compares it.
+        content = {} if population is None else {POPULATION_CONTENT: content_of(population, workplace.secret())}
+    for name, table in tables.items():
+        beside = content if name == RECORDS else {}
+        yield dg.Output(table, output_name=name, metadata=report.metadata() | beside, data_version=version)
+
+
+def population_refusals(context: dg.AssetExecutionContext, population: Table | None, workplace: Workplace) -> list[Refusal]:
+    """Refuse where classes were counted in another population than the one that was taken in."""
+    if population is None:
+        return []
+    key = dg.AssetKey([prefix_of(context), RECORDS])
+    content = content_of(population, workplace.secret())
+    return edited_beside(context.instance, key, context.partition_key, POPULATION_CONTENT, POPULATION, content)
