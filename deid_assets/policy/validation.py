@@ -94,7 +94,7 @@ def check_vacuous(policy: Policy, alpha: float) -> None:
 
 def vacuous(policy: Policy, alpha: float) -> tuple[Problem, ...]:
     """Return the reasons why the policy's gates mean nothing at this alpha; none, if they mean something."""
-    rules = (_class_size_one, _certain_attack_bound, _absence_proves)
+    rules = (_class_size_one, _estimates_pass_all, _certain_attack_bound, _absence_proves)
     return tuple(problem for rule in rules for problem in rule(policy, alpha))
 
 
@@ -108,6 +108,19 @@ def _class_size_one(policy: Policy, alpha: float) -> Iterator[Problem]:
         f"{rule} is vacuous here: at alpha = {alpha:.4g} and threshold {threshold:g} it takes every class for large "
         "enough, from k = 1 member on, so that every release would pass, even one of unique members; use counted "
         "where the delivery holds the population, else truncated_poisson or test",
+    )
+
+
+def _estimates_pass_all(policy: Policy, alpha: float) -> Iterator[Problem]:
+    """The same of the estimator whose share of small classes gates, whatever rule the search goes by."""
+    estimates = policy.population_estimates
+    enough = max(policy.demographics.class_size_at_least, policy.safe_class_size)
+    if estimates.small_class_share_at_most is None or minimum_sample_class_size(alpha, estimates.estimator, enough) > 1:
+        return
+    yield Problem(
+        ("population_estimates", "small_class_share_at_most"),
+        f"{estimates.estimator} is vacuous here: at alpha = {alpha:.4g} it takes every class for one of {enough} or more, "
+        "even that of a unique member, so that this gate can not fail; use truncated_poisson or test",
     )
 
 

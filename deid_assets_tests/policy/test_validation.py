@@ -45,6 +45,16 @@ class TestVacuous:
         policy_from(public_values(**estimating("truncated_poisson", sample={"members": 2_000})))
         policy_from(public_values(**estimating("test", sample={"members": 2_000})))
 
+    @pytest.mark.parametrize("estimator", ["large_sample", "posterior"])
+    def test_a_gate_on_estimates_by_which_uniques_are_large(self, estimator):
+        """Also where the search counts: this gate goes by an estimator of its own."""
+        gate = {"estimator": estimator, "small_class_share_at_most": 0.01}
+        policy = policy_from(public_values(sample={"members": 1_000}, population_estimates=gate))
+        check_vacuous(policy, 0.06)
+        with pytest.raises(PolicyError, match=f"population_estimates.small_class_share_at_most: {estimator} is vacuous here"):
+            check_vacuous(policy, 0.002)
+        check_vacuous(policy_from(public_values(sample={"members": 1_000}, population_estimates={"estimator": estimator})), 0.002)
+
     def test_counting_is_never_vacuous_for_a_small_fraction(self):
         check_vacuous(policy_from(public_values(sample={"fraction": 0.001})), 0.001)
 
