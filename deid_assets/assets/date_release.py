@@ -8,7 +8,7 @@ import numpy as np
 from deid_assets.assets.dates import GENERALIZED, INDEPENDENT, SHIFTED, compared_ways, date_keys, widths_of
 from deid_assets.methods import dated_claims as dated
 from deid_assets.methods.date_errors import SMALLEST, date_errors
-from deid_assets.methods.date_intervals import Events
+from deid_assets.methods.date_intervals import Events, interval_bins
 from deid_assets.policy.models import Policy
 from deid_assets.release.evidence import Refusal
 from deid_assets.resources import Workplace
@@ -61,15 +61,40 @@ def released_dates(policy: Policy, members: Table, dated_table: Table, eligible:
 
 
 def date_refusals(released: ReleasedDates) -> list[Refusal]:
-    """Refuse where more first services lie on their delivered day than chance explains: they were not drawn anew."""
+    """Refuse where dates were not drawn anew: first services on their delivered day, or intervals as they were delivered.
+
+    The draw itself is not repeated here, so that a mistake in it cannot excuse itself.
+    """
     firsts = released.events.firsts
     same = int(np.count_nonzero(released.moved[firsts] == released.events.day[firsts]))
     at_most = len(firsts) * _LIKELIEST + 5 * np.sqrt(len(firsts) * _LIKELIEST) + 1
+    found = []
+    if same > at_most:
+        text = "release_claims: released dates are those delivered, more often than drawing them anew explains"
+        shares = same / len(firsts), at_most / len(firsts)
+        found.append(Refusal("dates_as_delivered", "release_claims", *shares, text, "share of members"))
+    return found + _interval_refusals(released)
+
+
+def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
+    """Whoever shifts a sequence moves every date and tells every interval: by these it is found (S1; methods.md 10).
+
+    An interval is drawn as delivered with a probability of one over the days of its bin. Sequences that were squeezed into
+    the delivery's years are no such draws, so that half of those which should differ may be as delivered.
+    """
+    follows = np.ones(len(released.events), dtype=bool)
+    follows[released.events.firsts] = False
+    delivered, moved = (np.diff(days, prepend=0)[follows] for days in (released.events.day, released.moved))
+    lowest, highest = interval_bins(delivered, released.width[follows])
+    of_choice = highest > lowest  # 0 and 1 stay as they are, and so does what is alone in its bin
+    n = int(np.count_nonzero(of_choice))
+    same = int(np.count_nonzero((delivered == moved)[of_choice]))
+    expected = float((1 / (highest - lowest + 1))[of_choice].sum())
+    at_most = expected + (n - expected) / 2 + 5 * np.sqrt(n)
     if same <= at_most:
         return []
-    text = "release_claims: released dates are those delivered, more often than drawing them anew explains"
-    shares = same / len(firsts), at_most / len(firsts)
-    return [Refusal("dates_as_delivered", "release_claims", *shares, text, "share of members")]
+    text = "release_claims: intervals between released dates are those delivered, more often than drawing them anew explains"
+    return [Refusal("intervals_as_delivered", "release_claims", same / n, at_most / n, text, "share of claims")]
 
 
 def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
 from deid_assets.assets.date_release import ReleasedDates, date_refusals
 from deid_assets.home import Home
-from deid_assets.methods.date_intervals import Events
+from deid_assets.methods.date_intervals import Events, Redrawing, redraw
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
@@ -104,3 +105,21 @@ def test_dates_that_were_not_drawn_anew_refuse():
     assert refused.rule == "dates_as_delivered" and refused.measured == 1
     moved = events.day + (events.member % 28)
     assert date_refusals(ReleasedDates(events, moved, width)) == []
+
+
+def test_intervals_that_were_not_drawn_anew_refuse():
+    """A whole sequence that was shifted has no delivered date, and all delivered intervals."""
+    generator = np.random.default_rng(4)
+    member, step = np.repeat(np.arange(100), 5), generator.integers(2, 60, 500)
+    delivered = 14_000 + np.cumsum(step.reshape(100, 5), axis=1).ravel()
+    events, width = Events(member, delivered, np.ones(500, dtype=bool)), np.full(500, 7)
+    shifted = delivered + np.repeat(1 + np.arange(100) % 28, 5)
+    (refused,) = date_refusals(ReleasedDates(events, shifted, width))
+    assert refused.rule == "intervals_as_delivered" and refused.measured == 1 and refused.measured > refused.threshold
+    window = (int(delivered.min()) - 400, int(delivered.max()) + 400)
+    drawn = redraw(events, 7, Redrawing("month", window), bytes(16)).day
+    assert date_refusals(ReleasedDates(events, drawn, width)) == []
+    tight = redraw(events, 7, Redrawing("month", (int(delivered.min()), int(delivered.max()))), bytes(16)).day
+    assert date_refusals(ReleasedDates(events, tight, width)) == []
+    narrow = redraw(events, 2, Redrawing("month", window), bytes(16)).day
+    assert date_refusals(ReleasedDates(events, narrow, np.full(500, 2))) == []
