@@ -1,8 +1,9 @@
 """Read a population table: who an adversary can name, in the words of the release.
 
 What cannot be read is left out and counted by column and rule. A person who is left out makes a class of the table
-smaller, so that a release looks more at risk and never less; beyond the policy's share of unusable rows the table is
-refused all the same, because it is then not the table that the policy describes."""
+smaller, so that a release looks more at risk and never less. Where the table names persons, one with a row that is left
+out is left out whole: with a part of his visits he would make a class larger that he is not in. Beyond the policy's share
+of unusable rows the table is refused all the same, because it is then not the table that the policy describes."""
 
 import os
 import tempfile
@@ -235,6 +236,9 @@ def _write(connection: duckdb.DuckDBPyConnection, target: Table, layout: TableLa
     )
     shown = ", ".join(f"l{number}.label AS {quoted(column)}" for number, column in enumerate(layout.columns))
     person = "row_key" if layout.person is None else f"dense_rank() OVER (ORDER BY {_text('named')})"
+    left_out = "row_key IN (SELECT row_key FROM unusable)"
+    if layout.person is not None:
+        left_out = f"{_text('named')} IN (SELECT {_text('named')} FROM chosen_rows WHERE {left_out})"
     weight = "1" if layout.count is None else "TRY_CAST(stands_for AS DOUBLE)"
     connection.execute("BEGIN")
     try:
@@ -242,7 +246,7 @@ def _write(connection: duckdb.DuckDBPyConnection, target: Table, layout: TableLa
         connection.execute(
             f"""CREATE OR REPLACE TABLE {target.sql} AS
                 SELECT row_key, {person} AS person, ({weight})::BIGINT AS weight, {shown} FROM chosen_rows {joins}
-                WHERE row_key NOT IN (SELECT row_key FROM unusable)"""
+                WHERE NOT {left_out}"""
         )
         connection.execute("COMMIT")
     except BaseException:

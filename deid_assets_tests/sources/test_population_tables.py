@@ -104,6 +104,15 @@ def test_unusable_rows_are_counted_by_column_and_rule_and_make_classes_smaller(r
     assert SECRET_VALUE not in str(refused.value) and refused.value.__cause__ is None
 
 
+@pytest.mark.parametrize(("age", "at_most"), [("x", 0.5), ("3", 0.01)], ids=["unusable", "wider than a class"])
+def test_a_person_with_a_row_that_is_left_out_is_left_out_whole(read, age, at_most):
+    """With a part of his visits he would be one of those who have only these, and hide them."""
+    layout = TableLayout({"age": "AGE", "sex": "SEX"}, person="WHO")
+    table, report = read(f"WHO,AGE,SEX\nb,0,F\na,10,F\nb,{age},F\n", layout, at_most=at_most, age={"width": 8})
+    assert table.query(f"SELECT DISTINCT age FROM {table.sql}")["age"].tolist() == ["10-19"]
+    assert report.rows_used == 1
+
+
 def test_a_person_without_a_name_is_unusable(read):
     layout = TableLayout({"sex": "SEX"}, person="WHO")
     _, report = read("WHO,SEX\na,F\n,F\n", layout, {"sex": 0}, at_most=0.5)
