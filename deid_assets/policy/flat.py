@@ -15,6 +15,9 @@ from deid_assets.policy.validation import Problem, did_you_mean
 LARGEST_LATTICE = 2_000_000
 """Nodes of a lattice that is kept in memory as a whole."""
 
+OWN_COLUMNS = ("record", "class_size")
+"""Columns that the store adds to the records: a released one of this name would be taken for it."""
+
 Loss = Literal["entropy", "precision", "discernibility", "average_class_size"]
 
 
@@ -123,6 +126,8 @@ def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
                 yield Problem((section, number, "column"), f"column {one.column} is listed twice")
             if one.release_as.lower() in names:
                 yield Problem((section, number, "release_as"), f"the release already has a column {one.release_as}")
+            if one.release_as.lower() in OWN_COLUMNS:
+                yield Problem((section, number, "release_as"), f"{one.release_as} is a column of the store: choose another name")
             columns.add(one.column)
             names.add(one.release_as.lower())
 

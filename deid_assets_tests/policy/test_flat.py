@@ -45,6 +45,8 @@ def test_it_is_explained():
         (with_column(hierarchy="agee"), "there is no hierarchy 'agee'; did you mean age?"),
         (with_column(column="sex"), "column sex is listed twice"),
         (with_column(release_as="likes"), "the release already has a column Likes"),
+        (with_column(release_as="Record"), "Record is a column of the store: choose another name"),
+        (with_column(release_as="class_size"), "class_size is a column of the store: choose another name"),
         (with_column(release_as="2nd"), "begins with a letter"),
         (changed(FLAT, risk={"k": 1, "max_suppressed": 0.0}), "1 is not allowed: it must be at least 2"),
         (changed(FLAT, risk={"k": 5, "max_suppressed": 1.0}), "must be below 1"),

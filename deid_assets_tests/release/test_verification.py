@@ -271,6 +271,13 @@ def test_a_certificate_that_proves_nothing_is_found_out_though_it_is_signed(rele
     assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
 
 
+def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(releases, published):
+    """Losses of two dimensions rounded to halves: no node can lose less by more than all there is to lose."""
+    recertify(releases, published.folder, lambda told: told.update(rounded_down_to=0.5))
+    (check,) = [check for check in verify(published.folder, releases.key.public).checks if check.name == CERTIFIED]
+    assert check.outcome == "skipped" and "ask for the exact edition" in check.reason
+
+
 def test_a_release_without_certificate_is_not_in_order(releases, published):
     (published.folder / "certificate.json").unlink()
     resign(
