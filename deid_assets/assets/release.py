@@ -28,6 +28,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import check_vacuous
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
+from deid_assets.release.cumulative_attacks import cumulative_refusals
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, Refusal
 from deid_assets.release.manifest import AttritionStep
@@ -191,6 +192,8 @@ def _judge(
     keep = kept_targets(tables.profiles, suppressed)
     before = workplace.released_before(tables.profiles, original_members(crosswalk, staged.members))
     # What was released before makes absence and membership tell more; the classes of this release stand alone.
+    cumulative = sampling_fraction(policy, int(keep.sum()) + before, tables.profiles.count())
+    refusals += cumulative_refusals(policy, evidence, cumulative)
     for released in {int(keep.sum()) + before, int(keep.sum())}:
         try:
             check_vacuous(policy, sampling_fraction(policy, released, tables.profiles.count()))

@@ -97,6 +97,28 @@ def test_members_published_elsewhere_after_the_assessments_count(pipeline):
     assert pipeline.published_bytes() == before
 
 
+def test_attack_1_is_judged_at_the_alpha_of_the_release(pipeline):
+    """Where only the figure for any member gates: it was measured before others of the population were published."""
+    (item,) = from_frame(pipeline.table(KEY, "neighbor_attack").frame())
+    measured = {found.name: found.bound for found in item.measurements}
+    at_most = round(2 * measured["neighbor_success"], 4)
+    gate = {"at_most": at_most, "statistic": "upper_bound", "confidence": 0.99}
+    own = {"trials": SMALL["neighbor_attack"]["trials"], "unconditional": gate, "given_membership": None}
+    write_policy(
+        pipeline.home.policies, changed(SMALL, neighbor_attack=own, removal__absence_posterior_at_most=0.9)
+    )
+    summary = pipeline.run(KEY, [name for stage, names in STAGES.items() if stage not in ("intake", "release") for name in names])
+    assert not summary.reasons and not summary.failed_checks, summary
+    members = pipeline.table(KEY, "eligible_members").frame()["member_id"].tolist()
+    publish_earlier_release(pipeline.home, members[: 2 * len(members) // 3])
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == REFUSED and summary.release is None
+    (reason,) = summary.reasons
+    assert "neighbor_attack/neighbor_success: with the members whom other releases hold by now" in reason
+    assert pipeline.published_bytes() == before
+
+
 def test_checks_deselected_from_the_run_refuse(pipeline):
     """What was materialized without its checks was never judged, though they passed on what lay there before."""
     summary = pipeline.run(KEY, ["demographic_risk", "release"], checks=False)
