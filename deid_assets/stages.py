@@ -64,7 +64,7 @@ METHOD_VERSIONS = {
     "attack_sensitivity": "2",
     "demographic_risk": "2",
     "voter_list_attack": "1",
-    "inpatient_attack": "1",
+    "inpatient_attack": "2",
     "population_estimates": "1",
     "attribute_disclosure": "1",
     "membership_disclosure": "1",
