@@ -13,6 +13,7 @@ from pandera.ibis import DataFrameSchema
 from deid_assets.assets import (
     adversary,
     assessment,
+    attribute_disclosure,
     candidate,
     dates,
     disclosure,
@@ -23,6 +24,8 @@ from deid_assets.assets import (
     intake,
     population_attacks,
     preparation,
+    provider_graph_attack,
+    record_risk,
     release,
     sensitivity,
 )
@@ -44,9 +47,9 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_versi
 
 MODULES = (
     intake, preparation, adversary, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
-    release,
+    attribute_disclosure, provider_graph_attack, release,
 )  # fmt: skip
-FLAT_MODULES = (flat_intake, flat, flat_disclosure)
+FLAT_MODULES = (flat_intake, flat, record_risk, flat_disclosure)
 """The assets of a longitudinal policy, and those of a flat one."""
 
 

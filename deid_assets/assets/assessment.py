@@ -3,6 +3,8 @@
 Evidence is bound to content: it names the digest of the rows that it judged, the policy and the version of its method.
 """
 
+from collections.abc import Mapping
+
 import dagster as dg
 import numpy as np
 import pandas as pd
@@ -16,12 +18,13 @@ from deid_assets.assets.generalization import (
     node_computation,
     stream_key,
 )
+from deid_assets.assets.planted_attacks import demographics_of_canaries
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.executors import search_executor
 from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries
 from deid_assets.methods.candidate import generalized_claims, generalized_members
 from deid_assets.methods.confidence import clopper_pearson_interval
-from deid_assets.methods.demographic_risk import demographic_class_sizes
+from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
 from deid_assets.methods.demographic_risk import demographic_risk as summarize_demographic_risk
 from deid_assets.methods.literal_reading import both_readings
 from deid_assets.methods.neighbor_attack import neighbor_attack as evaluate_neighbor_attack
@@ -163,17 +166,20 @@ def demographic_risk(
 ) -> pd.DataFrame:
     """Evidence: how many members of the population share a released member's demographics; what absence discloses."""
     policy = policies.of(context)
-    risk = demographics_of(
-        policy,
-        member_profiles,
-        value_domains,
-        chosen_levels(policy, chosen_generalization),
-        release_members.sql,
-        release_days_in_hospital.sql,
-    )
+    levels = chosen_levels(policy, chosen_generalization)
+    tables = {
+        "eligible_members": eligible_members, "removed_members": removed_members, "member_profiles": member_profiles,
+        "value_domains": value_domains, "release_members": release_members,
+        "release_days_in_hospital": release_days_in_hospital,
+    }  # fmt: skip
+
     before = workplace.released_before(member_profiles, original_members(pseudonym_crosswalk, release_members))
-    absence = absence_numbers(eligible_members, removed_members, risk.released + before)
-    measured = measure.demographic_measurements(policy, risk, *absence)
+    risk, measured = measured_demographics(policy, levels, tables, before)
+    canaries = demographics_of_canaries(
+        policy, levels, tables, member_columns(policy), risk.k,
+        lambda planted: measured_demographics(policy, levels, planted, 0)[1],
+    )  # fmt: skip
+    measured += (canaries_measurement(canaries),)
     context.add_output_metadata(
         {
             "class_sizes": dg.MetadataValue.md(
@@ -182,6 +188,26 @@ def demographic_risk(
         }
     )
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+
+
+def measured_demographics(
+    policy: Policy, levels: dict[str, int], tables: Mapping[str, Table], before: int
+) -> tuple[DemographicRisk, tuple[Measurement, ...]]:
+    """Class sizes of released members, and what they and absence disclose.
+
+    Parameters
+    ----------
+    tables
+        The asset's inputs by name.
+    before
+        Members of the population whom earlier releases hold.
+    """
+    risk = demographics_of(
+        policy, tables["member_profiles"], tables["value_domains"], levels,
+        tables["release_members"].sql, tables["release_days_in_hospital"].sql,
+    )  # fmt: skip
+    absence = absence_numbers(tables["eligible_members"], tables["removed_members"], risk.released + before)
+    return risk, measure.demographic_measurements(policy, risk, *absence)
 
 
 def original_members(crosswalk: Table, released: Table) -> str:

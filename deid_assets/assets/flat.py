@@ -10,7 +10,8 @@ from deid_assets.assets.certificates import certificate_refusals, flat_certifica
 from deid_assets.assets.flat_intake import population_of, population_refusals
 from deid_assets.assets.flat_report import flat_report
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
-from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.record_risk import levels_of, measured_risk
+from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods import flat_rows
 from deid_assets.methods.encoding import domains_of, record_codes
 from deid_assets.methods.flat_search import (
@@ -28,7 +29,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.digests import tables_digest
-from deid_assets.release.evidence import Context, Evidence, Refusal, judge, to_frame
+from deid_assets.release.evidence import Context, Evidence, Refusal, judge
 from deid_assets.release.manifest import AttritionStep
 from deid_assets.release.publication import Staging
 from deid_assets.reports.figures import frontier_figure, heights_figure, markdown_image
@@ -38,11 +39,6 @@ from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import RECORDS
 from deid_assets.stages import FLAT_STAGES, METHOD_VERSIONS
 from deid_assets.store import Table, connect, drop_schema, write_table
-
-def levels_of(policy: FlatPolicy, chosen: Table) -> dict[str, int]:
-    """The level of every quasi-identifier in the release."""
-    levels = chosen.frame().set_index("column")["level"]
-    return {qi.release_as: int(levels[qi.release_as]) for qi in policy.quasi_identifiers}
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
@@ -147,36 +143,6 @@ def release_records(
 ) -> str:
     """Records as they would be published."""
     return release_query(policies.of(context), records, suppressed_records, record_domains, record_generalization)
-
-
-@stage_asset(policy_sections=["population", "risk"], version=METHOD_VERSIONS["record_risk"])
-def record_risk(
-    context: dg.AssetExecutionContext,
-    records: Table,
-    record_domains: Table,
-    record_generalization: Table,
-    release_records: Table,
-    policies: Policies,
-) -> pd.DataFrame:
-    """Evidence: the smallest class that a record of the candidate is in, and the share of records left out."""
-    policy = policies.of(context)
-    measured = measured_risk(policy, release_records, records, record_domains, levels_of(policy, record_generalization))
-    evidence = Evidence(
-        "record_risk", context.partition_key, policy.hash, tables_digest({"release_records": release_records}),
-        METHOD_VERSIONS["record_risk"], measured,
-    )  # fmt: skip
-    context.add_output_metadata(
-        {
-            "measurements": markdown_table(
-                pd.DataFrame(
-                    [(m.name, m.value, m.threshold, m.passed) for m in measured],
-                    columns=["measurement", "measured", "threshold", "passed"],
-                )
-            ),
-            "evidence_digest": evidence.digest(),
-        }
-    )
-    return to_frame([evidence])
 
 
 @stage_asset(policy_sections=["recipients", "risk"], kinds=("duckdb", "parquet", "csv"))
@@ -297,22 +263,6 @@ def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains
     """SELECT the rows to be published from the restricted store."""
     others = [column.release_as for column in policy.attributes]
     return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others)
-
-
-def measured_risk(policy: FlatPolicy, released: Table, records: Table, domains: Table, levels: dict[str, int]):
-    """The smallest class of the rows given, counted in them or in the population, and the share of records left out."""
-    population = population_of(policy, records)
-    hiding = released.sql if population is None else f"({flat_rows.generalized_records(population, domains, levels)})"
-    sized = flat_rows.class_sizes(released.sql, hiding, list(levels))
-    found = released.query(f"SELECT min(class_size) AS smallest, count(*) AS n FROM ({sized})").iloc[0]
-    delivered, n = records.count(), int(found["n"])
-    smallest = int(found["smallest"]) if n else None
-    beyond = None
-    if population is not None:
-        # A population that lacks the records hides nobody, however large its classes are.
-        classes = flat_rows.classes_beyond(released.sql, hiding, list(levels))
-        beyond = int(released.query(f"SELECT coalesce(sum(beyond), 0) AS n FROM ({classes})")["n"].iloc[0])
-    return measure.flat_measurements(policy, smallest, (delivered - n) / delivered, delivered, beyond)
 
 
 def _stage(staging: Staging, candidate: Table) -> Table:

@@ -3,11 +3,13 @@
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assets.disclosure import attribute_metadata, ordered_ranks
+from deid_assets.assets.attribute_disclosure import attribute_metadata, ordered_ranks
+from deid_assets.assets.planted_records import record_attributes_of_canaries
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods import attribute_disclosure as attributes
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release import disclosure_measures as measures
+from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, to_frame
 from deid_assets.resources import Policies
@@ -27,6 +29,10 @@ def record_attribute_disclosure(
     policy = policies.of(context)
     found = {column: attribute_disclosure_of(policy, column, release_records) for column in policy.sensitive_columns}
     measured = measures.attribute_measurements(policy.attribute_disclosure, found, release_records.count())
+    canaries = record_attributes_of_canaries(
+        policy, release_records, lambda planted, column: attribute_disclosure_of(policy, column, planted)
+    )
+    measured += (canaries_measurement(canaries),)
     evidence = Evidence(
         "record_attribute_disclosure", context.partition_key, policy.hash, tables_digest({"release_records": release_records}),
         METHOD_VERSIONS["record_attribute_disclosure"], measured,

@@ -11,7 +11,7 @@ them, because their released visits are nobody's whole history.
 f is counted in the rows that would be published.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import dagster as dg
 import numpy as np
@@ -19,8 +19,9 @@ import pandas as pd
 
 from deid_assets.assets.assessment import evidence_frame
 from deid_assets.assets.generalization import chosen_levels, stream_key
+from deid_assets.assets.planted_attacks import inpatients_of_canaries, voters_of_canaries
+from deid_assets.assets.population_table import read_table
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
-from deid_assets.errors import DeliveryError
 from deid_assets.methods.identified_file import (
     compared,
     delivered_people,
@@ -45,8 +46,8 @@ from deid_assets.methods.inpatient_classes import (
 from deid_assets.methods.linkage_simulation import simulate_linkage
 from deid_assets.methods.population_classes import class_numbers, class_sizes
 from deid_assets.policy.models import Policy
-from deid_assets.policy.population_labels import TOO_WIDE, table_labels
-from deid_assets.policy.population_sections import DischargeTable, PopulationTable, digest_of
+from deid_assets.release.canaries import canaries_measurement
+from deid_assets.release.evidence import Measurement
 from deid_assets.release.population_measurements import (
     Attempts,
     ClassSizes,
@@ -57,7 +58,6 @@ from deid_assets.release.population_measurements import (
 from deid_assets.reports.population_figures import inpatient_figure, matched_figure
 from deid_assets.reports.rendering import markdown_image
 from deid_assets.resources import Policies, Workplace
-from deid_assets.sources.population_tables import TableLayout, read_population_table
 from deid_assets.stages import METHOD_VERSIONS
 from deid_assets.store import Query, Table, write_table
 
@@ -66,6 +66,9 @@ LINKAGE_TRIALS = 100
 
 INPATIENT_HOSPITAL = "Inpatient Hospital"
 """The group of places that holds the inpatient visits."""
+
+Shares = dict[tuple[int, tuple[str, ...]], float]
+"""The matched share of each period and choice of columns."""
 
 _SECTIONS = ["quasi_identifiers", "hierarchies", "intake"]
 
@@ -91,22 +94,25 @@ def voter_list_attack(
     policy = policies.of(context)
     attack, levels = policy.voter_list_attack, chosen_levels(policy, chosen_generalization)
     columns = [c for c in MEMBER_LEVEL if policy.publishes(c) and (attack.table is None or c in attack.table.columns)]
-    sizes = attempts = None
-    if columns:
-        file = release_members.file
-        if attack.table is None:
-            people = delivered_people(member_profiles, value_domains, {c: levels[c] for c in columns})
-        else:
-            read = read_table(context, policy, attack.table, levels, Table(file, "scratch", "listed"))
-            people = listed_people(read, columns)
-        names = released_names(policy, columns)
-        released = released_people(release_members, pseudonym_crosswalk, member_profiles, names)
-        rows = Table(file, "scratch", "voter_list_rows")
-        write_table(rows, compared(people, released, columns))
-        sizes = sizes_of(rows, class_sizes(rows.sql, columns))
-        if attack.table is None:
-            attempts = linked(rows, class_numbers(rows.sql, columns), stream_key(context, workplace, "voter list"))
-    measured = voter_list_measurements(attack.at_most, sizes, attempts, workplace.secret().commitment())
+    tables = {
+        "member_profiles": member_profiles, "value_domains": value_domains, "pseudonym_crosswalk": pseudonym_crosswalk,
+        "release_members": release_members,
+    }  # fmt: skip
+    listed = None
+    if columns and attack.table is not None:
+        listed = read_table(context, policy, attack.table, levels, Table(release_members.file, "scratch", "listed"))
+    commitment = workplace.secret().commitment()
+
+    def match(tables: Mapping[str, Table], listed: Table | None, of: str) -> tuple[Measurement, ...]:
+        found = matched_people(policy, levels, columns, tables, listed, stream_key(context, workplace, of))
+        return voter_list_measurements(attack.at_most, *found, commitment)
+
+    measured = match(tables, listed, "voter list")
+    canaries = voters_of_canaries(
+        policy, levels, tables, columns, listed,
+        lambda planted: match(planted, planted.get("listed"), "canaries of the voter list"),
+    )  # fmt: skip
+    measured += (canaries_measurement(canaries, commitment),)
     context.add_output_metadata(
         {
             "identified_file": "delivery" if attack.table is None else attack.table.file,
@@ -143,37 +149,25 @@ def inpatient_attack(
     columns = tuple(
         c for c in COLUMNS if c == VISITS or policy.publishes(c) and (attack.table is None or c in attack.table.columns)
     )
-    place = inpatient_label(policy, value_domains, levels)
-    shares: dict[tuple[int, tuple[str, ...]], float] = {}
-    sizes = attempts = None
-    if place is not None:
-        file = release_members.file
-        of_member = [c for c in columns if c in MEMBER_LEVEL]
-        of_visit = [c for c in columns if c in VISIT_LEVEL]
-        with_place = [*of_visit, "place"]
-        if attack.table is None:
-            visits = delivered_visits(
-                grouped_claims, member_profiles, value_domains,
-                {c: levels[c] for c in with_place}, {c: levels[c] for c in of_member},
-            )  # fmt: skip
-        else:
-            read = read_table(context, policy, attack.table, levels, Table(file, "scratch", "listed"))
-            visits = listed_visits(read, of_visit, of_member)
-        people = released_people(
-            release_members, pseudonym_crosswalk, member_profiles, released_names(policy, of_member)
-        )
-        released = released_visits(release_claims, people, released_names(policy, with_place), of_member)
-        rows, histories = Table(file, "scratch", "inpatient_rows"), Table(file, "scratch", "inpatient_histories")
-        bound = (place, place) if attack.table is None else (place,)
-        write_table(rows, Query(compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
-        write_table(histories, visit_histories(rows, columns))
-        shares = matched_shares(histories, columns)
-        of_all = of_period(histories, ALL_YEARS)
-        sizes = sizes_of(histories, class_sizes(of_all, key_columns(columns)))
-        if attack.table is None:
-            numbers = class_numbers(of_all, key_columns(columns))
-            attempts = linked(histories, numbers, stream_key(context, workplace, "inpatient database"))
-    measured = inpatient_measurements(attack.at_most, shares, columns, sizes, attempts, workplace.secret().commitment())
+    tables = {
+        "member_profiles": member_profiles, "grouped_claims": grouped_claims, "value_domains": value_domains,
+        "pseudonym_crosswalk": pseudonym_crosswalk, "release_members": release_members, "release_claims": release_claims,
+    }  # fmt: skip
+    listed = None
+    if attack.table is not None and inpatient_label(policy, value_domains, levels) is not None:
+        listed = read_table(context, policy, attack.table, levels, Table(release_members.file, "scratch", "listed"))
+    commitment = workplace.secret().commitment()
+
+    def match(tables: Mapping[str, Table], listed: Table | None, of: str) -> tuple[Shares, tuple[Measurement, ...]]:
+        shares, *found = matched_inpatients(policy, levels, columns, tables, listed, stream_key(context, workplace, of))
+        return shares, inpatient_measurements(attack.at_most, shares, columns, *found, commitment)
+
+    shares, measured = match(tables, listed, "inpatient database")
+    canaries = inpatients_of_canaries(
+        policy, levels, tables, columns, INPATIENT_HOSPITAL, listed,
+        lambda planted: match(planted, planted.get("listed"), "canaries of the inpatient database"),
+    )  # fmt: skip
+    measured += (canaries_measurement(canaries, commitment),)
     context.add_output_metadata(
         {
             "identified_file": "delivery" if attack.table is None else attack.table.file,
@@ -186,7 +180,65 @@ def inpatient_attack(
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
 
 
-def matched_shares(histories: Table, columns: tuple[str, ...]) -> dict[tuple[int, tuple[str, ...]], float]:
+def matched_people(
+    policy: Policy, levels: Mapping[str, int], columns: list[str], tables: Mapping[str, Table], listed: Table | None, key: bytes
+) -> tuple[ClassSizes | None, Attempts | None]:
+    """Attack 2: the classes that released members and people form on the columns, and simulated linkages.
+
+    Parameters
+    ----------
+    tables
+        The asset's inputs by name.
+    listed
+        The list of people, as `read_table` reads it; None: the delivery, of which true matches are known.
+    """
+    if not columns:
+        return None, None
+    profiles, members = tables["member_profiles"], tables["release_members"]
+    if listed is None:
+        people = delivered_people(profiles, tables["value_domains"], {c: levels[c] for c in columns})
+    else:
+        people = listed_people(listed, columns)
+    released = released_people(members, tables["pseudonym_crosswalk"], profiles, released_names(policy, columns))
+    rows = Table(members.file, "scratch", "voter_list_rows")
+    write_table(rows, compared(people, released, columns))
+    sizes = sizes_of(rows, class_sizes(rows.sql, columns))
+    return sizes, linked(rows, class_numbers(rows.sql, columns), key) if listed is None else None
+
+
+def matched_inpatients(
+    policy: Policy, levels: Mapping[str, int], columns: tuple[str, ...], tables: Mapping[str, Table],
+    listed: Table | None, key: bytes,
+) -> tuple[Shares, ClassSizes | None, Attempts | None]:  # fmt: skip
+    """Attack 3: the matched shares, and with all columns over all years what `matched_people` returns."""
+    profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
+    place = inpatient_label(policy, domains, levels)
+    if place is None:
+        return {}, None, None
+    of_member = [c for c in columns if c in MEMBER_LEVEL]
+    of_visit = [c for c in columns if c in VISIT_LEVEL]
+    with_place = [*of_visit, "place"]
+    if listed is None:
+        visits = delivered_visits(
+            tables["grouped_claims"], profiles, domains,
+            {c: levels[c] for c in with_place}, {c: levels[c] for c in of_member},
+        )  # fmt: skip
+    else:
+        visits = listed_visits(listed, of_visit, of_member)
+    people = released_people(members, tables["pseudonym_crosswalk"], profiles, released_names(policy, of_member))
+    released = released_visits(tables["release_claims"], people, released_names(policy, with_place), of_member)
+    rows = Table(members.file, "scratch", "inpatient_rows")
+    histories = Table(members.file, "scratch", "inpatient_histories")
+    bound = (place, place) if listed is None else (place,)
+    write_table(rows, Query(compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
+    write_table(histories, visit_histories(rows, columns))
+    of_all = of_period(histories, ALL_YEARS)
+    sizes = sizes_of(histories, class_sizes(of_all, key_columns(columns)))
+    attempts = linked(histories, class_numbers(of_all, key_columns(columns)), key) if listed is None else None
+    return matched_shares(histories, columns), sizes, attempts
+
+
+def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:
     """The matched share of released inpatients by period and choice of columns; periods without any are left out."""
     found = histories.query(match_table(histories, columns))
     shares = {
@@ -221,7 +273,7 @@ def linked(beside: Table, sql: str, key: bytes) -> Attempts:
     return Attempts(*attempts)
 
 
-def shares_frame(shares: Mapping[tuple[int, tuple[str, ...]], float], columns: tuple[str, ...]) -> pd.DataFrame:
+def shares_frame(shares: Shares, columns: tuple[str, ...]) -> pd.DataFrame:
     """Table 6 of S0 for every choice of columns: one row each, the periods side by side, in per cent."""
     periods = sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period))
     rows = [
@@ -247,40 +299,3 @@ def inpatient_label(policy: Policy, domains: Table, levels: Mapping[str, int]) -
         [levels["place"], INPATIENT_HOSPITAL],
     )
     return found["label"].iloc[0] if len(found) else None
-
-
-def read_table(
-    context: dg.AssetExecutionContext, policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table
-) -> Table:
-    """Read a population table, generalized to the levels of the release; what was not usable goes into the metadata."""
-    if digest_of(table.path) != table.digest:
-        raise DeliveryError(f"population table: {table.file} changed while it was used; run again")
-    mapped = dict(table.columns)
-    labels: dict[str, Callable] = {
-        column: lambda values, column=column: table_labels(
-            column, mapped[column], policy.hierarchy_of(column), levels[column], values
-        )
-        for column in mapped
-    }
-    year = table.year if isinstance(table, DischargeTable) else None
-    if year is not None:
-        labels["year"] = lambda values: _years([year.values.get(value, value) for value in values], values)
-    layout = TableLayout(
-        {column: one.name for column, one in mapped.items()} | ({"year": year.name} if year else {}),
-        table.table,
-        table.delimiter,
-        table.only,
-        table.leave_out,
-        table.count,
-        table.person if isinstance(table, DischargeTable) else None,
-    )
-    report = read_population_table(target, table.path, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most)
-    context.add_output_metadata(report.metadata())
-    return target
-
-
-def _years(meant: list[str], values: list[str]) -> pd.DataFrame:
-    known = [one in ("1", "2", "3") for one in meant]
-    labels = [one if right else None for one, right in zip(meant, known, strict=True)]
-    rules = [None if right else "no year from 1 to 3" for right in known]
-    return pd.DataFrame({"value": values, "label": labels, "rule": rules}, dtype=object)

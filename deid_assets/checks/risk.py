@@ -8,7 +8,7 @@ from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release import disclosure_measures, measure
-from deid_assets.release.canaries import CANARIES, WITH_CANARIES
+from deid_assets.release.canaries import CANARIES, FLAT_WITH_CANARIES, WITH_CANARIES
 from deid_assets.release.evidence import from_frame
 from deid_assets.release.sensitivity import ASSET, WORST
 from deid_assets.stages import FLAT_STAGES, stages_of
@@ -45,6 +45,18 @@ def _attribute_checks(asset: str) -> tuple[RiskCheck, ...]:
             disclosure_measures.CLOSENESS,
             "In no class is a sensitive attribute distributed further from the whole than allowed (t-closeness).",
         ),
+    )
+
+
+def _canary_checks(assets: tuple[str, ...]) -> tuple[RiskCheck, ...]:
+    return tuple(
+        RiskCheck(
+            f"{asset}_canaries_within_threshold",
+            asset,
+            CANARIES,
+            "Everybody and everything planted, of known risk, was found as often as it must be.",
+        )
+        for asset in assets
     )
 
 
@@ -111,15 +123,7 @@ RISK_CHECKS = (
         "Under the worst assumption held to be plausible, a neighbour who knows that the target is in the release "
         "succeeds no more often than allowed.",
     ),
-    *(
-        RiskCheck(
-            f"{asset}_canaries_within_threshold",
-            asset,
-            CANARIES,
-            "Every planted member of known re-identifiability was found as often as he must be.",
-        )
-        for asset in WITH_CANARIES
-    ),
+    *_canary_checks(WITH_CANARIES),
     RiskCheck(
         "estimated_small_classes_within_threshold",
         "population_estimates",
@@ -173,6 +177,7 @@ FLAT_RISK_CHECKS = (
         measure.SUPPRESSED,
         "At most MaxSup of the records were left out.",
     ),
+    *_canary_checks(FLAT_WITH_CANARIES),
     *_attribute_checks("record_attribute_disclosure"),
 )
 

@@ -1,6 +1,6 @@
 """Whether each attack finds the canaries: the very code that judged the release, let loose on a planted copy."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from deid_assets.methods.attack_sensitivity import AttackSensitivity, Knows
 from deid_assets.methods.canaries import (
     POWER,
     Findings,
+    canaries,
     canary_power,
     certain_success,
     compare,
@@ -62,6 +63,37 @@ def neighbors_of_canaries(data: LongitudinalData, stream_key: bytes, draws: int 
     )  # fmt: skip
     averages = attack.literal.value, attack.unconditional.value, attack.given_membership.value
     return trial_by_trial + compare(np.ones(3), averages)
+
+
+def gains_of_canaries(
+    data: LongitudinalData,
+    levels: Generalization,
+    stream_key: bytes,
+    attack: Callable[[LongitudinalData, bytes, int], np.ndarray],
+    draws: int = DRAWS,
+) -> Findings:
+    """Whether an adversary who counts who fits in the release and in the delivery gains what he must.
+
+    Of canaries who are alike one is in the release; whoever else fits what is known of a canary is in it, too.
+
+    Parameters
+    ----------
+    data
+        The population, and the released members as targets; `levels`, the generalization of the release.
+    attack
+        Returns (draws,) gains from data, the key of a stream, and draws.
+    """
+    groups = (2, 5)
+    planted, sizes = plant_in_data(data, levels, groups)
+    kinds = [canary.kind for canary in canaries(len(planted.demographic_domains), len(planted.held), groups)]
+    alike = np.array(kinds) == "alike"
+    kept = ~alike
+    kept[np.flatnonzero(alike)[np.concatenate([[0], np.cumsum(groups)[:-1]])]] = True
+    planted, sizes, alike = planted.keeping(kept), sizes[kept], alike[kept]
+    alpha = len(planted.targets) / planted.members
+    # 1 where everybody who fits is in the release, 0 where nobody does, for a cut claim; by Bayes' rule in between.
+    certain = np.where(alike, np.maximum(0.0, 1 - (sizes - 1) * alpha / (1 - alpha)), (sizes > 0).astype(float))
+    return compare(certain[_targets(planted, stream_key, draws)], attack(planted, stream_key, draws))
 
 
 def sensitivity_of_canaries(

@@ -1,20 +1,30 @@
 """Planted truths as evidence: an attack that does not find them all is refused, whatever risk it reports."""
 
+from collections.abc import Iterable
+
 from deid_assets.methods.canaries import Findings
 from deid_assets.release.evidence import Measurement, Requirement
+from deid_assets.stages import FLAT_STAGES, STAGES
 
 CANARIES = "canaries_found"
-WITH_CANARIES = ("longitudinal_risk", "neighbor_attack", "attack_sensitivity")
-"""Assessments whose evidence must hold this measurement."""
+WITH_CANARIES = STAGES["assessment"]
+FLAT_WITH_CANARIES = FLAT_STAGES["assessment"]
+"""Assessments whose evidence must hold this measurement: all of a family."""
 
 
-def canaries_required() -> tuple[Requirement, ...]:
-    """The gating measurement of every attack that plants canaries."""
-    return tuple(Requirement(asset, CANARIES, 1.0) for asset in WITH_CANARIES)
+def canaries_required(assets: Iterable[str] = WITH_CANARIES) -> tuple[Requirement, ...]:
+    """The gating measurement of every assessment."""
+    return tuple(Requirement(asset, CANARIES, 1.0) for asset in assets)
 
 
-def canaries_measurement(found: Findings, commitment: str) -> Measurement:
-    """The share of attacks on canaries that ended as they must; all of them have to."""
+def canaries_measurement(found: Findings, commitment: str | None = None) -> Measurement:
+    """The share of attacks on canaries that ended as they must; all of them have to.
+
+    Parameters
+    ----------
+    commitment
+        Of the stream that attacks were drawn from; None where nothing was drawn.
+    """
     return Measurement(
         name=CANARIES,
         unit="ratio",

@@ -11,7 +11,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
 from deid_assets.release import disclosure_measures
-from deid_assets.release.canaries import canaries_required
+from deid_assets.release.canaries import FLAT_WITH_CANARIES, canaries_required
 from deid_assets.release.evidence import Measurement, Requirement
 from deid_assets.release.sensitivity import sensitivity_required
 
@@ -49,6 +49,7 @@ def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
         Requirement("record_risk", SMALLEST_CLASS, policy.risk.k),
         Requirement("record_risk", SUPPRESSED, policy.risk.max_suppressed),
         *([Requirement("record_risk", BEYOND, 0.0)] if policy.population else []),
+        *canaries_required(FLAT_WITH_CANARIES),
         *disclosure_measures.required_of_flat(policy),
     )
 

@@ -1,0 +1,261 @@
+"""Canaries of the attacks that count people who are alike: demographics, absence, attacks 2 and 3, presence, estimates.
+
+Each function plants, lets `attack` measure the planted tables with the asset's own functions, and compares.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+
+from deid_assets.assets.planted import (
+    PLAIN,
+    Attack,
+    Group,
+    as_certain,
+    own_values,
+    plant,
+    planted_store,
+    released_sizes,
+)
+from deid_assets.assets.planted_members import PlantedClaim, PlantedMember, label, members_of, plant_members
+from deid_assets.methods.canaries import Findings, compare
+from deid_assets.methods.inpatient_classes import ALL_YEARS, MEMBER_LEVEL, VISIT_LEVEL, VISITS, subsets
+from deid_assets.policy.models import Policy
+from deid_assets.release import disclosure_measures as measures
+from deid_assets.release import measure
+from deid_assets.release.evidence import Measurement
+from deid_assets.store import Table
+
+Levels = Mapping[str, int]
+Shares = Mapping[tuple[int, tuple[str, ...]], float]
+Sizes = Mapping[str, np.ndarray]
+
+_MAY_BE_MISSING = MEMBER_LEVEL
+"""Columns that are missing one by one; days in hospital and what is published with them are missing together."""
+
+
+def demographic_groups(columns: Sequence[str], enough: int) -> list[Group]:
+    """Of each column one who is alone and two who are alike; just too few, and just enough; one whom nobody lists."""
+    values = own_values()
+    groups = [Group({}, enough, min(2, enough))]
+    for column in columns:
+        groups += [Group({column: next(values)}, 1, 1), Group({column: next(values)}, 2, 1)]
+        groups += [Group({column: None}, 1, 1)] if column in _MAY_BE_MISSING else []
+    if enough > 1:
+        groups.append(Group({columns[0]: next(values)}, enough - 1, enough - 1))
+    groups.append(Group({columns[0]: next(values)}, 1, 1, told={columns[0]: next(values)}))
+    return groups
+
+
+def demographics_of_canaries(
+    policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int, attack: Attack
+) -> Findings:
+    """Whether members in small classes are counted, and whether absence tells what it must."""
+    groups = demographic_groups(columns, enough)
+    sizes = np.array(released_sizes(groups))
+    eligible, removed = 2 * len(sizes), 3
+    with planted_store() as file:
+        members = {name: table for name, table in like.items() if name not in ("eligible_members", "removed_members")}
+        tables = plant_members(file, policy, levels, members, members_of(groups))
+        someone = [{"member_id": f"eligible {number}"} for number in range(eligible)]
+        tables["eligible_members"] = plant(file, like["eligible_members"], someone, "eligible_members")
+        gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
+        rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
+        rows.append({"member_id": "removed for his age", "reason": "age", "sensitive": False})
+        tables["removed_members"] = plant(file, like["removed_members"], rows, "removed_members")
+        return as_certain(
+            {
+                measure.DEMOGRAPHIC: (sizes < enough).mean(),
+                "smallest_demographic_class": sizes.min(),
+                # Half of the eligible are absent, too.
+                measure.ABSENCE: removed / (removed + eligible / 2),
+            },
+            attack(tables),
+        )
+
+
+def voters_of_canaries(
+    policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], listed: Table | None, attack: Attack
+) -> Findings:
+    """Whether attack 2 matches members as often as it must; without a column that it knows it matches nobody.
+
+    Parameters
+    ----------
+    listed
+        The list that the policy names, as it was read; None where the delivery is the list.
+    """
+    if not columns:
+        return as_certain({measure.VOTER_LIST: None}, attack(like))
+    groups = demographic_groups(columns, 5)
+    sizes = np.array(released_sizes(groups))
+    people = sum(group.people for group in groups)
+    certain = {
+        # Whom the list lacks counts as found.
+        measure.VOTER_LIST: np.where(sizes > 0, 1 / np.maximum(sizes, 1), 1.0).mean(),
+        "voter_list_not_in_the_file": (sizes == 0).mean(),
+        "voter_list_expected": len(groups) / people,
+    }
+    if listed is None:
+        certain |= {"voter_list_linked_if_alone_precision": 1.0, "voter_list_linked_if_alone_recall": (sizes == 1).mean()}
+    with planted_store() as file:
+        tables = plant_members(file, policy, levels, like, members_of(groups))
+        if listed is not None:
+            rows = [
+                {"person": number, "weight": group.people}
+                | {column: label(group.own.get(column, PLAIN), levels[column]) for column in columns}
+                for number, group in enumerate(groups)
+            ]
+            tables["listed"] = plant(file, listed, rows, "listed")
+        return as_certain(certain, attack(tables))
+
+
+Visits = tuple[tuple[int, Mapping[str, object]], ...]
+"""Year of each visit, and the columns in which it differs from a plain visit."""
+
+
+def inpatients_of(columns: Sequence[str]) -> list[tuple[Mapping[str, object], Visits, bool]]:
+    """Own member-level values, visits, and whether he is released, of each inpatient: three alike, and the others."""
+    values = own_values()
+    plain: Visits = ((1, {}),)
+    made = [({}, plain, True), ({}, plain, True), ({}, plain, False)]
+    made += [({column: next(values)}, plain, True) for column in MEMBER_LEVEL if column in columns]
+    of_visit = [column for column in VISIT_LEVEL if column in columns]
+    made += [({}, ((1, {column: next(values)}),), True) for column in of_visit]
+    made += [({}, (*plain, *plain), True), ({}, ((2, {}),), True), ({}, ((1, {}), (2, {})), True)]
+    for one, other in zip(of_visit, of_visit[1:], strict=False):
+        a, b = next(values), next(values)
+        made += [
+            ({}, ((1, {one: a, other: b}), (1, {})), True),
+            ({}, ((1, {one: a}), (1, {other: b})), True),
+        ]
+    return made
+
+
+def inpatients_of_canaries(
+    policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], hospital: str,
+    listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence]],
+) -> Findings:  # fmt: skip
+    """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as it must.
+
+    Parameters
+    ----------
+    hospital
+        The place of inpatient visits.
+    """
+    if not policy.publishes("place"):
+        shares, measured = attack(like)
+        return as_certain({measure.INPATIENT: None}, measured) + compare(0, len(shares))
+    inpatients = inpatients_of(columns)
+    certain = certain_matches(inpatients, columns)
+    members = [PlantedMember(own, own, released) for own, _, released in inpatients]
+    claims = [
+        PlantedClaim(number, {"place": hospital} | dict(told), year, released=released)
+        for number, (_, visits, released) in enumerate(inpatients)
+        for year, told in visits
+    ]
+    elsewhere = [PlantedClaim(0, {"place": PLAIN}), PlantedClaim(1, {"place": PLAIN}, 3)]
+    with planted_store() as file:
+        tables = plant_members(file, policy, levels, like, members, [*claims, *elsewhere])
+        if listed is not None:
+            tables["listed"] = plant(file, listed, _listed_visits(inpatients, columns, levels, listed), "listed")
+        shares, measured = attack(tables)
+    of_all = {f"{measure.INPATIENT}_all_years": certain[ALL_YEARS, tuple(columns)]}
+    if listed is not None and "year" not in listed.columns():
+        # Which year a visit was in is not known; all visits together are.
+        certain = {key: share for key, share in certain.items() if key[0] == ALL_YEARS}
+    else:
+        of_all[measure.INPATIENT] = max(certain.values())
+    found = compare(list(certain.values()), [shares.get(key, -1.0) for key in certain])
+    return found + as_certain(of_all, measured)
+
+
+def certain_matches(inpatients: Sequence, columns: Sequence[str]) -> Shares:
+    """The share of released canaries to be matched, of each period and choice of columns: 1/m for each of m alike."""
+    found = {}
+    for period in (ALL_YEARS, 1, 2):
+        held = [
+            (own, [told for year, told in visits if period in (ALL_YEARS, year)], released)
+            for own, visits, released in inpatients
+        ]
+        for chosen in subsets(columns):
+            seen = [(_history(own, visits, chosen), released) for own, visits, released in held if visits]
+            alike = Counter(history for history, _ in seen)
+            found[period, chosen] = float(np.mean([1 / alike[history] for history, released in seen if released]))
+    return found
+
+
+def _history(own: Mapping[str, object], visits: Sequence[Mapping[str, object]], chosen: Sequence[str]) -> tuple:
+    of_visit = [column for column in chosen if column in VISIT_LEVEL]
+    told = tuple(sorted(tuple(visit.get(column, PLAIN) for column in of_visit) for visit in visits)) if of_visit else ()
+    return tuple(own.get(column) for column in chosen if column in MEMBER_LEVEL), VISITS in chosen and len(visits), told
+
+
+def _listed_visits(inpatients: Sequence, columns: Sequence[str], levels: Levels, listed: Table) -> list[dict]:
+    rows = [
+        {"person": number, "weight": 1, "year": str(year)}
+        | {column: label((own | told).get(column, PLAIN), levels[column]) for column in columns if column != VISITS}
+        for number, (own, visits, _) in enumerate(inpatients)
+        for year, told in visits
+    ]
+    return [
+        {name: value for name, value in (row | {"row_key": key}).items() if name in listed.columns()}
+        for key, row in enumerate(rows)
+    ]
+
+
+def presence_of_canaries(
+    policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], attack: Attack
+) -> Findings:
+    """Whether classes that are released whole, or not at all, tell for certain who is in the release."""
+    values = own_values()
+    groups = [Group({}, 3, 0)]
+    for column in columns:
+        groups += [Group({column: next(values)}, 1, 1), Group({column: next(values)}, 2, 2), Group({column: next(values)}, 2, 0)]
+    with planted_store() as file:
+        tables = plant_members(file, policy, levels, like, members_of(groups))
+        return as_certain({measures.PRESENCE: 1.0, measures.ADVANTAGE: 1.0, "least_presence": 0.0}, attack(tables))
+
+
+def small_classes_of_canaries(
+    policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int,
+    count: Callable[[Mapping[str, Table]], Sizes], estimate: Callable[[Sizes, int, float], Iterable[Measurement]],
+) -> Findings:  # fmt: skip
+    """Whether estimates are exact where everybody is released, and right where a sample leaves no doubt.
+
+    Parameters
+    ----------
+    count, estimate
+        The asset's two steps; the second takes class sizes, the members of the population, and their share in the sample.
+    """
+    values = own_values()
+    groups = [Group({}, enough, enough)]
+    groups += chain.from_iterable(
+        (Group({column: next(values)}, 1, 1), Group({column: next(values)}, 2, 2)) for column in columns
+    )
+    sizes = np.array(released_sizes(groups))
+    small, alone = (sizes < enough).mean(), (sizes == 1).mean()
+    certain = {measures.SMALL_CLASSES: small, measures.UNIQUES: alone}
+    certain |= {f"demographics/small_class_share_{name}": small for name in measures.ESTIMATORS}
+    if policy.counts_population:
+        certain |= {measures.COUNTED: small, "counted_uniques": (sizes == 1).sum()}
+    with planted_store() as file:
+        counted = count(plant_members(file, policy, levels, like, members_of(groups)))
+    exact = as_certain(certain, estimate(counted, len(sizes), 1.0))
+    return exact + _estimates_without_doubt(enough, estimate)
+
+
+def _estimates_without_doubt(enough: int, estimate: Callable) -> Findings:
+    """Samples of nine in ten: classes far too large to be small, with members who are alone; all alone; none alone."""
+    def sample(released: list[int]) -> tuple[Sizes, int]:
+        return {"population_size": np.array(released), "released_size": np.array(released)}, -(-10 * sum(released) // 9)
+
+    alone = enough
+    large = 3 * enough + 10
+    small = alone / (alone + large) if enough > 1 else 0.0
+    shares = {f"demographics/small_class_share_{name}": small for name in measures.ESTIMATORS}
+    found = as_certain(shares, estimate(*sample([1] * alone + [large]), 0.9))
+    uniques = {f"unique_share_{name}": 0.0 for name in ("zayatz", "pitman", "slide_negative_binomial")}
+    found += as_certain(uniques, estimate(*sample([large] * 3), 0.9))
+    return found + as_certain({"unique_share_zayatz": 1.0, measures.UNIQUES: 1.0}, estimate(*sample([1] * 90), 0.9))

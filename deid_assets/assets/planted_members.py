@@ -1,0 +1,169 @@
+"""Canaries in the tables of a longitudinal delivery and of its release: members and claims, with labels at their levels."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.assets.planted import PLAIN, Group, plant
+from deid_assets.policy.models import Policy
+from deid_assets.store import Table
+
+PSEUDONYM = 5_000_000
+"""Pseudonyms of canaries are their numbers from here on."""
+KINDS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
+
+
+@dataclass(frozen=True)
+class PlantedClaim:
+    """A claim: values by column, PLAIN where none is given; whether it is released."""
+
+    member: int
+    values: Mapping[str, object]
+    year: int = 1
+    provider: str | None = None
+    charlson: str = "0"
+    released: bool = True
+
+
+@dataclass(frozen=True)
+class PlantedMember:
+    """A member: what the population has, what the release shows, and whether it shows him."""
+
+    own: Mapping[str, object]
+    shown: Mapping[str, object]
+    released: bool
+
+
+def members_of(groups: Iterable[Group]) -> list[PlantedMember]:
+    """The members of groups, one after the other."""
+    return [
+        PlantedMember(group.own, group.shown, number < group.released)
+        for group in groups
+        for number in range(group.people)
+    ]
+
+
+def label(value: object, level: int) -> str | None:
+    """What a value is called in the release; it tells the level, and begins with the number that the value is."""
+    return None if value is None else f"{value} at level {level}"
+
+
+def plant_members(
+    file: Path, policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table],
+    members: Sequence[PlantedMember], claims: Sequence[PlantedClaim] = (),
+) -> dict[str, Table]:  # fmt: skip
+    """Plant them in every table of an asset's inputs, by its name; a table that tells nothing of them stays empty.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in the release.
+    like
+        The asset's inputs: only their columns are read.
+    """
+    rows = {
+        "member_profiles": _profiles(policy, members),
+        "pseudonym_crosswalk": _crosswalk(members, claims),
+        "value_domains": _domains(policy, levels, members, claims),
+        "release_members": _release_members(policy, levels, members),
+        "release_days_in_hospital": _release_days(policy, levels, members),
+        "grouped_claims": _claims(policy, claims),
+        "truncated_claims": _claims(policy, claims),
+        "release_claims": _release_claims(policy, levels, claims),
+    }
+    return {name: plant(file, table, rows.get(name, ()), name) for name, table in like.items()}
+
+
+def _member_id(number: int) -> str:
+    return f"canary {number}"
+
+
+def _columns(policy: Policy, level: str) -> list[str]:
+    return [qi.column for qi in getattr(policy.quasi_identifiers, level)]
+
+
+def _value(values: Mapping[str, object], column: str) -> object:
+    return values.get(column, PLAIN)
+
+
+def _profiles(policy: Policy, members: Sequence[PlantedMember]) -> list[dict]:
+    columns = _columns(policy, "members")
+    return [
+        {"member_id": _member_id(number), "member_number": number, "released": member.released}
+        | {column: _value(member.own, column) for column in columns}
+        for number, member in enumerate(members)
+    ]
+
+
+def _crosswalk(members: Sequence[PlantedMember], claims: Sequence[PlantedClaim]) -> list[dict]:
+    people = [("member", _member_id(number), PSEUDONYM + number) for number in range(len(members))]
+    return [dict(zip(("kind", "original_id", "pseudonym"), row, strict=True)) for row in people]
+
+
+def _domains(
+    policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember], claims: Sequence[PlantedClaim]
+) -> list[dict]:
+    rows = []
+    for kind, told in (("members", [member.own for member in members]), ("claims", [claim.values for claim in claims])):
+        for column in _columns(policy, kind):
+            values = dict.fromkeys([PLAIN, *(_value(values, column) for values in told), None])
+            rows += [
+                {
+                    "quasi_identifier": column, "base_code": code, "value": "" if value is None else str(value),
+                    "level": level, "level_code": code, "label": label(value, level),
+                }
+                for level in range(levels[column] + 2)
+                for code, value in enumerate(values)
+            ]  # fmt: skip
+    return rows
+
+
+def _release_members(policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember]) -> list[dict]:
+    listed = [qi for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL]
+    return [
+        {"MemberID": PSEUDONYM + number}
+        | {qi.release_as: label(_value(member.shown, qi.column), levels[qi.column]) for qi in listed}
+        for number, member in enumerate(members)
+        if member.released
+    ]
+
+
+def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember]) -> list[dict]:
+    columns = _columns(policy, "members")
+    rows = []
+    for number, member in enumerate(members):
+        if not member.released:
+            continue
+        truncated = {}
+        if "claims_truncated" in columns:
+            value = _value(member.shown, "claims_truncated")
+            truncated = {"ClaimsTruncated": label(value, levels["claims_truncated"])}
+        for year, column in YEARS.items():
+            if column in columns:
+                days = label(_value(member.shown, column), levels[column])
+                rows.append({"Year": year, "MemberID": PSEUDONYM + number, "DaysInHospital": days} | truncated)
+    return rows
+
+
+def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict]:
+    columns = _columns(policy, "claims")
+    return [
+        {"claim_id": f"claim {number}", "member_id": _member_id(claim.member), "year": claim.year}
+        | {column: _value(claim.values, column) for column in columns}
+        | {identifier: claim.provider for identifier, _ in KINDS.values()}
+        for number, claim in enumerate(claims)
+    ]
+
+
+def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[PlantedClaim]) -> list[dict]:
+    listed = policy.quasi_identifiers.claims
+    # Pseudonyms of providers are numbers; which one is whose tells nothing.
+    providers = {claim.provider: PSEUDONYM + place for place, claim in enumerate(claims) if claim.provider}
+    return [
+        {"MemberID": PSEUDONYM + claim.member, "Year": f"Y{claim.year}", "CharlsonIndex": claim.charlson}
+        | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}
+        | {identifier: providers.get(claim.provider) for _, identifier in KINDS.values()}
+        for claim in claims
+        if claim.released
+    ]

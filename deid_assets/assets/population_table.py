@@ -1,0 +1,50 @@
+"""A table of people that an adversary holds, read for attacks 2 and 3 at the levels of the release."""
+
+from collections.abc import Callable, Mapping
+
+import dagster as dg
+import pandas as pd
+
+from deid_assets.errors import DeliveryError
+from deid_assets.policy.models import Policy
+from deid_assets.policy.population_labels import TOO_WIDE, table_labels
+from deid_assets.policy.population_sections import DischargeTable, PopulationTable, digest_of
+from deid_assets.sources.population_tables import TableLayout, read_population_table
+from deid_assets.store import Table
+
+
+def read_table(
+    context: dg.AssetExecutionContext, policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table
+) -> Table:
+    """Read a population table, generalized to the levels of the release; what was not usable goes into the metadata."""
+    if digest_of(table.path) != table.digest:
+        raise DeliveryError(f"population table: {table.file} changed while it was used; run again")
+    mapped = dict(table.columns)
+    labels: dict[str, Callable] = {
+        column: lambda values, column=column: table_labels(
+            column, mapped[column], policy.hierarchy_of(column), levels[column], values
+        )
+        for column in mapped
+    }
+    year = table.year if isinstance(table, DischargeTable) else None
+    if year is not None:
+        labels["year"] = lambda values: _years([year.values.get(value, value) for value in values], values)
+    layout = TableLayout(
+        {column: one.name for column, one in mapped.items()} | ({"year": year.name} if year else {}),
+        table.table,
+        table.delimiter,
+        table.only,
+        table.leave_out,
+        table.count,
+        table.person if isinstance(table, DischargeTable) else None,
+    )
+    report = read_population_table(target, table.path, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most)
+    context.add_output_metadata(report.metadata())
+    return target
+
+
+def _years(meant: list[str], values: list[str]) -> pd.DataFrame:
+    known = [one in ("1", "2", "3") for one in meant]
+    labels = [one if right else None for one, right in zip(meant, known, strict=True)]
+    rules = [None if right else "no year from 1 to 3" for right in known]
+    return pd.DataFrame({"value": values, "label": labels, "rule": rules}, dtype=object)
