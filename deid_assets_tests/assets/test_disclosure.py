@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.assets.disclosure import gains_knowing_claims, ordered_ranks
+from deid_assets.assets.attribute_disclosure import ordered_ranks
+from deid_assets.assets.disclosure import gains_knowing_claims
 from deid_assets.errors import PolicyError
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 

@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods import attack_sensitivity, canaries, canary_checks, class_size, drawn_blocks, known_facts
+from deid_assets.assets.disclosure import gains_knowing_claims
+from deid_assets.methods import attack_sensitivity, canaries, canary_checks, class_size, drawn_blocks, known_facts, membership
 from deid_assets.methods.attack_sensitivity import KNOWS
 from deid_assets.methods.canaries import Findings, certain_success, compare, plant_in_data, plant_in_records
-from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries, sensitivity_of_canaries
+from deid_assets.methods.canary_checks import (
+    flags_of_canaries,
+    gains_of_canaries,
+    neighbors_of_canaries,
+    sensitivity_of_canaries,
+)
 from deid_assets.methods.engine import Engine
 from deid_assets.methods.longitudinal_data import Generalization
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
@@ -59,6 +65,29 @@ def test_with_few_quasi_identifiers_they_are_still_certain(columns, histories):
         known=replace(records.known, codes=records.known.codes[[0, 1, 2, 0, 1, 2][:histories]]),
     )  # fmt: skip
     assert sensitivity_of_canaries(fewer, KNOWS, KEY, 300).share == 1
+
+
+def gains(data, key, draws):
+    return gains_knowing_claims(data, (), (), key, draws)
+
+
+class TestPresence:
+    """Who counts who fits, in the release and in the delivery."""
+
+    DATA, LEVELS = middling_case()[0], Generalization((0,), (0, 0))
+
+    def test_gains_are_certain(self):
+        assert gains_of_canaries(self.DATA, self.LEVELS, KEY, gains, 500) == Findings(500, 500)
+
+    @pytest.mark.parametrize("nothing", [0.0, 1.0])
+    def test_not_so_where_everybody_gains_the_same(self, nothing):
+        found = gains_of_canaries(self.DATA, self.LEVELS, KEY, lambda *of: np.full(of[-1], nothing), 500)
+        assert found.share < 1
+
+    def test_not_so_where_one_count_is_taken_for_the_other(self, monkeypatch):
+        honest = membership.shortfalls
+        monkeypatch.setattr(membership, "shortfalls", lambda released, population, alpha: honest(population, population, alpha))
+        assert gains_of_canaries(self.DATA, self.LEVELS, KEY, gains, 500).share < 1
 
 
 @settings(deadline=None)

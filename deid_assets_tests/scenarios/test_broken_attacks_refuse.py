@@ -1,7 +1,9 @@
 """An attack that breaks reports no risk and is refused, because it did not find the canaries; and the new gate."""
 
 import numpy as np
-from deid_assets.methods import attack_sensitivity, engine
+
+from deid_assets.assets import population_attacks
+from deid_assets.methods import attack_sensitivity, engine, provider_graph
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.evidence import from_frame
@@ -63,6 +65,24 @@ def test_an_analysis_in_which_nothing_fits_is_refused(pipeline, monkeypatch):
         pipeline.run(KEY, ["attack_sensitivity"])
         assert measured(pipeline, "attack_sensitivity")["worst_sensitivity_given_membership"].value == 0
         refused_for(pipeline, "attack_sensitivity")
+
+
+def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypatch):
+    honest = population_attacks.class_sizes
+    reported = measured(pipeline, "voter_list_attack")["voter_list_match"].value
+    with monkeypatch.context() as patch:
+        patch.setattr(population_attacks, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
+        pipeline.run(KEY, ["voter_list_attack"])
+        assert measured(pipeline, "voter_list_attack")["voter_list_match"].value < reported
+        refused_for(pipeline, "voter_list_attack")
+
+
+def test_an_adversary_who_recognizes_no_provider_is_refused(pipeline, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(provider_graph, "recognized_by_patterns", lambda *_: provider_graph.Recognition(9, 0.0, 0.0))
+        pipeline.run(KEY, ["provider_graph_attack"])
+        assert measured(pipeline, "provider_graph_attack")["provider_pattern_success"].value == 0
+        refused_for(pipeline, "provider_graph_attack")
 
 
 def test_a_gate_on_the_worst_plausible_cell_refuses_with_the_right_number(pipeline):

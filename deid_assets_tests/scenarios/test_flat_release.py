@@ -8,6 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import duckdb
 import pytest
 import yaml
 
+from deid_assets.methods import attribute_disclosure, flat_rows
+from deid_assets.release.canaries import CANARIES
 from deid_assets.release.export import write_ordered
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify
@@ -135,6 +138,31 @@ def released(prepared, tmp_path_factory):
         summary = pipeline.run(KEY, ["release"])
         assert summary.exit_code == PUBLISHED, summary
         yield pipeline, released_rows(pipeline.home.root)
+
+
+class TestBrokenAttacks:
+    """What finds no risk because it is broken does not find the canaries: the check fails, and so does the gate."""
+
+    def refused_for(self, pipeline: Pipeline, asset: str) -> None:
+        summary = pipeline.run(KEY, [asset, "release"])
+        assert summary.exit_code == REFUSED and summary.release is None
+        (failed,) = summary.failed_checks
+        assert failed.startswith(f"{asset}_canaries_within_threshold: measured 0."), failed
+        refused(pipeline, because=f"{asset}/{CANARIES}")
+
+    def test_classes_that_overlook_a_column_are_refused(self, pipeline, monkeypatch):
+        honest = flat_rows.class_sizes
+        monkeypatch.setattr(flat_rows, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, names[1:]))
+        self.refused_for(pipeline, "record_risk")
+
+    def test_attributes_of_which_nothing_is_told_are_refused(self, pipeline, monkeypatch):
+        honest = attribute_disclosure.single_valued
+
+        def nothing(*of):
+            return replace(honest(*of), homogeneous_members=0)
+
+        monkeypatch.setattr(attribute_disclosure, "single_valued", nothing)
+        self.refused_for(pipeline, "record_attribute_disclosure")
 
 
 class TestPublished:

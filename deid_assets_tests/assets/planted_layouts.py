@@ -1,0 +1,171 @@
+"""Empty tables with the columns of a policy's assets, as canaries are planted in; and the attacks on them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from deid_assets.assets import assessment, attribute_disclosure, disclosure, flat_disclosure, population_attacks
+from deid_assets.assets import provider_graph_attack as providers
+from deid_assets.assets import record_risk
+from deid_assets.assets.encoded import member_columns
+from deid_assets.assets.planted_attacks import (
+    demographics_of_canaries,
+    inpatients_of_canaries,
+    presence_of_canaries,
+    small_classes_of_canaries,
+    voters_of_canaries,
+)
+from deid_assets.assets.planted_disclosure import attributes_of_canaries, providers_of_canaries
+from deid_assets.assets.planted_records import record_attributes_of_canaries, records_of_canaries
+from deid_assets.methods.canaries import Findings
+from deid_assets.methods.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.models import Policy
+from deid_assets.release import disclosure_measures as measures
+from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
+from deid_assets.schemas import contracts_of
+from deid_assets.sources.flat import POPULATION
+from deid_assets.store import Table
+from deid_assets_tests.methods.small_tables import SmallStore
+
+TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "int8": "TINYINT", "boolean": "BOOLEAN",
+         "float64": "DOUBLE", "date": "DATE"}  # fmt: skip
+WITH_DATES = {"grouped_claims": "known_claims", "truncated_claims": "dated_claims"}
+PLANTED = (
+    "eligible_members", "removed_members", "member_profiles", "value_domains", "suppressed_members", "pseudonym_crosswalk",
+    "grouped_claims", "truncated_claims", "known_claims", "dated_claims", "release_members", "release_claims",
+    "release_days_in_hospital", "records", "record_domains", "release_records",
+)  # fmt: skip
+COMMITMENT = "c" * 64
+KEY = b"0123456789abcdef"
+
+
+class Canaries:
+    """The canaries of each assessment of a longitudinal policy, attacked by the asset's own functions.
+
+    `listed` has the columns of a table that the adversary holds; None: it is the delivery.
+    """
+
+    def __init__(self, store: SmallStore, policy: Policy, level: int = 0, listed: str | None = None):
+        self.policy = policy
+        self.columns = member_columns(policy)
+        self.levels = {qi.column: min(level, policy.hierarchy_of(qi.column).levels - 1) for qi in policy.quasi_identifiers.all}
+        self.tables = layouts(store, contracts_of(policy))
+        self.listed = None if listed is None else store.table("listed_layout", listed, [])
+
+    def _of(self, *names: str) -> dict[str, Table]:
+        found = {}
+        for name in names:
+            dated = WITH_DATES.get(name, name) if self.policy.dates is not None else name
+            found[name] = self.tables[dated]
+        return found
+
+    def demographic_risk(self) -> Findings:
+        tables = self._of(
+            "eligible_members", "removed_members", "member_profiles", "value_domains", "release_members",
+            "release_days_in_hospital",
+        )  # fmt: skip
+        return demographics_of_canaries(
+            self.policy, self.levels, tables, self.columns, disclosure.smallest_safe_class(self.policy),
+            lambda planted: assessment.measured_demographics(self.policy, self.levels, planted, 0)[1],
+        )  # fmt: skip
+
+    def voter_list_attack(self) -> Findings:
+        columns = [column for column in MEMBER_LEVEL if self.policy.publishes(column)]
+        tables = self._of("member_profiles", "value_domains", "pseudonym_crosswalk", "release_members")
+
+        def attack(planted: Mapping[str, Table]):
+            found = population_attacks.matched_people(
+                self.policy, self.levels, columns, planted, planted.get("listed"), KEY
+            )
+            return voter_list_measurements(None, *found, COMMITMENT)
+
+        return voters_of_canaries(self.policy, self.levels, tables, columns, self.listed, attack)
+
+    def inpatient_attack(self) -> Findings:
+        columns = tuple(column for column in COLUMNS if column == VISITS or self.policy.publishes(column))
+        tables = self._of(
+            "member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims"
+        )
+
+        def attack(planted: Mapping[str, Table]):
+            shares, *found = population_attacks.matched_inpatients(
+                self.policy, self.levels, columns, planted, planted.get("listed"), KEY
+            )
+            return shares, inpatient_measurements(None, shares, columns, *found, COMMITMENT)
+
+        hospital = population_attacks.INPATIENT_HOSPITAL
+        return inpatients_of_canaries(self.policy, self.levels, tables, columns, hospital, self.listed, attack)
+
+    def membership_disclosure(self) -> Findings:
+        tables = self._of("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
+        return presence_of_canaries(
+            self.policy, self.levels, tables, self.columns,
+            lambda planted: disclosure.measured_presence(
+                self.policy, disclosure.demographic_sizes(self.policy, self.levels, planted), np.empty(0), COMMITMENT
+            )[1],
+        )  # fmt: skip
+
+    def population_estimates(self) -> Findings:
+        tables = self._of("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
+        return small_classes_of_canaries(
+            self.policy, self.levels, tables, self.columns, disclosure.smallest_safe_class(self.policy),
+            lambda planted: disclosure.demographic_sizes(self.policy, self.levels, planted),
+            lambda sizes, people, alpha: disclosure.estimates(self.policy, sizes, people, alpha).measurements(self.policy),
+        )  # fmt: skip
+
+    def attribute_disclosure(self) -> Findings:
+        tables = self._of("release_members", "release_claims", "release_days_in_hospital")
+        return attributes_of_canaries(
+            self.policy, tables, self.columns,
+            lambda planted, column: attribute_disclosure.disclosed(self.policy, column, planted),
+        )  # fmt: skip
+
+    def provider_graph_attack(self) -> Findings:
+        tables = self._of(
+            "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "suppressed_members", "release_claims"
+        )
+
+        def attack(planted: Mapping[str, Table]):
+            found = providers.recognized_providers(self.policy, self.levels, planted, 50, lambda _: KEY)
+            return found, measures.provider_measurements(self.policy, found, COMMITMENT)
+
+        return providers_of_canaries(self.policy, self.levels, tables, list(providers.pattern_names(self.policy)), attack)
+
+
+class FlatCanaries:
+    """The same of a flat policy."""
+
+    def __init__(self, store: SmallStore, policy: FlatPolicy, level: int = 0):
+        self.policy = policy
+        self.levels = {
+            qi.release_as: min(level, policy.hierarchy(qi.hierarchy).levels - 1) for qi in policy.quasi_identifiers
+        }
+        self.tables = layouts(store, contracts_of(policy))
+        self.population = None
+        if policy.population is not None:
+            names = "".join(f", {qi.release_as} VARCHAR" for qi in policy.quasi_identifiers)
+            self.population = store.table(POPULATION, f"record BIGINT{names}", [])
+
+    def record_risk(self) -> Findings:
+        return records_of_canaries(
+            self.levels, {name: self.tables[name] for name in ("records", "record_domains", "release_records")}, self.population,
+            lambda planted: record_risk.measured_risk(
+                self.policy, planted["release_records"], planted["records"], planted["record_domains"], self.levels
+            ),
+        )  # fmt: skip
+
+    def record_attribute_disclosure(self) -> Findings:
+        return record_attributes_of_canaries(
+            self.policy, self.tables["release_records"],
+            lambda planted, column: flat_disclosure.attribute_disclosure_of(self.policy, column, planted),
+        )  # fmt: skip
+
+
+def layouts(store: SmallStore, contracts: Mapping) -> dict[str, Table]:
+    """An empty table for every contract of a table that canaries are planted in."""
+    return {
+        name: store.table(name, ", ".join(f'"{column}" {TYPES[str(one.dtype)]}' for column, one in contracts[name].columns.items()), [])
+        for name in PLANTED
+        if name in contracts
+    }

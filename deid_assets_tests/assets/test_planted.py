@@ -1,0 +1,378 @@
+"""Every attack that reads tables finds its canaries, whatever the policy publishes; one that is broken does not."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from deid_assets.assets import assessment, attribute_disclosure, disclosure, population_attacks, record_risk
+from deid_assets.assets import provider_graph_attack as providers
+from deid_assets.assets.planted import as_certain, plant, planted_store
+from deid_assets.methods import attribute_disclosure as attributes
+from deid_assets.methods import flat_rows, linkage_simulation, membership, provider_graph
+from deid_assets.methods.canaries import Findings
+from deid_assets.methods.demographic_risk import DemographicRisk
+from deid_assets.methods.inpatient_classes import match_table, visit_histories
+from deid_assets.methods.population_uniqueness import Uniqueness
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.release import disclosure_measures as measures
+from deid_assets.release import population_measurements
+from deid_assets.release.canaries import FLAT_WITH_CANARIES, WITH_CANARIES, canaries_measurement
+from deid_assets.store import Table, connect
+from deid_assets_tests.assets.planted_layouts import Canaries, FlatCanaries
+from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.scenarios.policies import SMALL, changed
+from deid_assets_tests.scenarios.test_flat_release import FLAT
+
+ATTACKS = (
+    "demographic_risk", "voter_list_attack", "inpatient_attack", "population_estimates", "attribute_disclosure",
+    "membership_disclosure", "provider_graph_attack",
+)  # fmt: skip
+KERNEL = {"longitudinal_risk", "neighbor_attack", "attack_sensitivity"}
+"""Their canaries are planted in arrays."""
+NO_PLACE = {"members": [{"column": "days_in_hospital_y2", "release_as": "DaysInHospital_Y2", "hierarchy": "days_in_hospital"}],
+            "claims": [{"column": "specialty", "release_as": "Specialty", "hierarchy": "place"}]}  # fmt: skip
+
+
+def policy(name: str):
+    if name == "small":
+        return policy_from(SMALL)
+    if name == "neither age nor sex nor place":
+        days = [{"name": "days_in_hospital", "columns": ["days_in_hospital_y2"]}]
+        return policy_from(changed(SMALL, quasi_identifiers=NO_PLACE, dimensions=days))
+    return policy_by_name(name)
+
+
+def flat(population: bool = False, **changes):
+    return policy_from(changed(FLAT, **changes, **({"population": {"file": "population.csv"}} if population else {})))
+
+
+@pytest.fixture(scope="module")
+def store():
+    with small_store() as store, connect(store.file):
+        yield store
+
+
+@pytest.fixture(scope="module")
+def canaries(store) -> Canaries:
+    return Canaries(store, policy("heritage"), level=1)
+
+
+def test_every_assessment_has_canaries():
+    assert {*ATTACKS, *KERNEL} == set(WITH_CANARIES)
+    assert {"record_risk", "record_attribute_disclosure"} == set(FLAT_WITH_CANARIES)
+
+
+class TestWorkingAttacks:
+    @pytest.mark.parametrize("attack", ATTACKS)
+    @pytest.mark.parametrize("name", ["heritage_public", "claims_dates", "desynpuf", "neither age nor sex nor place"])
+    def test_find_all_canaries(self, store, name, attack):
+        found = getattr(Canaries(store, policy(name)), attack)()
+        assert found.share == 1, found
+
+    @pytest.mark.parametrize("attack", ATTACKS)
+    def test_find_them_at_coarser_levels(self, canaries, attack):
+        assert getattr(canaries, attack)().share == 1
+
+    @pytest.mark.parametrize("known", [1, 2, 5])
+    def test_however_many_patterns_are_known(self, store, known):
+        own = policy_from(changed(SMALL, provider_graph={"patterns_known": known}))
+        assert Canaries(store, own).provider_graph_attack().share == 1
+
+    @pytest.mark.parametrize("limits", [{"sensitive": ["place"]}, {"sensitive": ["place", "charlson"], "l_kind": "entropy"}])
+    def test_whichever_attributes_are_sensitive(self, store, limits):
+        found = Canaries(store, policy_from(changed(SMALL, attribute_disclosure=limits))).attribute_disclosure()
+        assert found.share == 1 and found.draws > 7
+
+    @pytest.mark.parametrize("year", ["", ", year VARCHAR"])
+    def test_in_tables_that_the_adversary_holds(self, store, year):
+        columns = "row_key BIGINT, person BIGINT, weight BIGINT, age VARCHAR, sex VARCHAR"
+        visits = f"{columns}, length_of_stay VARCHAR, condition_group VARCHAR, procedure_group VARCHAR{year}"
+        assert Canaries(store, policy("heritage"), listed=columns).voter_list_attack().share == 1
+        found = Canaries(store, policy("heritage"), listed=visits).inpatient_attack()
+        assert found.share == 1 and found.draws > 60
+
+    @pytest.mark.parametrize("population", [False, True])
+    @pytest.mark.parametrize("level", [0, 1, 2])
+    def test_find_records_in_small_classes(self, store, population, level):
+        found = FlatCanaries(store, flat(population), level).record_risk()
+        assert found == Findings(9, 9) if population else found == Findings(6, 6)
+
+    @pytest.mark.parametrize("changes", [{}, {"attributes": []}, {"attribute_disclosure": {"ordered": ["Likes"]}}])
+    def test_find_what_classes_of_records_tell(self, store, changes):
+        found = FlatCanaries(store, flat(**changes)).record_attribute_disclosure()
+        assert found.share == 1 and found.draws >= 4
+
+
+def test_canaries_lie_in_a_file_of_their_own_that_is_gone_afterwards(store, canaries, monkeypatch):
+    before = store.file.read_bytes()
+    seen = []
+    honest = assessment.demographics_of
+
+    def watched(policy, profiles, *others):
+        seen.append(profiles.file)
+        return honest(policy, profiles, *others)
+
+    monkeypatch.setattr(assessment, "demographics_of", watched)
+    canaries.demographic_risk()
+    assert seen and not seen[0].exists() and seen[0] != store.file
+    assert store.file.read_bytes() == before
+
+
+def test_a_column_that_the_layout_lacks_is_an_error(store):
+    like = store.table("narrow", "age INTEGER", [])
+    with planted_store() as file, pytest.raises(ValueError, match="table narrow has no column sex"):
+        plant(file, like, [{"age": 1, "sex": "F"}])
+
+
+def test_what_was_not_measured_is_not_found():
+    (one,) = (canaries_measurement(Findings(1, 2)),)
+    assert as_certain({"canaries_found": 0.5, "other": None}, [one]) == Findings(1, 2)
+    assert as_certain({"canaries_found": None}, [one]).share == 0
+
+
+def constant(value):
+    return lambda *args, **kwargs: value
+
+
+def nothing_shown(number: str):
+    """A SELECT of classes that finds none."""
+    return f"SELECT 0::BIGINT AS {number}, 0::BIGINT AS released_size WHERE false"
+
+
+class TestBrokenAttacks:
+    """Each overlooks something, or reports no risk at all."""
+
+    def broken(self, canaries, attack) -> None:
+        assert getattr(canaries, attack)().share < 1
+
+    @pytest.mark.parametrize("column", ["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"])
+    @pytest.mark.parametrize("attack", ["demographic_risk", "membership_disclosure", "population_estimates"])
+    def test_demographics_that_overlook_a_column(self, canaries, monkeypatch, attack, column):
+        module = assessment if attack == "demographic_risk" else disclosure
+        honest = module.demographic_class_sizes
+        monkeypatch.setattr(
+            module, "demographic_class_sizes", lambda *t: honest(*t[:2], [name for name in t[2] if name != column])
+        )
+        self.broken(canaries, attack)
+
+    @pytest.mark.parametrize("attack", ["demographic_risk", "membership_disclosure"])
+    def test_demographics_counted_in_the_release_only(self, canaries, monkeypatch, attack):
+        module = assessment if attack == "demographic_risk" else disclosure
+        honest = module.demographic_class_sizes
+        monkeypatch.setattr(module, "demographic_class_sizes", lambda p, r, columns: honest(r, r, columns))
+        self.broken(canaries, attack)
+
+    def test_demographics_without_classes(self, canaries, monkeypatch):
+        none = DemographicRisk(20, 0, 0, None, None, 0, 0, ())
+        monkeypatch.setattr(assessment, "demographics_of", constant(none))
+        self.broken(canaries, "demographic_risk")
+
+    def test_absence_that_counts_nobody(self, canaries, monkeypatch):
+        monkeypatch.setattr(assessment, "absence_numbers", constant((0.0, 0.5)))
+        self.broken(canaries, "demographic_risk")
+
+    def test_absence_that_counts_everybody_removed(self, canaries, monkeypatch):
+        monkeypatch.setattr(assessment, "absence_numbers", lambda eligible, removed, n: (removed.count() / (removed.count() + eligible.count()), 0.5))
+        self.broken(canaries, "demographic_risk")
+
+    @pytest.mark.parametrize("column", ["age", "sex"])
+    def test_a_voter_list_that_overlooks_a_column(self, canaries, monkeypatch, column):
+        honest = population_attacks.class_sizes
+        monkeypatch.setattr(population_attacks, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column]))
+        self.broken(canaries, "voter_list_attack")
+
+    def test_a_voter_list_whose_people_do_not_count(self, store, monkeypatch):
+        own = Canaries(store, policy("heritage"), listed="person BIGINT, weight BIGINT, age VARCHAR, sex VARCHAR")
+        honest = population_attacks.listed_people
+        monkeypatch.setattr(population_attacks, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})")
+        self.broken(own, "voter_list_attack")
+
+    @pytest.mark.parametrize("attack", ["voter_list_attack", "inpatient_attack"])
+    def test_attacks_that_match_nobody(self, canaries, monkeypatch, attack):
+        monkeypatch.setattr(population_measurements, "matched_share", constant(0.0))
+        honest = population_attacks.matched_shares
+        monkeypatch.setattr(population_attacks, "matched_shares", lambda *of: dict.fromkeys(honest(*of), 0.0))
+        self.broken(canaries, attack)
+
+    def test_linkage_that_is_never_right(self, canaries, monkeypatch):
+        def never(own, classes, match, random, trials, cautious):
+            return linkage_simulation.Linkage(len(own), 1, np.zeros(trials, np.int64))
+
+        monkeypatch.setattr(population_attacks, "simulate_linkage", never)
+        self.broken(canaries, "voter_list_attack")
+
+    @pytest.mark.parametrize("column", ["age", "sex", "length_of_stay", "condition_group", "procedure_group"])
+    def test_an_inpatient_database_in_which_a_column_is_blank(self, canaries, monkeypatch, column):
+        def blank(visits: Table, columns):
+            honest = visit_histories(visits, columns)
+            return honest.replace(f'coalesce(v."{column}", \'\')', "''").replace(f'coalesce("{column}", \'\')', "''")
+
+        monkeypatch.setattr(population_attacks, "visit_histories", blank)
+        self.broken(canaries, "inpatient_attack")
+
+    def test_an_inpatient_database_without_repeated_visits(self, canaries, monkeypatch):
+        def distinct(visits: Table, columns):
+            return visit_histories(visits, columns).replace("count(*) AS visits", "1 AS visits").replace("list_sort(list(", "list_sort(list(DISTINCT ")
+
+        monkeypatch.setattr(population_attacks, "visit_histories", distinct)
+        self.broken(canaries, "inpatient_attack")
+
+    def test_an_inpatient_database_without_years(self, canaries, monkeypatch):
+        monkeypatch.setattr(
+            population_attacks, "visit_histories", lambda *of: visit_histories(*of).replace("v.year", "1 AS year")
+        )
+        self.broken(canaries, "inpatient_attack")
+
+    def test_an_inpatient_database_whose_choices_are_those_of_a_smaller_one(self, canaries, monkeypatch):
+        monkeypatch.setattr(
+            population_attacks, "match_table", lambda histories, columns: match_table(histories, columns).replace("own / greatest(people, 1)", "0.0")
+        )
+        self.broken(canaries, "inpatient_attack")
+
+    def test_no_inpatients_at_all(self, canaries, monkeypatch):
+        monkeypatch.setattr(population_attacks, "inpatient_label", constant(None))
+        self.broken(canaries, "inpatient_attack")
+
+    @pytest.mark.parametrize("result", [(5, 9, 0.0, 0.0, 1, 1, (0.0, 0.0, 0.0), 0.0), (5, 9, 1.0, 1.0, 1, 1, (1.0, 1.0, 1.0), 0.0)])
+    def test_presence_that_tells_nothing(self, canaries, monkeypatch, result):
+        monkeypatch.setattr(disclosure.membership, "membership", constant(membership.Membership(*result)))
+        self.broken(canaries, "membership_disclosure")
+
+    @pytest.mark.parametrize("estimator", measures.ESTIMATORS)
+    def test_an_estimator_that_takes_every_class_for_large(self, canaries, monkeypatch, estimator):
+        honest = disclosure.minimum_sample_class_size
+        monkeypatch.setattr(
+            disclosure, "minimum_sample_class_size",
+            lambda alpha, name, enough: 1 if name == estimator and alpha < 1 else honest(alpha, name, enough),
+        )  # fmt: skip
+        self.broken(canaries, "population_estimates")
+
+    def test_estimates_without_uniques(self, canaries, monkeypatch):
+        monkeypatch.setattr(disclosure, "population_uniqueness", constant(Uniqueness(0.0, 0.0, 0.0, 0.0, "zayatz", ())))
+        self.broken(canaries, "population_estimates")
+
+    @pytest.mark.parametrize("column", ["age", "sex", "days_in_hospital_y2", "claims_truncated"])
+    def test_attributes_that_overlook_a_column(self, canaries, monkeypatch, column):
+        for name, place in (("value_counts", 1), ("sets_of_values", 2), ("held_counts", 2)):
+            honest = getattr(attributes, name)
+
+            def overlooking(*of, honest=honest, place=place):
+                return honest(*of[:place], [listed for listed in of[place] if listed != column], *of[place + 1 :])
+
+            monkeypatch.setattr(attribute_disclosure.attributes, name, overlooking)
+        self.broken(canaries, "attribute_disclosure")
+
+    @pytest.mark.parametrize("field", ["homogeneous_members", "greatest_distance"])
+    def test_attributes_of_which_nothing_is_told(self, canaries, monkeypatch, field):
+        for name in ("single_valued", "several_valued"):
+            honest = getattr(attributes, name)
+
+            def nothing(*of, honest=honest, **settings):
+                found = vars(honest(*of, **settings)) | {field: 0}
+                return attributes.AttributeDisclosure(**found)
+
+            monkeypatch.setattr(attribute_disclosure.attributes, name, nothing)
+        self.broken(canaries, "attribute_disclosure")
+
+    def test_attributes_of_which_only_the_best_is_told(self, canaries, monkeypatch):
+        monkeypatch.setattr(measures, "max", min, raising=False)
+        self.broken(canaries, "attribute_disclosure")
+
+    def test_a_charlson_index_that_is_any_of_a_member_s(self, canaries, monkeypatch):
+        honest = attributes.leading_number
+        monkeypatch.setattr(
+            attribute_disclosure.attributes, "leading_number",
+            lambda value: f"(-{honest(value)})" if value == "CharlsonIndex" else honest(value),
+        )  # fmt: skip
+        self.broken(canaries, "attribute_disclosure")
+
+    @pytest.mark.parametrize("column", ["place", "specialty", "procedure_group", "condition_group"])
+    def test_patterns_of_care_that_overlook_a_column(self, canaries, monkeypatch, column):
+        honest = providers.generalized_claims
+
+        def overlooking(claims, domains, levels, *others):
+            return f'SELECT * REPLACE (NULL::VARCHAR AS "{column}") FROM ({honest(claims, domains, levels, *others)})'
+
+        monkeypatch.setattr(providers, "generalized_claims", overlooking)
+        released = {"place": "PlaceSvc", "specialty": "Specialty", "procedure_group": "ProcedureGroup",
+                    "condition_group": "PrimaryConditionGroup"}[column]  # fmt: skip
+        shown = provider_graph.shown_patterns
+
+        def without(claims, identifier, patterns, pattern, names=None):
+            if names and released in names:
+                claims = f'(SELECT * REPLACE (NULL::VARCHAR AS "{released}") FROM {claims})'
+            return shown(claims, identifier, patterns, pattern, names)
+
+        monkeypatch.setattr(providers.provider_graph, "shown_patterns", without)
+        self.broken(canaries, "provider_graph_attack")
+
+    def test_providers_of_whom_only_one_pattern_is_known(self, canaries, monkeypatch):
+        honest = provider_graph.recognized_by_patterns
+        monkeypatch.setattr(
+            providers.provider_graph, "recognized_by_patterns",
+            lambda register, shown, patterns, known, *others: honest(register, shown, patterns, 1, *others),
+        )  # fmt: skip
+        self.broken(canaries, "provider_graph_attack")
+
+    @pytest.mark.parametrize(
+        "part, instead",
+        [
+            ("q.largest, count(*)", "NULL AS largest, count(*)"),
+            ("floor(log2(p.n))::INTEGER AS a", "0 AS a"),
+            ("a.member = b.member AND a.id <> b.id", "false"),
+        ],
+    )
+    def test_a_graph_that_overlooks_what_is_shared(self, canaries, monkeypatch, part, instead):
+        honest = provider_graph.graph_classes
+        assert part in honest("claims", "member", "identifier")
+        monkeypatch.setattr(providers.provider_graph, "graph_classes", lambda *of: honest(*of).replace(part, instead))
+        self.broken(canaries, "provider_graph_attack")
+
+    def test_nobody_is_recognized(self, canaries, monkeypatch):
+        never = constant(provider_graph.Recognition(1, 0.0, 0.0))
+        monkeypatch.setattr(providers.provider_graph, "recognized_by_patterns", never)
+        monkeypatch.setattr(providers.provider_graph, "recognized_by_graph", never)
+        self.broken(canaries, "provider_graph_attack")
+
+
+class TestBrokenFlatAttacks:
+    @pytest.mark.parametrize("column, population", [*itertools.product(["Town", "Age", "Sex"], [False, True])])
+    def test_classes_that_overlook_a_column(self, store, monkeypatch, column, population):
+        own, honest = FlatCanaries(store, flat(population)), flat_rows.class_sizes
+        monkeypatch.setattr(
+            record_risk.flat_rows, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, [n for n in names if n != column])
+        )
+        assert own.record_risk().share < 1
+
+    def test_classes_that_are_all_large(self, store, monkeypatch):
+        own, honest = FlatCanaries(store, flat()), flat_rows.class_sizes
+        monkeypatch.setattr(record_risk.flat_rows, "class_sizes", lambda *of: f"SELECT * REPLACE (1000 AS class_size) FROM ({honest(*of)})")
+        assert own.record_risk().share < 1
+
+    def test_missing_values_that_are_like_nothing(self, store, monkeypatch):
+        own, honest = FlatCanaries(store, flat()), flat_rows.class_sizes
+        monkeypatch.setattr(record_risk.flat_rows, "class_sizes", lambda *of: honest(*of).replace("IS NOT DISTINCT FROM", "="))
+        assert own.record_risk().share < 1
+
+    def test_a_population_that_is_never_too_small(self, store, monkeypatch):
+        own = FlatCanaries(store, flat(population=True))
+        monkeypatch.setattr(record_risk.flat_rows, "classes_beyond", constant("SELECT 0 AS beyond WHERE false"))
+        assert own.record_risk().share < 1
+
+    @pytest.mark.parametrize("column", ["Town", "Age", "Sex"])
+    def test_attributes_in_classes_that_overlook_a_column(self, store, monkeypatch, column):
+        own, honest = FlatCanaries(store, flat()), attributes.value_counts
+        monkeypatch.setattr(
+            attributes, "value_counts", lambda members, names, value: honest(members, [n for n in names if n != column], value)
+        )
+        assert own.record_attribute_disclosure().share < 1
+
+    def test_attributes_of_which_nothing_is_told(self, store, monkeypatch):
+        own, honest = FlatCanaries(store, flat()), attributes.single_valued
+
+        def nothing(*of):
+            return attributes.AttributeDisclosure(**(vars(honest(*of)) | {"homogeneous_members": 0}))
+
+        monkeypatch.setattr(attributes, "single_valued", nothing)
+        assert own.record_attribute_disclosure().share < 1
