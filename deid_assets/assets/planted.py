@@ -1,9 +1,10 @@
 """Planted truths for attacks that read tables: made-up rows whose outcome is certain, in a store file of their own.
 
-An attack that silently breaks reports no risk. So every run lets it loose, by the very functions that judged the release,
-on tables that have the layout of its inputs and hold canaries: rows that are alone in a class, alike with m others, or
-unknown to whom the attacker asks. Each differs from a plain row in one column only, so that an attack that overlooks a
-column finds another number. The file holds no real row, lies beside nothing of the release, and is gone afterwards.
+An attack that silently breaks reports no risk. So every run lets it loose, by the very functions that judged the
+release, on tables that have the columns of its inputs and hold canaries: rows that are alone in a class, alike with m
+others, or in no class of the population. Each differs from a plain row in one column only, so that an attack that
+overlooks a column finds another number. No real row is among them, because then shares of the whole are certain, too.
+The file is in a folder of its own, away from delivery and release, and is gone afterwards.
 """
 
 import contextlib
@@ -100,7 +101,8 @@ def released_sizes(groups: Iterable[Group]) -> list[int]:
 def as_certain(certain: Mapping[str, float | None], measured: Iterable[Measurement]) -> Findings:
     """Count the measurements that are what they must be; None: nothing can be measured."""
     found = {one.name: one.value for one in measured}
-    return compare([_number(value) for value in certain.values()], [_number(found.get(name, _NOT_MEASURED)) for name in certain])
+    expected = [_number(value) for value in certain.values()]
+    return compare(expected, [_number(found.get(name, _NOT_MEASURED)) for name in certain])
 
 
 def _number(value: float | None) -> float:

@@ -212,7 +212,7 @@ def presence_of_canaries(
     values = own_values()
     groups = [Group({}, 3, 0)]
     for column in columns:
-        groups += [Group({column: next(values)}, 1, 1), Group({column: next(values)}, 2, 2), Group({column: next(values)}, 2, 0)]
+        groups += [Group({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))]
     with planted_store() as file:
         tables = plant_members(file, policy, levels, like, members_of(groups))
         return as_certain({measures.PRESENCE: 1.0, measures.ADVANTAGE: 1.0, "least_presence": 0.0}, attack(tables))

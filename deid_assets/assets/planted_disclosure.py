@@ -1,4 +1,4 @@
-"""Canaries of attribute disclosure and of recognizing providers: classes that tell everything, patterns nobody shares."""
+"""Canaries of attribute disclosure and of recognizing providers: classes that tell all, patterns nobody shares."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -31,7 +31,7 @@ def attribute_classes(columns: Sequence[str]) -> list[tuple[Mapping[str, object]
 
 
 def certain_disclosure(columns: int) -> dict[str, float]:
-    """What `attribute_classes` of so many columns tell; see its shares of OTHER: 1/2, 1, 1/2, and 1/2 + of the whole."""
+    """What `attribute_classes` of so many columns tell, from the shares of OTHER in each class and in the whole."""
     members = 4 + 4 * columns
     whole = (2 + 3 * columns) / members
     distances = [whole - 0.5] * (4 + 2 * columns) + [1 - whole] * (2 * columns)
@@ -146,8 +146,9 @@ def providers_of_canaries(
     some = all_ if policy.provider_graph.patterns_known > 1 else one
     enough = policy.provider_suppression.providers_at_least
     certain = dict(zip(measures.KNOWLEDGE, (one, some, all_, graph), strict=True))
-    worst = {measures.PATTERN_SUCCESS: (1 / np.array(some)).mean(), measures.GRAPH_SUCCESS: (1 / np.array(graph)).mean()}
-    total = as_certain(worst, measured)
+    success = {knowledge: (1 / np.array(classes)).mean() for knowledge, classes in certain.items()}
+    worst = {measures.PATTERN_SUCCESS: "some_patterns", measures.GRAPH_SUCCESS: "shared_patients"}
+    total = as_certain({name: success[knowledge] for name, knowledge in worst.items()}, measured)
     for kind in measures.KINDS:
         for when in (measures.BEFORE, measures.AFTER):
             for knowledge, classes in certain.items():
@@ -155,7 +156,7 @@ def providers_of_canaries(
                 sizes = np.array(classes)
                 told = [recognized.providers, recognized.small_share, recognized.success]
                 total += compare(
-                    [len(sizes), (sizes < enough).mean(), (1 / sizes).mean()],
+                    [len(sizes), (sizes < enough).mean(), success[knowledge]],
                     [-1.0 if number is None else number for number in told],
                 )
     return total

@@ -1,4 +1,4 @@
-"""Canaries in the tables of a longitudinal delivery and of its release: members and claims, with labels at their levels."""
+"""Canaries in the tables of a longitudinal delivery and of its release: members, claims, labels at their levels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +49,18 @@ def label(value: object, level: int) -> str | None:
     return None if value is None else f"{value} at level {level}"
 
 
+def domain_rows(column: str, values: Iterable[object], level: int) -> list[dict]:
+    """Rows of a column's domain, with a level above that of the release: an attack must not take the wrong one."""
+    return [
+        {
+            "quasi_identifier": column, "base_code": code, "value": "" if value is None else str(value),
+            "level": own, "level_code": code, "label": label(value, own),
+        }
+        for code, value in enumerate(values)
+        for own in range(level + 2)
+    ]  # fmt: skip
+
+
 def plant_members(
     file: Path, policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table],
     members: Sequence[PlantedMember], claims: Sequence[PlantedClaim] = (),
@@ -64,7 +76,7 @@ def plant_members(
     """
     rows = {
         "member_profiles": _profiles(policy, members),
-        "pseudonym_crosswalk": _crosswalk(members, claims),
+        "pseudonym_crosswalk": _crosswalk(members),
         "value_domains": _domains(policy, levels, members, claims),
         "release_members": _release_members(policy, levels, members),
         "release_days_in_hospital": _release_days(policy, levels, members),
@@ -96,9 +108,11 @@ def _profiles(policy: Policy, members: Sequence[PlantedMember]) -> list[dict]:
     ]
 
 
-def _crosswalk(members: Sequence[PlantedMember], claims: Sequence[PlantedClaim]) -> list[dict]:
-    people = [("member", _member_id(number), PSEUDONYM + number) for number in range(len(members))]
-    return [dict(zip(("kind", "original_id", "pseudonym"), row, strict=True)) for row in people]
+def _crosswalk(members: Sequence[PlantedMember]) -> list[dict]:
+    return [
+        {"kind": "member", "original_id": _member_id(number), "pseudonym": PSEUDONYM + number}
+        for number in range(len(members))
+    ]
 
 
 def _domains(
@@ -108,14 +122,7 @@ def _domains(
     for kind, told in (("members", [member.own for member in members]), ("claims", [claim.values for claim in claims])):
         for column in _columns(policy, kind):
             values = dict.fromkeys([PLAIN, *(_value(values, column) for values in told), None])
-            rows += [
-                {
-                    "quasi_identifier": column, "base_code": code, "value": "" if value is None else str(value),
-                    "level": level, "level_code": code, "label": label(value, level),
-                }
-                for level in range(levels[column] + 2)
-                for code, value in enumerate(values)
-            ]  # fmt: skip
+            rows += domain_rows(column, values, levels[column])
     return rows
 
 

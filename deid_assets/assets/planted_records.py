@@ -5,7 +5,7 @@ from pathlib import Path
 
 from deid_assets.assets.planted import PLAIN, Attack, as_certain, plant, planted_store
 from deid_assets.assets.planted_disclosure import attribute_classes, told_of_canaries
-from deid_assets.assets.planted_members import label
+from deid_assets.assets.planted_members import domain_rows, label
 from deid_assets.methods.attribute_disclosure import AttributeDisclosure
 from deid_assets.methods.canaries import Findings
 from deid_assets.policy.flat import FlatPolicy
@@ -42,13 +42,7 @@ def _of_column(
     rows: list[object] = [PLAIN] * 5 + [PLAIN + 1] * 2 + [None] * 3
     left_out = 4
     delivered = [_record(levels, own, value) for value in [*rows, *[PLAIN] * left_out]]
-    domains = [
-        {"quasi_identifier": column, "base_code": code, "value": "" if value is None else str(value), "level": level,
-         "level_code": code, "label": label(value, level)}
-        for column in levels
-        for level in range(levels[column] + 2)
-        for code, value in enumerate((PLAIN, PLAIN + 1, None))
-    ]  # fmt: skip
+    domains = [row for column in levels for row in domain_rows(column, (PLAIN, PLAIN + 1, None), levels[column])]
     certain = {measure.SMALLEST_CLASS: 2, measure.SUPPRESSED: left_out / len(delivered)}
     tables = {
         "records": plant(file, like["records"], _numbered(delivered), "records"),
@@ -60,7 +54,9 @@ def _of_column(
         certain = {measure.SMALLEST_CLASS: 2, measure.SUPPRESSED: (left_out - 1) / len(delivered), measure.BEYOND: 1}
         people = [_record(levels, own, value) for value in [PLAIN] * 5 + [PLAIN + 1] * 2 + [None] * 3]
         plant(file, population, _numbered(people), POPULATION)
-    released = [{column: label(value, levels[column]) for column, value in _record(levels, own, value).items()} for value in rows]
+    released = [
+        {column: label(told, levels[column]) for column, told in _record(levels, own, value).items()} for value in rows
+    ]
     tables["release_records"] = plant(file, like["release_records"], released, "release_records")
     return as_certain(certain, attack(tables))
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from deid_assets.assets import assessment, attribute_disclosure, disclosure, population_attacks, record_risk
+from deid_assets.assets import assessment, attribute_disclosure, disclosure, population_attacks
 from deid_assets.assets import provider_graph_attack as providers
 from deid_assets.assets.planted import as_certain, plant, planted_store
 from deid_assets.methods import attribute_disclosure as attributes
@@ -126,18 +126,13 @@ def test_a_column_that_the_layout_lacks_is_an_error(store):
 
 
 def test_what_was_not_measured_is_not_found():
-    (one,) = (canaries_measurement(Findings(1, 2)),)
+    one = canaries_measurement(Findings(1, 2))
     assert as_certain({"canaries_found": 0.5, "other": None}, [one]) == Findings(1, 2)
     assert as_certain({"canaries_found": None}, [one]).share == 0
 
 
 def constant(value):
     return lambda *args, **kwargs: value
-
-
-def nothing_shown(number: str):
-    """A SELECT of classes that finds none."""
-    return f"SELECT 0::BIGINT AS {number}, 0::BIGINT AS released_size WHERE false"
 
 
 class TestBrokenAttacks:
@@ -173,19 +168,26 @@ class TestBrokenAttacks:
         self.broken(canaries, "demographic_risk")
 
     def test_absence_that_counts_everybody_removed(self, canaries, monkeypatch):
-        monkeypatch.setattr(assessment, "absence_numbers", lambda eligible, removed, n: (removed.count() / (removed.count() + eligible.count()), 0.5))
+        def everybody(eligible, removed, released):
+            return removed.count() / (removed.count() + eligible.count()), released / eligible.count()
+
+        monkeypatch.setattr(assessment, "absence_numbers", everybody)
         self.broken(canaries, "demographic_risk")
 
     @pytest.mark.parametrize("column", ["age", "sex"])
     def test_a_voter_list_that_overlooks_a_column(self, canaries, monkeypatch, column):
         honest = population_attacks.class_sizes
-        monkeypatch.setattr(population_attacks, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column]))
+        monkeypatch.setattr(
+            population_attacks, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column])
+        )
         self.broken(canaries, "voter_list_attack")
 
     def test_a_voter_list_whose_people_do_not_count(self, store, monkeypatch):
         own = Canaries(store, policy("heritage"), listed="person BIGINT, weight BIGINT, age VARCHAR, sex VARCHAR")
         honest = population_attacks.listed_people
-        monkeypatch.setattr(population_attacks, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})")
+        monkeypatch.setattr(
+            population_attacks, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})"
+        )
         self.broken(own, "voter_list_attack")
 
     @pytest.mark.parametrize("attack", ["voter_list_attack", "inpatient_attack"])
@@ -213,7 +215,8 @@ class TestBrokenAttacks:
 
     def test_an_inpatient_database_without_repeated_visits(self, canaries, monkeypatch):
         def distinct(visits: Table, columns):
-            return visit_histories(visits, columns).replace("count(*) AS visits", "1 AS visits").replace("list_sort(list(", "list_sort(list(DISTINCT ")
+            honest = visit_histories(visits, columns).replace("count(*) AS visits", "1 AS visits")
+            return honest.replace("list_sort(list(", "list_sort(list(DISTINCT ")
 
         monkeypatch.setattr(population_attacks, "visit_histories", distinct)
         self.broken(canaries, "inpatient_attack")
@@ -224,19 +227,21 @@ class TestBrokenAttacks:
         )
         self.broken(canaries, "inpatient_attack")
 
-    def test_an_inpatient_database_whose_choices_are_those_of_a_smaller_one(self, canaries, monkeypatch):
-        monkeypatch.setattr(
-            population_attacks, "match_table", lambda histories, columns: match_table(histories, columns).replace("own / greatest(people, 1)", "0.0")
-        )
+    def test_an_inpatient_database_in_which_nobody_is_found(self, canaries, monkeypatch):
+        def nobody(histories: Table, columns):
+            return match_table(histories, columns).replace("own / greatest(people, 1)", "0.0")
+
+        monkeypatch.setattr(population_attacks, "match_table", nobody)
         self.broken(canaries, "inpatient_attack")
 
     def test_no_inpatients_at_all(self, canaries, monkeypatch):
         monkeypatch.setattr(population_attacks, "inpatient_label", constant(None))
         self.broken(canaries, "inpatient_attack")
 
-    @pytest.mark.parametrize("result", [(5, 9, 0.0, 0.0, 1, 1, (0.0, 0.0, 0.0), 0.0), (5, 9, 1.0, 1.0, 1, 1, (1.0, 1.0, 1.0), 0.0)])
-    def test_presence_that_tells_nothing(self, canaries, monkeypatch, result):
-        monkeypatch.setattr(disclosure.membership, "membership", constant(membership.Membership(*result)))
+    @pytest.mark.parametrize("presence", [0.0, 1.0])
+    def test_presence_that_tells_nothing(self, canaries, monkeypatch, presence):
+        found = membership.Membership(5, 9, presence, presence, 1, 1, (presence,) * 3, 0.0)
+        monkeypatch.setattr(disclosure.membership, "membership", constant(found))
         self.broken(canaries, "membership_disclosure")
 
     @pytest.mark.parametrize("estimator", measures.ESTIMATORS)
@@ -341,30 +346,34 @@ class TestBrokenFlatAttacks:
     def test_classes_that_overlook_a_column(self, store, monkeypatch, column, population):
         own, honest = FlatCanaries(store, flat(population)), flat_rows.class_sizes
         monkeypatch.setattr(
-            record_risk.flat_rows, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, [n for n in names if n != column])
+            flat_rows, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, [n for n in names if n != column])
         )
         assert own.record_risk().share < 1
 
     def test_classes_that_are_all_large(self, store, monkeypatch):
         own, honest = FlatCanaries(store, flat()), flat_rows.class_sizes
-        monkeypatch.setattr(record_risk.flat_rows, "class_sizes", lambda *of: f"SELECT * REPLACE (1000 AS class_size) FROM ({honest(*of)})")
+        monkeypatch.setattr(
+            flat_rows, "class_sizes", lambda *of: f"SELECT * REPLACE (1000 AS class_size) FROM ({honest(*of)})"
+        )
         assert own.record_risk().share < 1
 
     def test_missing_values_that_are_like_nothing(self, store, monkeypatch):
         own, honest = FlatCanaries(store, flat()), flat_rows.class_sizes
-        monkeypatch.setattr(record_risk.flat_rows, "class_sizes", lambda *of: honest(*of).replace("IS NOT DISTINCT FROM", "="))
+        monkeypatch.setattr(
+            flat_rows, "class_sizes", lambda *of: honest(*of).replace("IS NOT DISTINCT FROM", "=")
+        )
         assert own.record_risk().share < 1
 
     def test_a_population_that_is_never_too_small(self, store, monkeypatch):
         own = FlatCanaries(store, flat(population=True))
-        monkeypatch.setattr(record_risk.flat_rows, "classes_beyond", constant("SELECT 0 AS beyond WHERE false"))
+        monkeypatch.setattr(flat_rows, "classes_beyond", constant("SELECT 0 AS beyond WHERE false"))
         assert own.record_risk().share < 1
 
     @pytest.mark.parametrize("column", ["Town", "Age", "Sex"])
     def test_attributes_in_classes_that_overlook_a_column(self, store, monkeypatch, column):
         own, honest = FlatCanaries(store, flat()), attributes.value_counts
         monkeypatch.setattr(
-            attributes, "value_counts", lambda members, names, value: honest(members, [n for n in names if n != column], value)
+            attributes, "value_counts", lambda rows, names, value: honest(rows, [n for n in names if n != column], value)
         )
         assert own.record_attribute_disclosure().share < 1
 

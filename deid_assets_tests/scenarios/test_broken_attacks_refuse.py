@@ -71,7 +71,9 @@ def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypa
     honest = population_attacks.class_sizes
     reported = measured(pipeline, "voter_list_attack")["voter_list_match"].value
     with monkeypatch.context() as patch:
-        patch.setattr(population_attacks, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
+        patch.setattr(
+            population_attacks, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"])
+        )
         pipeline.run(KEY, ["voter_list_attack"])
         assert measured(pipeline, "voter_list_attack")["voter_list_match"].value < reported
         refused_for(pipeline, "voter_list_attack")
