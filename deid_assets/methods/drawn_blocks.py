@@ -10,9 +10,10 @@ import numpy as np
 
 from deid_assets.methods import engine
 from deid_assets.methods.class_size import multiset
-from deid_assets.methods.knowledge import Knowledge, draw_knowledge, joined
+from deid_assets.methods.knowledge import Knowledge
 from deid_assets.methods.longitudinal_data import LongitudinalData, truncated_targets
-from deid_assets.methods.member_index import MemberIndex
+from deid_assets.methods.member_index import DemographicCells, MemberIndex
+from deid_assets.methods.sorted_draws import SortedTargets
 
 BLOCKS_KEPT = 16
 """Blocks kept between nodes: most nodes are decided on the first few."""
@@ -59,6 +60,7 @@ class DrawnBlocks:
         self._truncated = np.zeros(len(data.targets), dtype=bool)
         for history in range(len(data.held)):
             self._truncated |= truncated_targets(data, history)
+        self._sorted = SortedTargets(data, index.position)
         self._own_counts: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._kept: dict[tuple[bytes, range], Batch] = {}
 
@@ -70,15 +72,23 @@ class DrawnBlocks:
         """Some blocks of a stream, sorted by where their members stand in the bit-sets: neighbours share memory."""
         batch = self._kept.get((stream_key, blocks))
         if batch is None:
-            drawn = joined([draw_knowledge(self.data, stream_key, number) for number in blocks])
-            members = self.data.targets[drawn.targets]
-            order = np.argsort(self.index.position[members])
-            knowledge = drawn.take(order)
+            order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)
+            members = self.data.targets[knowledge.targets]
             truncated = np.flatnonzero(self._truncated[knowledge.targets])
-            batch = Batch(order, knowledge, members[order], truncated, knowledge.take(truncated))
+            batch = Batch(order, knowledge, members, truncated, knowledge.take(truncated))
             if sum(len(kept) for _, kept in list(self._kept)) + len(blocks) <= BLOCKS_KEPT:
                 self._kept[stream_key, blocks] = batch
         return batch
+
+    def matching_members(
+        self, batch: Batch, cells: DemographicCells, cell: np.ndarray, levels: tuple[int | None, ...], limit: int
+    ) -> np.ndarray:
+        """(B,) int32: how many members of each draw's cell hold its knowledge, with the histories at these levels."""
+        chosen = engine.chosen()
+        if chosen.matching_knowledge is None:
+            return chosen.matching_members(self.index, cells, cell, self.rows(batch, levels), limit)
+        domains = self.data.history_domains
+        return chosen.matching_knowledge(self.index, cells, cell, batch.knowledge, domains, levels, limit)
 
     def rows(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
         """(slots, B) int32: the rows that each draw's knowledge asks for, with the histories at these levels."""

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from deid_assets.errors import EngineError
+from deid_assets.methods import class_size, sorted_draws
 
 VARIABLE = "DEID_ENGINE"
 ENGINES = ("numpy", "numba")
@@ -25,18 +26,22 @@ class Engine:
 
     Attributes
     ----------
-    sampled_codes
-        `claim_sampling.sampled_codes`: what the adversary knows of one history.
+    draw_in_order
+        `sorted_draws.draw_in_order`: whom the adversary looks for, and what is known of them.
     rows_for_knowledge
         `class_size.rows_for_knowledge`: the bit-sets that this knowledge asks for.
     matching_members
         `class_size.matching_members`: how many members hold them all.
+    matching_knowledge
+        The last two for a whole batch at once, or None where one follows the other
+        (`drawn_blocks.DrawnBlocks.matching_members`).
     """
 
     name: str
-    sampled_codes: Callable[..., np.ndarray]
+    draw_in_order: Callable[..., tuple]
     rows_for_knowledge: Callable[..., np.ndarray]
     matching_members: Callable[..., np.ndarray]
+    matching_knowledge: Callable[..., np.ndarray] | None = None
 
 
 def available_engines() -> tuple[str, ...]:
@@ -73,20 +78,23 @@ def named(name: str) -> Engine:
         raise EngineError(f"{VARIABLE} is '{name}'; it must be one of auto, {', '.join(ENGINES)}")
     if name == "numba":
         try:
-            loops = _numba_loops()
+            draws, classes = _numba_loops()
         except ImportError as error:
             raise EngineError(
                 f"{VARIABLE} asks for numba, which cannot be imported ({error}); the extra 'fast' installs it"
             ) from error
-        return Engine(name, loops.sampled_codes, loops.rows_for_knowledge, loops.matching_members)
-    # Imported here because the modules of the draws import this one.
-    from deid_assets.methods import claim_sampling, class_size
+        return Engine(
+            name,
+            draws.draw_in_order,
+            classes.rows_for_knowledge,
+            classes.matching_members,
+            classes.matching_knowledge,
+        )
+    return Engine(name, sorted_draws.draw_in_order, class_size.rows_for_knowledge, class_size.matching_members)
 
-    return Engine(name, claim_sampling.sampled_codes, class_size.rows_for_knowledge, class_size.matching_members)
 
+def _numba_loops() -> tuple[ModuleType, ModuleType]:
+    """The compiled draws and classes; ImportError where numba is not installed or does not fit the NumPy that is."""
+    from deid_assets.methods import compiled_classes, compiled_draws
 
-def _numba_loops() -> ModuleType:
-    """The compiled loops; ImportError where numba is not installed or does not fit the NumPy that is."""
-    from deid_assets.methods import compiled_loops
-
-    return compiled_loops
+    return compiled_draws, compiled_classes

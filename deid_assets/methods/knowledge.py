@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods import engine
+from deid_assets.methods.claim_sampling import sampled_codes
 from deid_assets.methods.longitudinal_data import LongitudinalData
 
 DRAWS_PER_BLOCK = 8192
@@ -27,7 +27,7 @@ class Knowledge:
     targets
         (B,) int64: the drawn targets, as rows of `LongitudinalData.targets`.
     codes
-        For each history (P_h, B) int32: the sampled base codes of each draw down its column, then -1.
+        For each history (P_h, B) int: the sampled base codes of each draw down its column, then -1.
     """
 
     targets: np.ndarray
@@ -87,6 +87,18 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
     ValueError
         If the key is not 16 bytes, or there is no target to draw.
     """
+    generator, targets = start_block(data, stream_key, block)
+    codes = tuple(
+        sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True)
+    )
+    return Knowledge(targets, codes)
+
+
+def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[np.random.Generator, np.ndarray]:
+    """Draw a block's targets, (B,) int64; the generator goes on with what is known of them.
+
+    Parameters and errors are those of `draw_knowledge`.
+    """
     if len(stream_key) != 16:
         raise ValueError(f"the key of a stream has 16 bytes, not {len(stream_key)}")
     if len(data.targets) == 0:
@@ -94,9 +106,4 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
     # The block's number is the highest word of Philox's counter; a block uses far fewer than 2**192 numbers.
     key = np.frombuffer(stream_key, dtype="<u8").astype(np.uint64)
     generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, block]))
-    targets = generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)
-    sampled_codes = engine.chosen().sampled_codes
-    codes = tuple(
-        sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True)
-    )
-    return Knowledge(targets, codes)
+    return generator, generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)

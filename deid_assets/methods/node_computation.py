@@ -34,7 +34,6 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods import engine
 from deid_assets.methods.class_size import NO_LIMIT
 from deid_assets.methods.confidence import wilson_interval
 from deid_assets.methods.drawn_blocks import Batch, DrawnBlocks
@@ -332,7 +331,7 @@ def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization, exempt: np.
     """Step 4.b.ii, (B,) int32: members of the population who match each draw; 0 for exempt ones, not asked about."""
     cells = draws.index.cells(levels.demographics)
     cell = np.where(exempt, TOO_RARE, cells.cell_of[batch.members])
-    return engine.chosen().matching_members(draws.index, cells, cell, draws.rows(batch, levels.histories), limit)
+    return draws.matching_members(batch, cells, cell, levels.histories, limit)
 
 
 def _batches(draws: int) -> list[range]:

@@ -159,7 +159,7 @@ def no_demographics(index, cells, cell, rows, limit=class_size.NO_LIMIT):
 
 
 def with_kernel(monkeypatch, **loops):
-    honest = Engine("numpy", drawn_blocks.engine.named("numpy").sampled_codes, class_size.rows_for_knowledge,
+    honest = Engine("numpy", drawn_blocks.engine.named("numpy").draw_in_order, class_size.rows_for_knowledge,
                     class_size.matching_members)  # fmt: skip
     monkeypatch.setattr("deid_assets.methods.engine.chosen", lambda: replace(honest, **loops))
 

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import EngineError
-from deid_assets.methods import claim_sampling, class_size, engine
+from deid_assets.methods import claim_sampling, class_size, engine, knowledge
 from deid_assets.methods.claim_sampling import sample_positions
-from deid_assets.methods.longitudinal_data import Domain, Histories
+from deid_assets.methods.knowledge import joined
+from deid_assets.methods.longitudinal_data import Domain, Histories, LongitudinalData
 from deid_assets.methods.member_index import NO_ROW, TOO_RARE, MemberIndex
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.optimal_lattice_search import all_nodes
+from deid_assets.methods.sorted_draws import SortedTargets
 from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, domains, middling_case, rich_case, short_blocks
 from deid_assets_tests.methods.engines import needs_numba, running_on
 
@@ -147,23 +149,34 @@ def test_a_computation_goes_on_on_the_other_engine():
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), min_size=1, max_size=20),
     st.integers(0, 2**32 - 1),
-    st.sampled_from([np.int8, np.int16, np.int64]),
+    st.sampled_from([7, 99, 300, 70_000]),
+    st.integers(1, 4),
 )
 @settings(max_examples=100, deadline=None)
-def test_equal_random_numbers_give_equal_samples(sizes, seed, dtype):
+def test_equal_draws_in_equal_order(sizes, seed, values, blocks):
+    """Codes of one, two and four bytes; whoever holds or is asked nothing; the draws of the stream, and no others."""
     generator = np.random.default_rng(seed)
-    counts = [count for count, _ in sizes]
-    known = Histories(np.concatenate([[0], np.cumsum(counts)]), generator.integers(0, 99, sum(counts)).astype(dtype))
-    power = np.array([power for _, power in sizes], dtype=np.int8)
-    targets = generator.integers(0, len(sizes), 50)
+    counts, powers = (np.array(column) for column in zip(*sizes, strict=True))
+    known = Histories(np.concatenate([[0], np.cumsum(counts)]), generator.integers(0, values, counts.sum()))
+    every = Domain((np.arange(values),))
+    nothing = Histories.of([[]] * len(sizes))
+    data = LongitudinalData(
+        np.zeros((len(sizes), 0), int), (), (known,) * 3 + (nothing,), (every,) * 4, np.arange(len(sizes)),
+        (known,) * 3 + (nothing,), (powers, np.minimum(powers, 1), powers * 0, powers),
+    )  # fmt: skip
+    targets = SortedTargets(data, generator.permutation(len(sizes)))
+    first = int(generator.integers(0, 1000))
 
-    def sample():
-        own = np.random.Generator(np.random.Philox(seed))
-        codes = engine.chosen().sampled_codes(own, known, power, targets)
-        # The streams stand at the same place afterwards.
-        return [codes, own.random(1)]
+    def draw():
+        order, known_values = engine.chosen().draw_in_order(targets, KEY, range(first, first + blocks))
+        assert np.all(np.diff(targets.place[known_values.targets]) >= 0)
+        return [order, known_values.targets, *(codes.astype(np.int64) for codes in known_values.codes)]
 
-    on_both(sample)
+    with short_blocks():
+        order, drawn, *codes = on_both(draw)
+        in_order = joined([knowledge.draw_knowledge(data, KEY, block) for block in range(first, first + blocks)])
+    assert np.array_equal(in_order.targets[order], drawn)
+    assert all(np.array_equal(own[:, order], sorted_) for own, sorted_ in zip(in_order.codes, codes, strict=True))
 
 
 def test_more_is_sampled_only_where_there_is_more():
@@ -206,3 +219,33 @@ def test_equal_rows_are_matched_equally_often(seed, limit):
     cell = cells.cell_of[generator.integers(0, members, draws)]
     found = on_both(lambda: [engine.chosen().matching_members(index, cells, cell, rows, limit)])
     assert np.all(found[0] <= limit)
+
+
+@needs_numba
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 20, class_size.NO_LIMIT]))
+@settings(max_examples=60, deadline=None)
+def test_knowledge_matched_at_once_as_step_by_step(seed, limit):
+    """Values known several times, rows too rare or none at all, a history left out, more draws than go at once."""
+    generator = np.random.default_rng(seed)
+    members, draws, most = (int(generator.integers(*few)) for few in ((1, 3000), (0, 5000), (0, 4)))
+    sex, domain = Domain((np.arange(2),)), Domain((np.arange(4), np.array([0, 0, 1, 1])))
+    held = [Histories.of([generator.integers(0, 4, generator.integers(0, 7)) for _ in range(members)])] * 2
+    sexes, least = generator.integers(0, 2, (members, 1)), {"least_row": 20, "least_cell": 700}
+    index = MemberIndex(sexes, [sex], held, [domain] * 2, [(0, 1)] * 2, most, **least)
+    cells = index.cells((0,))
+    cell = cells.cell_of[generator.integers(0, members, draws)]
+    codes = [generator.integers(0, 4, (most, draws)).astype(kind) for kind in (np.int8, np.int32)]
+    for own in codes:
+        own[np.arange(most)[:, None] >= generator.integers(0, most + 1, draws)] = -1
+    known = knowledge.Knowledge(np.zeros(draws, np.int64), tuple(codes))
+    numba, numpy = engine.named("numba"), engine.named("numpy")
+    for levels in ((0, 0), (1, 0), (None, 1), (None, None)):
+        rows = [
+            numpy.rows_for_knowledge(own, domain, level, index.rows_of(history, level))
+            for history, (own, level) in enumerate(zip(codes, levels))
+            if level is not None
+        ]
+        rows = np.concatenate([np.zeros((0, draws), np.int32), *rows])
+        stepwise = numpy.matching_members(index, cells, cell, rows, limit)
+        at_once = numba.matching_knowledge(index, cells, cell, known, [domain] * 2, levels, limit)
+        assert at_once.dtype == stepwise.dtype and np.array_equal(at_once, stepwise)

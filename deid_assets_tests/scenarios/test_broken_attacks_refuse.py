@@ -50,7 +50,7 @@ def test_a_kernel_that_finds_no_classes_is_refused(pipeline, monkeypatch):
     with monkeypatch.context() as patch:
         honest = engine.chosen()
         broken = engine.Engine(
-            honest.name, honest.sampled_codes, honest.rows_for_knowledge,
+            honest.name, honest.draw_in_order, honest.rows_for_knowledge,
             lambda index, cells, cell, rows, limit=None: np.full(len(cell), np.iinfo(np.int32).max // 2, np.int32),
         )  # fmt: skip
         patch.setattr(engine, "chosen", lambda: broken)
