@@ -155,16 +155,23 @@ def _linked(x: int, y: int, histories: int, everywhere, except_in) -> list[Canar
 
 
 def plant_in_data(
-    data: LongitudinalData, levels: Generalization, alike: Sequence[int] = (2, 5)
+    data: LongitudinalData, levels: Generalization, alike: Sequence[int] = (2, 5), at_most: int | None = None
 ) -> tuple[LongitudinalData, np.ndarray]:
     """A copy of the kernel's data at one generalization, with canaries as its only targets.
+
+    Parameters
+    ----------
+    alike
+        Sizes of groups of members who are all alike.
+    at_most
+        Real members in the copy; MEMBERS_COPIED if not given.
 
     Returns
     -------
     data, sizes
         One level each; (c,) int64, the certain class size of each target, 0 where truncation took what is known.
     """
-    copied = min(MEMBERS_COPIED, data.members)
+    copied = min(MEMBERS_COPIED if at_most is None else at_most, data.members)
     columns = [(column, level) for column, level in enumerate(levels.demographics) if level is not None]
     histories = [(history, level) for history, level in enumerate(levels.histories) if level is not None]
     planted = canaries(len(columns), len(histories), alike)
