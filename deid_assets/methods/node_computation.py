@@ -34,6 +34,7 @@ from typing import Literal
 
 import numpy as np
 
+from deid_assets.methods import engine
 from deid_assets.methods.class_size import NO_LIMIT
 from deid_assets.methods.confidence import wilson_interval
 from deid_assets.methods.drawn_blocks import Batch, DrawnBlocks
@@ -339,7 +340,8 @@ def _batches(draws: int) -> list[range]:
     if draws < 1:
         raise ValueError("at least one draw is needed")
     blocks = -(-draws // DRAWS_PER_BLOCK)
-    return [range(first, min(first + BLOCKS_AT_ONCE, blocks)) for first in range(0, blocks, BLOCKS_AT_ONCE)]
+    together = BLOCKS_AT_ONCE * engine.chosen().batch_factor
+    return [range(first, min(first + together, blocks)) for first in range(0, blocks, together)]
 
 
 def _wanted(batches: list[range], draws: int) -> list[int]:
