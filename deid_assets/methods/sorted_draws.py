@@ -30,14 +30,14 @@ class SortedTargets:
     """
 
     def __init__(self, data: LongitudinalData, position: np.ndarray):
-        self.data = data
+        self.data, self._position = data, position
         self.targets = np.argsort(position[data.targets], kind="stable")
         self.place = np.empty(len(self.targets), dtype=np.int64)
         self.place[self.targets] = np.arange(len(self.targets))
 
-    def __getstate__(self) -> dict:
-        # The copy is made again where it is needed.
-        return {name: value for name, value in self.__dict__.items() if name != "histories"}
+    def __reduce__(self) -> tuple:
+        # What is sorted is sorted again where it is needed.
+        return SortedTargets, (self.data, self._position)
 
     @functools.cached_property
     def histories(self) -> tuple["SortedHistory", ...]:
