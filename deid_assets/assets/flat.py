@@ -28,6 +28,7 @@ from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
+from deid_assets.release.certificate import rounding_step
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Context, Evidence, Refusal, judge
 from deid_assets.release.manifest import AttritionStep
@@ -94,15 +95,18 @@ def record_lattice(
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk"])
-def record_generalization(context: dg.AssetExecutionContext, record_lattice: Table, policies: Policies) -> pd.DataFrame:
+def record_generalization(
+    context: dg.AssetExecutionContext, records: Table, record_lattice: Table, policies: Policies
+) -> pd.DataFrame:
     """The node of least loss at which few enough records are in small classes: one row per quasi-identifier."""
     policy = policies.of(context)
     chosen = record_lattice.query(f"SELECT * FROM {record_lattice.sql} WHERE chosen")
     if not len(chosen):
         least = record_lattice.query(f"SELECT min(share) AS least FROM {record_lattice.sql}")["least"].iloc[0]
+        step = rounding_step(records.count())
         raise dg.Failure(
-            f"refused: even at the coarsest node a share of {least:.4f} of the records is in classes of fewer than "
-            f"{policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer quasi-identifiers, "
+            f"refused: even at the coarsest node a share of about {round(least / step) * step:.3g} of the records is in "
+            f"classes of fewer than {policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer quasi-identifiers, "
             "give a hierarchy a coarser level, or allow more suppression",
             metadata={"refused": True},
             allow_retries=False,

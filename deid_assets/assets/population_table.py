@@ -40,7 +40,18 @@ def read_table(
     )
     report = read_population_table(target, table.path, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most)
     context.add_output_metadata(report.metadata())
+    if table.people_at_most is not None and people_of(target) > table.people_at_most:
+        raise DeliveryError(
+            f"population table: {table.file} stands for more people than its people_at_most: it is of a larger area, or "
+            "counts people twice, as rows of totals do; choose rows by `only` and `leave_out`"
+        )
     return target
+
+
+def people_of(table: Table) -> int:
+    """How many people a population table stands for."""
+    persons = f"SELECT person, max(weight) AS weight FROM {table.sql} GROUP BY person"
+    return int(table.query(f"SELECT coalesce(sum(weight), 0) AS n FROM ({persons})")["n"].iloc[0])
 
 
 def _years(meant: list[str], values: list[str]) -> pd.DataFrame:

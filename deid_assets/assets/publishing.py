@@ -90,6 +90,7 @@ def publish(
     proof: OptimalityCertificate,
     counts_people: bool,
     render: Callable[[bytes], bytes],
+    still_so: Callable[[], bool] = lambda: True,
 ) -> pd.DataFrame:
     """Describe, sign and publish what the gate let pass; what was released before of the same inputs stands instead.
 
@@ -105,6 +106,8 @@ def publish(
         Why the chosen node is optimal, and whether the numbers measured at its nodes count people.
     render
         The report as HTML, of the public edition of the manifest.
+    still_so
+        Asked under the lock, while nobody else can publish: whether what was released before is what the gate counted.
 
     Returns
     -------
@@ -131,6 +134,10 @@ def publish(
     staging.write_file(CERTIFICATE, certificate.public)
 
     def describe(place: Place):
+        if not still_so():
+            raise ReleaseError(
+                "members of this population were released meanwhile, so that what the gate judged is no longer so; run again"
+            )
         manifest = Manifest(
             place=place,
             policy=policy_text(policy),

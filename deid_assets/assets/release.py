@@ -99,8 +99,12 @@ def release(
                 services = released_dates(policy, members, truncated_claims, eligible_claims, kept)
                 told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
                 staging.write_file("data/dates.json", as_file(told))
+            released_before = partial(
+                workplace.released_before, member_profiles, original_members(pseudonym_crosswalk, staged.members)
+            )
+            before = released_before()
             refusals, gate_evidence, evidence = _judge(
-                context, policy, workplace, tables, staged, chosen_generalization, suppressed_members,
+                context, policy, workplace, tables, staged, before, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
                 (
                     longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk, voter_list_attack,
@@ -123,6 +127,7 @@ def release(
                 lambda public: report_of(
                     policy, public, generalization_lattice, chosen_generalization, every, notes_of(told) if told else ()
                 ),
+                lambda: released_before() == before,
             )  # fmt: skip
         finally:
             drop_schema(member_profiles.file, SCHEMA)
@@ -159,10 +164,13 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
 
 def _judge(
     context, policy: Policy, workplace: Workplace, tables: PopulationTables,
-    staged: gate.Staged, chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
+    staged: gate.Staged, before: int, chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
     sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
-    """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them."""
+    """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them.
+
+    `before`: members of the population who are in earlier releases and not in this one.
+    """
     levels, node = chosen_levels(policy, chosen), chosen_node(policy, chosen)
     commitment = workplace.secret().commitment()
     digest = tables_digest(staged.by_name())
@@ -190,7 +198,6 @@ def _judge(
     )
 
     keep = kept_targets(tables.profiles, suppressed)
-    before = workplace.released_before(tables.profiles, original_members(crosswalk, staged.members))
     # What was released before makes absence and membership tell more; the classes of this release stand alone.
     cumulative = sampling_fraction(policy, int(keep.sum()) + before, tables.profiles.count())
     refusals += cumulative_refusals(policy, evidence, cumulative)

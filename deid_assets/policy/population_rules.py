@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from deid_assets.policy.hierarchy_specs import IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.policy.population_sections import CODED_COLUMNS, PERSON_COLUMNS
+from deid_assets.policy.population_sections import CODED_COLUMNS, PERSON_COLUMNS, VISIT_COLUMNS
 from deid_assets.policy.validation import COLUMN_RANGES, Problem
 
 
@@ -13,7 +13,7 @@ def population_problems(policy: Policy) -> tuple[Problem, ...]:
     return tuple(
         problem
         for section in ("voter_list_attack", "inpatient_attack")
-        for rule in (_published, _readable, _measurable)
+        for rule in (_published, _readable, _complete, _measurable)
         for problem in rule(policy, section)
     )
 
@@ -43,6 +43,35 @@ def _readable(policy: Policy, section: str) -> Iterator[Problem]:
             spec = policy.hierarchies.get(policy.quasi_identifier(column).hierarchy)
             if spec is not None and not isinstance(spec, IntervalsSpec):
                 yield Problem(path, f"width and top need a hierarchy of intervals; that of {column} is none")
+
+
+def _complete(policy: Policy, section: str) -> Iterator[Problem]:
+    """A table with few columns or of too many people makes large classes: a gate on it would hold for the wrong reason."""
+    attack = getattr(policy, section)
+    table = attack.table
+    if table is None:
+        return
+    matched = PERSON_COLUMNS if section == "voter_list_attack" else (*PERSON_COLUMNS, *VISIT_COLUMNS)
+    for number, column in enumerate(table.lacks):
+        if column in table.columns or column not in matched or not policy.publishes(column):
+            yield Problem(
+                (section, "table", "lacks", number),
+                f"{column} is mapped, is not published, or is none of {', '.join(matched)}; take it out",
+            )
+    if attack.at_most is None:
+        return
+    for column in matched:
+        if policy.publishes(column) and column not in table.columns and column not in table.lacks:
+            yield Problem(
+                (section, "table", "columns"),
+                f"{column} is published and not mapped, so that the gate would not judge it; map it, or list it in lacks",
+            )
+    if table.people_at_most is None:
+        yield Problem(
+            (section, "table"),
+            "people_at_most is missing: say how many people live in the area that the release is of, for a table of a "
+            "larger one, or with totals, hides more people than there are",
+        )
 
 
 def _measurable(policy: Policy, section: str) -> Iterator[Problem]:

@@ -57,6 +57,14 @@ class PopulationTable(Section):
     columns: dict[Literal[PERSON_COLUMNS], TableColumn] = Field(
         min_length=1, description="column of the delivery to column of the table"
     )
+    lacks: tuple[Said, ...] = Field(
+        (), description="published columns that the table does not hold; without saying so none may be missing from a gate"
+    )
+    people_at_most: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="people whom the table may stand for: those of the area that the release is of. A larger area hides "
+        "more people than there are; a gate needs it",
+    )
     _path: Path | None = PrivateAttr(None)
     _digest: str = PrivateAttr("")
 

@@ -14,7 +14,7 @@ from deid_assets_tests.policy.policy_texts import public_values, refusal
 from deid_assets_tests.scenarios.policies import write_policy
 
 PUBLIC = policy_by_name("heritage_public")
-TABLE = {"file": "people.csv", "count": "N", "columns": {"age": {"name": "AGE", "top": 85}, "sex": {"name": "SEX"}}}
+TABLE = {"file": "people.csv", "count": "N", "people_at_most": 10, "columns": {"age": {"name": "AGE", "top": 85}, "sex": {"name": "SEX"}}}
 DISCHARGES = {"file": "stays.csv", "person": "WHO", "columns": {"sex": {"name": "SEX"}}}
 
 
@@ -165,3 +165,25 @@ def test_a_policy_says_in_plain_words_whom_it_matches_with_what(folder):
     assert "with a voter list (people.csv) is expected to match at most 5 % of released members" in text
     assert "all visits of a discharge database (stays.csv) is expected to match a share" in text
     assert "with a list of the members of the delivery is expected" in explain(PUBLIC)
+
+
+class TestComplete:
+    def refused(self, folder, **table) -> str:
+        with pytest.raises(PolicyError) as refused:
+            with_tables(folder, voter_list_attack={"table": TABLE | table, "at_most": 0.05})
+        return str(refused.value)
+
+    def test_a_published_column_that_the_table_lacks_has_to_be_named(self, folder):
+        only_sex = {"columns": {"sex": {"name": "SEX"}}}
+        assert "age is published and not mapped" in self.refused(folder, **only_sex)
+        with_tables(folder, voter_list_attack={"table": TABLE | only_sex | {"lacks": ["age"]}, "at_most": 0.05})
+
+    def test_what_is_mapped_is_not_lacking(self, folder):
+        assert "age is mapped" in self.refused(folder, lacks=["age"])
+
+    def test_a_gate_needs_to_know_how_many_people_there_are(self, folder):
+        assert "people_at_most is missing" in self.refused(folder, people_at_most=None)
+
+    def test_without_a_gate_nothing_is_asked(self, folder):
+        table = {"file": "people.csv", "columns": {"sex": {"name": "SEX"}}}
+        with_tables(folder, voter_list_attack={"table": table, "at_most": None})

@@ -13,7 +13,8 @@ import pytest
 
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release.evidence import from_frame, to_frame
-from deid_assets.running_summary import REFUSED, RunSummary
+from deid_assets.resources import Workplace
+from deid_assets.running_summary import ERROR, REFUSED, RunSummary
 from deid_assets.stages import STAGES
 from deid_assets.store import write_table
 from deid_assets_tests.scenarios.conftest import KEY
@@ -235,3 +236,12 @@ def _nobody_flagged(honest):
         return np.zeros_like(found), exempt
 
     return flags
+
+
+def test_members_released_while_the_gate_was_judging_are_not_left_out_of_its_count(pipeline, monkeypatch):
+    counts = iter([0])
+    monkeypatch.setattr(Workplace, "released_before", lambda *_: next(counts, 40))
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == ERROR and "were released meanwhile" in " ".join(summary.reasons), summary.reasons
+    assert pipeline.published_bytes() == before

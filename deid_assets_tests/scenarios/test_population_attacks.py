@@ -9,7 +9,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy import load_policy
 from deid_assets.release import measure
 from deid_assets.release.evidence import from_frame
-from deid_assets.running_summary import REFUSED
+from deid_assets.running_summary import ERROR, REFUSED
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
@@ -39,7 +39,7 @@ def write_list(folder, people_of_each_age: int, ages=range(101)) -> None:
 
 
 def voter_policy(**table) -> dict:
-    listed = {"file": "voters.csv", "delimiter": ";", "count": "N", "columns": COUNTED} | table
+    listed = {"file": "voters.csv", "delimiter": ";", "count": "N", "columns": COUNTED, "people_at_most": 10**9} | table
     return changed(SMALL, voter_list_attack={"table": listed, "at_most": 0.05})
 
 
@@ -106,6 +106,13 @@ class TestVoterList:
         write_policy(pipeline.home.policies, voter_policy(columns=columns))
         summary = pipeline.run(KEY, ["voter_list_attack"])
         assert "voters.csv: more than 1.00% of the rows are unusable: column SEX: 101 rows" in " ".join(summary.reasons)
+
+    def test_a_list_of_a_larger_area_is_an_error(self, pipeline):
+        write_list(pipeline.home.policies, 50)
+        write_policy(pipeline.home.policies, voter_policy(people_at_most=10_000))
+        summary = pipeline.run(KEY, ["voter_list_attack"])
+        assert summary.exit_code == ERROR
+        assert "stands for more people than its people_at_most" in " ".join(summary.reasons), summary.reasons
 
     def test_a_list_changed_after_it_was_judged_refuses(self, pipeline):
         write_list(pipeline.home.policies, 1_000)
