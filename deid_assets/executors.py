@@ -39,6 +39,8 @@ PATIENCE_SECONDS = 60.0
 """How long a run waits for a worker where there is none."""
 ANSWER_SECONDS = 1800.0
 """How long a call may take, the calls before it in the workers' queues included. Most take a second."""
+_ASK_AGAIN_SECONDS = 60.0
+"""After how long a call without answer is asked a second time, in case that the cluster lost it; then after longer."""
 _LOOK_SECONDS = 2.0
 _ATTEMPTS = 5
 
@@ -137,9 +139,12 @@ class ClusterExecutor(ThreadPoolExecutor):
 
     def _called(self, owner: object, method: str, args: tuple, keywords: dict) -> object:
         """The answer to one call; asked again where it was lost."""
+        deadline = time.monotonic() + self._answer_within
         for attempt in range(_ATTEMPTS):
+            # Asked again, a call gives the same answer; a cluster may lose one though all its workers live.
+            again = time.monotonic() + _ASK_AGAIN_SECONDS * 4**attempt
             try:
-                return self._answered(owner, method, args, keywords)
+                return self._answered(owner, method, args, keywords, deadline, min(again, deadline))
             except _Lost as error:
                 lost = str(error)
         raise ExecutorError(
@@ -147,13 +152,15 @@ class ClusterExecutor(ThreadPoolExecutor):
             f"look into the logs of its workers (the usual cause is too little memory)"
         )
 
-    def _answered(self, owner: object, method: str, args: tuple, keywords: dict) -> object:
+    def _answered(
+        self, owner: object, method: str, args: tuple, keywords: dict, deadline: float, again: float
+    ) -> object:
         name, content, arrays = self._packed(owner)
         call = Call(self._sender, name, arrays, method, args, keywords)
-        answer = self._asked(call, list(self._workers()))
+        answer = self._asked(call, list(self._workers()), deadline, again)
         if isinstance(answer, Missing):
             sent = self._sent_arrays(answer.arrays)
-            answer = self._asked(call, [answer.worker], content, answer.arrays, sent)
+            answer = self._asked(call, [answer.worker], deadline, again, content, answer.arrays, sent)
         match answer:
             case Done(value):
                 return value
@@ -164,17 +171,20 @@ class ClusterExecutor(ThreadPoolExecutor):
                 raise _Lost("a worker was started again")
         raise _Lost("a worker dropped what it had received")
 
-    def _asked(self, call: Call, workers: Sequence[str], *sent) -> Done | Missing | Stranger | Failed:
-        """Give a call to one of some workers and wait."""
+    def _asked(
+        self, call: Call, workers: Sequence[str], deadline: float, again: float, *sent
+    ) -> Done | Missing | Stranger | Failed:
+        """Give a call to one of some workers and wait until it is time to ask again, or to give up."""
         future = self._client.submit(cluster_worker.answer, call, *sent, workers=workers, pure=False)
         try:
-            deadline = time.monotonic() + self._answer_within
-            while time.monotonic() < deadline:
+            while time.monotonic() < again:
                 try:
                     return future.result(timeout=_LOOK_SECONDS)
                 except TimeoutError:
                     if not self._workers().keys() & set(workers):
                         raise _Lost("its worker is gone") from None
+            if again < deadline:
+                raise _Lost("it was not answered for long")
             raise ExecutorError(
                 f"the cluster at {self._address} did not answer a call within {self._answer_within:.0f} s, though its "
                 f"workers live; see whether they are at work on something else"

@@ -243,6 +243,20 @@ class TestDeath:
             executor._client.run(cluster_worker.forget, executor._sender)
             assert computation.measure((0, 0), KEY, 9_000, executor=executor).flagged == before
 
+    def test_a_call_that_the_cluster_lost_is_asked_again(self, computation, two_workers, monkeypatch):
+        monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.1)
+        monkeypatch.setattr(executors, "_ASK_AGAIN_SECONDS", 0.5)
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            submit, lost = executor._client.submit, iter([True])
+
+            def losing(*call, **options):
+                return distributed.Future("a key of no task", executor._client) if next(lost, False) else submit(*call, **options)
+
+            monkeypatch.setattr(executor._client, "submit", losing)
+            measured = computation.measure((0, 0), KEY, 30_000, executor=executor)
+        assert measured.flagged == computation.measure((0, 0), KEY, 30_000).flagged
+        assert next(lost, None) is None
+
     def test_a_call_that_takes_for_ever(self, two_workers, monkeypatch):
         monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.1)
         with ClusterExecutor(two_workers.scheduler_address, answer_within=0.3) as executor:
