@@ -20,6 +20,8 @@ IN_MEMORY = {"distributed.worker.memory.target": False, "distributed.worker.memo
 @contextlib.contextmanager
 def local_cluster(workers: int = 2, settings: dict = IN_MEMORY, **options) -> Iterator["distributed.LocalCluster"]:
     """Workers of one thread, processes that are started again when they die; with `processes=False` they are here."""
-    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "1GB"} | options
+    # A worker in this process would pause for what tests before left in its memory.
+    limit = "1GB" if options.get("processes", True) else 0
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": limit} | options
     with dask.config.set(settings), distributed.LocalCluster(n_workers=workers, **options) as cluster:
         yield cluster

@@ -1,6 +1,7 @@
 """An attack that breaks reports no risk and is refused, because it did not find the canaries; and the new gate."""
 
 import numpy as np
+import pytest
 
 from deid_assets.assets import population_attacks
 from deid_assets.methods import attack_sensitivity, engine, provider_graph
@@ -10,6 +11,8 @@ from deid_assets.release.evidence import from_frame
 from deid_assets.running_summary import REFUSED
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+
+pytestmark = pytest.mark.matrix
 
 
 def measured(pipeline, asset: str) -> dict:

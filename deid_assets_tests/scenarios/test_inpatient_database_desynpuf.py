@@ -15,6 +15,8 @@ from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 KEY = "synpuf"
 COLUMNS = {"length_of_stay": "LengthOfStay", "place": "PlaceSvc", "condition_group": "PrimaryConditionGroup"}
 POLICY = changed(

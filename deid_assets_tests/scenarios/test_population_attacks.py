@@ -14,6 +14,8 @@ from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 SEXES, AGES = ("F", "M"), ("0-19", "20-39", "40-59", "60-79", "80+")
 AGE_CLASS = "CASE WHEN age >= 80 THEN '80+' ELSE (age // 20 * 20) || '-' || (age // 20 * 20 + 19) END"
 COUNTED = {"age": {"name": "AGE", "top": 100}, "sex": {"name": "SEX", "values": {"1": "M", "2": "F"}}}

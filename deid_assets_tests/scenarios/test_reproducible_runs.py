@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from deid_assets import executors
 from deid_assets.running_summary import PUBLISHED
@@ -45,6 +46,7 @@ MEASURED = (*STAGES["generalization"], "longitudinal_risk")
 """Assets that measure draws, and those they are made with; the gate of `release` does too."""
 
 
+@pytest.mark.matrix
 @needs_dask
 def test_a_cluster_gives_the_same_tables(pipeline, monkeypatch):
     """The workers are threads of this process, so that nothing is compiled again; they have addresses like others."""
