@@ -377,7 +377,7 @@ class TestRefused:
     @pytest.mark.parametrize("setting", ["target", "spill"])
     def test_workers_that_may_write_to_disk(self, setting):
         to_disk = IN_MEMORY | {f"distributed.worker.memory.{setting}": 0.7}
-        with local_cluster(1, settings=to_disk, processes=False, protocol="tcp://") as cluster:
+        with local_cluster(1, settings=to_disk, processes=False, protocol="tcp://", memory_limit="1GB") as cluster:
             with pytest.raises(ExecutorError, match="may write restricted data to disk; set distributed.worker.memory"):
                 ClusterExecutor(cluster.scheduler_address)
 

@@ -347,7 +347,8 @@ def test_limits_on_attribute_disclosure_gate(pipeline):
     assert rows, summary
     public = json.loads((pipeline.home.releases / "flat_table" / "0001" / "manifest.json").read_text())
     (item,) = [one for one in public["evidence"] if one["asset"] == "record_attribute_disclosure"]
-    assert [one["name"] for one in item["measurements"] if one["gating"]] == ["homogeneous_share", "least_diversity", "greatest_distance"]
+    gating = [one["name"] for one in item["measurements"] if one["gating"]]
+    assert gating == ["homogeneous_share", "least_diversity", "greatest_distance", "canaries_found"]
 
     by_class, whole = likes_by_class(rows), Counter(row["Likes"] for row in rows)
     far = max(
