@@ -17,13 +17,13 @@ from deid_assets.errors import StoreError
 from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
-from deid_assets.policy.loading import policies_in
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.release.cumulative import earlier_releases, member_tags
-from deid_assets.release.registry import Registry
-from deid_assets.release.keys import Secret, SigningKey, load_secret
-from deid_assets.sources.delivery import Delivery
+from deid_assets.policy.loading import policies_in
 from deid_assets.registration import registered_delivery
+from deid_assets.release.cumulative import earlier_releases, member_tags
+from deid_assets.release.keys import Secret, SigningKey, load_secret
+from deid_assets.release.registry import Registry
+from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store import Query, Table, fingerprint, held_open, write_table
 from deid_assets.store_lock import StoreLock

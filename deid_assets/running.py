@@ -23,8 +23,8 @@ from deid_assets.errors import DeliveryError, PolicyError, ReleaseError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
-from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
 from deid_assets.registration import register_delivery
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deid_assets.assets.generalization import chosen_node, node_text, parse_node
-from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours
+from deid_assets.assets.generalization import chosen_node
+from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours, node_text, parse_node
 from deid_assets.methods.optimality_certificate import (
     Criterion,
     MeasuredNode,

@@ -24,11 +24,12 @@ from deid_assets.methods.flat_search import (
 )
 from deid_assets.methods.flat_table import FlatTable, Node
 from deid_assets.methods.information_loss import monotone_discernibility
+from deid_assets.methods.optimal_lattice_search import node_text, parse_node
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release import gate, measure
-from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.certificate import rounding_step
+from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Context, Evidence, Refusal, judge
 from deid_assets.release.manifest import AttritionStep
@@ -111,7 +112,7 @@ def record_generalization(
             metadata={"refused": True},
             allow_retries=False,
         )
-    node = [int(level) for level in chosen["node"].iloc[0].split(",")]
+    node = parse_node(chosen["node"].iloc[0])
     names = [qi.release_as for qi in policy.quasi_identifiers]
     level_names = [
         policy.hierarchy(qi.hierarchy).level_names[level] for qi, level in zip(policy.quasi_identifiers, node, strict=True)
@@ -250,7 +251,7 @@ def nodes_frame(found: FlatResult, names: list[str], records: int, loss: Callabl
     """Every node that was looked at as a row."""
     rows = [
         {
-            "node": ",".join(map(str, node)),
+            "node": node_text(node),
             **{f"level_of_{name}": level for name, level in zip(names, node, strict=True)},
             "height": sum(node),
             "loss": loss(node),

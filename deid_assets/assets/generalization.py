@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 import numpy as np
@@ -27,6 +27,7 @@ from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.lattice_diagnosis import diagnose
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.optimal_lattice_search import node_text, parse_node
 from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
 from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
@@ -357,16 +358,6 @@ def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
         for result in search.nodes
     ]
     return pd.DataFrame(rows).astype({"inferred_from": "str", "node": "str", "decision": "str", "reached": "str"})
-
-
-def node_text(node: Sequence[int]) -> str:
-    """A node as text: '2,1,2,3'."""
-    return ",".join(str(level) for level in node)
-
-
-def parse_node(text: str) -> tuple[int, ...]:
-    """A node from its text."""
-    return tuple(int(level) for level in text.split(","))
 
 
 def chosen_node(policy: Policy, chosen: Table) -> tuple[int, ...]:

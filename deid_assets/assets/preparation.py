@@ -19,8 +19,8 @@ from deid_assets.methods.removal import removed_members as removed_members_query
 from deid_assets.methods.sampling import released_sample as released_sample_query
 from deid_assets.methods.sampling import sample_size
 from deid_assets.methods.top_coding import top_code
-from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
+from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.release.keys import Secret
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Query, Table

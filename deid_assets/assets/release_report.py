@@ -9,6 +9,7 @@ from dataclasses import replace
 from deid_assets.assets.generalization import chosen_node
 from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
+from deid_assets.methods.optimal_lattice_search import lower_neighbours, node_text
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import CANARIES
@@ -43,7 +44,7 @@ def report_of(
     node = chosen_node(policy, chosen)
     names = [dimension.name for dimension in policy.dimensions]
     nodes = lattice.frame()
-    nodes["chosen"] = nodes["node"] == ",".join(str(level) for level in node)
+    nodes["chosen"] = nodes["node"] == node_text(node)
     levels = {}
     for qi in policy.quasi_identifiers.all:
         hierarchy = policy.hierarchy_of(qi.column)
@@ -104,11 +105,7 @@ def report_of(
 
 def _certificate(nodes, node: tuple[int, ...]):
     """The chosen node and the nodes directly below it."""
-    below = {
-        ",".join(str(level - (place == position)) for place, level in enumerate(node))
-        for position in range(len(node))
-        if node[position] > 0
-    }
+    below = {node_text(lower) for lower in lower_neighbours(node)}
     for row in nodes[nodes["chosen"] | nodes["node"].isin(below)].itertuples():
         yield CertificateRow(row.node, row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen))
 

@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.store import Table, quoted
+from deid_assets.methods.long_tail import value_supports
+from deid_assets.store import Table
 
 LargestSupport = Literal["largest", "members"]
 
@@ -70,33 +71,24 @@ def claim_balanced_scores(
     ValueError
         If no quasi-identifier is named, or `largest_support` is unknown.
     """
-    if not quasi_identifiers:
-        raise ValueError("name at least one quasi-identifier to score claims by")
     if largest_support not in ("largest", "members"):
         raise ValueError("the largest support is that of any value (largest), or the number of members (members)")
-    tables, joins = [], []
-    for number, name in enumerate(quasi_identifiers):
-        column = quoted(name)
-        tables.append(
-            f"s{number} AS (SELECT {column} AS value, count(DISTINCT member_id) AS support"
-            f" FROM {claims.sql} WHERE {column} IS NOT NULL GROUP BY {column})"
-        )
-        joins.append(f"LEFT JOIN s{number} ON c.{column} = s{number}.value")
-    supports = [f"s{number}.support" for number in range(len(joins))]
+    tables, joins = value_supports(claims, quasi_identifiers)
+    supports = [f"s{number}.support" for number in range(len(quasi_identifiers))]
     present = " + ".join(f"({support} IS NOT NULL)::BIGINT" for support in supports)
     total = " + ".join(f"coalesce({support}, 0)" for support in supports)
     squares = " + ".join(f"coalesce({support}, 0) * coalesce({support}, 0)" for support in supports)
     if largest_support == "members":
         largest = f"SELECT count(DISTINCT member_id) FROM {claims.sql}"
     else:
-        every = " UNION ALL ".join(f"SELECT support FROM s{number}" for number in range(len(joins)))
+        every = " UNION ALL ".join(f"SELECT support FROM s{number}" for number in range(len(quasi_identifiers)))
         largest = f"SELECT coalesce(max(support), 1) FROM ({every})"
     # n sum(s^2) - sum(s)^2 in whole numbers: equal supports have a deviation of exactly 0.
     return f"""
-        WITH {", ".join(tables)},
+        WITH {tables},
         sums AS (
             SELECT c.claim_id, {present} AS n, ({total})::BIGINT AS total, ({squares})::BIGINT AS squares
-            FROM {claims.sql} c {" ".join(joins)}),
+            FROM {claims.sql} c {joins}),
         moments AS (
             SELECT claim_id, n, total / n::DOUBLE AS mean, sqrt((n * squares - total * total)::DOUBLE) / n AS deviation
             FROM sums),

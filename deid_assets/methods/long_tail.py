@@ -32,6 +32,42 @@ def _columns_of(unit: Unit) -> str:
     return ", ".join(_UNIT_COLUMNS[unit])
 
 
+def value_supports(claims: Table, quasi_identifiers: Sequence[str]) -> tuple[str, str]:
+    """SQL that gives each value of each quasi-identifier its support: the number of members who have it.
+
+    Parameters
+    ----------
+    claims
+        member_id and one column per quasi-identifier, all claims of all members.
+    quasi_identifiers
+        Column names of `claims`, at least one.
+
+    Returns
+    -------
+    tuple[str, str]
+        Common table expressions s0, s1, ... of value | support, one per quasi-identifier, without WITH; and the joins
+        that add them to claims under the alias c. A missing value has no support.
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no quasi-identifier is named.
+    """
+    if not quasi_identifiers:
+        raise ValueError("name at least one quasi-identifier to score claims by")
+    tables, joins = [], []
+    for number, name in enumerate(quasi_identifiers):
+        column = quoted(name)
+        tables.append(
+            f"s{number} AS (SELECT {column} AS value, count(DISTINCT member_id) AS support"
+            f" FROM {claims.sql} WHERE {column} IS NOT NULL GROUP BY {column})"
+        )
+        joins.append(f"LEFT JOIN s{number} ON c.{column} = s{number}.value")
+    return ", ".join(tables), " ".join(joins)
+
+
 def claim_support_scores(claims: Table, quasi_identifiers: Sequence[str]) -> str:
     """SELECT the support score of every claim.
 
@@ -57,22 +93,13 @@ def claim_support_scores(claims: Table, quasi_identifiers: Sequence[str]) -> str
     ValueError
         If no quasi-identifier is named.
     """
-    if not quasi_identifiers:
-        raise ValueError("name at least one quasi-identifier to score claims by")
-    supports, joins = [], []
-    for number, name in enumerate(quasi_identifiers):
-        column = quoted(name)
-        supports.append(
-            f"s{number} AS (SELECT {column} AS value, count(DISTINCT member_id) - 1 AS support"
-            f" FROM {claims.sql} WHERE {column} IS NOT NULL GROUP BY {column})"
-        )
-        joins.append(f"LEFT JOIN s{number} ON c.{column} = s{number}.value")
-    # `least` skips NULL: missing values, which have no support, take no part.
-    fewest = f"least({', '.join(f's{number}.support' for number in range(len(joins)))})"
+    tables, joins = value_supports(claims, quasi_identifiers)
+    # `least` skips NULL: missing values, which have no support, take no part. The member himself does not count.
+    fewest = f"least({', '.join(f's{number}.support' for number in range(len(quasi_identifiers)))})"
     return f"""
-        WITH population AS (SELECT count(DISTINCT member_id) AS n FROM {claims.sql}), {", ".join(supports)}
-        SELECT c.claim_id, 1 - coalesce({fewest}, n - 1) / n::DOUBLE AS score
-        FROM {claims.sql} c CROSS JOIN population {" ".join(joins)}"""
+        WITH population AS (SELECT count(DISTINCT member_id) AS n FROM {claims.sql}), {tables}
+        SELECT c.claim_id, 1 - (coalesce({fewest}, n) - 1) / n::DOUBLE AS score
+        FROM {claims.sql} c CROSS JOIN population {joins}"""
 
 
 def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:

@@ -19,6 +19,16 @@ def all_nodes(heights: Sequence[int]) -> list[Node]:
     return list(product(*(range(height + 1) for height in heights)))
 
 
+def node_text(node: Sequence[int]) -> str:
+    """A node as text: '2,1,2,3'."""
+    return ",".join(str(level) for level in node)
+
+
+def parse_node(text: str) -> Node:
+    """A node from its text."""
+    return tuple(int(level) for level in text.split(","))
+
+
 def below_or_equal(lower: Node, upper: Node) -> bool:
     """Whether no level of `lower` is above that of `upper`.
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from deid_assets.methods.confidence import wilson_interval
-from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours
+from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours, node_text
 from deid_assets.methods.sequential_decision import SequentialRule
 
 LARGEST_LATTICE = 2**24
@@ -139,7 +139,7 @@ class OptimalityCertificate:
         if found:
             return found
         found += [
-            f"the measured share of a node does not fail: {_text(measured.node)}"
+            f"the measured share of a node does not fail: {node_text(measured.node)}"
             for measured in self.failed
             if not self.criterion.fails(measured)
         ]
@@ -149,7 +149,7 @@ class OptimalityCertificate:
         better, rest = self._what_is_left()
         if better is not None:
             found.append(
-                f"a node that loses less than the chosen one is neither ruled out nor passed over: {_text(better)}"
+                f"a node that loses less than the chosen one is neither ruled out nor passed over: {node_text(better)}"
             )
         elif not _same(rest, self.rest_loss):
             found.append("the least loss among the nodes that were never evaluated is not as told")
@@ -241,7 +241,7 @@ class OptimalityCertificate:
         if sorted(told) != sorted(lower_neighbours(self.chosen)):
             return ["the nodes directly below the chosen one are not each told once"]
         return [
-            f"a node directly below the chosen one did not fail: {_text(measured.node)}"
+            f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
             for measured in self.neighbours
             if not self.criterion.fails(measured) and measured.node not in self.passed_over
         ]
@@ -331,7 +331,3 @@ def _same(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return math.isclose(one, other, rel_tol=_ROUND_OFF, abs_tol=_ROUND_OFF)
-
-
-def _text(node: Node) -> str:
-    return ",".join(str(level) for level in node)

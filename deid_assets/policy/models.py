@@ -36,6 +36,7 @@ from deid_assets.policy.sections import (
 from deid_assets.policy.sensitivity_sections import AttackSensitivity
 from deid_assets.sources.delivery import SourceOptions
 
+
 class Policy(ReleasePolicy):
     """What is published, against whom it is protected, and which thresholds decide.
 

@@ -15,7 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from deid_assets.reports.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.reports.rendering import (
-    BLACK, BLUE, GREY, ORANGE, VERMILION, markdown_image, new_figure, plain, rendered, styled, words,
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    VERMILION,
+    markdown_image,
+    new_figure,
+    plain,
+    rendered,
+    styled,
+    words,
 )  # fmt: skip
 
 __all__ = [

@@ -7,8 +7,8 @@ counted in the population the same generalizations carry more risk (methods.md 0
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from deid_assets.reports.report import ComparisonRow
 from deid_assets.reports.rendering import percent, words
+from deid_assets.reports.report import ComparisonRow
 
 GENERALIZATIONS: Mapping[str, str] = MappingProxyType(
     {

@@ -15,9 +15,21 @@ from matplotlib.lines import Line2D
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from deid_assets.methods.optimal_lattice_search import lower_neighbours
+from deid_assets.methods.optimal_lattice_search import lower_neighbours, node_text, parse_node
 from deid_assets.reports.rendering import (
-    BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, YELLOW, new_figure, percent, plain, rendered, styled, words,
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    PALE,
+    VERMILION,
+    YELLOW,
+    new_figure,
+    percent,
+    plain,
+    rendered,
+    styled,
+    words,
 )  # fmt: skip
 
 _GAP = 0.6
@@ -146,20 +158,13 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
     x[chosen] = height[chosen]
 
     figure, axes = new_figure(6.4, 4.2)
-    for mark in _MARKS:
-        of_mark = (decisions == mark.decision) & ~chosen
-        axes.plot(
-            x[of_mark], y[of_mark], mark.marker, markersize=mark.size, markerfacecolor=mark.face, linestyle="none",
-            markeredgecolor=mark.edge if mark.marker != "s" else "white", zorder=3,
-            markeredgewidth=1.4 if mark.marker == "_" else 0.4,
-        )  # fmt: skip
+    _plot_nodes(axes, x, y, decisions, chosen)
     if chosen.any():
         below = _directly_below(nodes["node"].tolist(), nodes["node"][chosen].iloc[0])
         star = (x[chosen][0], y[chosen][0])
         lines = [(star, lower) for lower in zip(x[below], y[below], strict=True)]
         axes.add_collection(LineCollection(lines, colors=BLACK, linewidths=0.8, zorder=4))
         axes.axhline(y[chosen][0], color=ORANGE, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
-        axes.plot(x[chosen], y[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("height: levels above the finest node")
@@ -217,14 +222,7 @@ def frontier_figure(
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))
     axes.step(loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=3.5)
-    for mark in _MARKS:
-        of_mark = (decisions == mark.decision) & ~chosen
-        axes.plot(
-            loss[of_mark], shown[of_mark], mark.marker, markersize=mark.size, markerfacecolor=mark.face,
-            markeredgecolor=mark.edge if mark.marker != "s" else "white", linestyle="none",
-            markeredgewidth=1.4 if mark.marker == "_" else 0.4, zorder=4 if mark.marker == "^" else 3,
-        )  # fmt: skip
-    axes.plot(loss[chosen], shown[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
+    _plot_nodes(axes, loss, shown, decisions, chosen)
     limit = max(threshold, zero)
     axes.axhline(limit, color=ORANGE, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
     axes.annotate(
@@ -236,6 +234,18 @@ def frontier_figure(
     axes.set_ylabel(f"{risk_label} [%]")
     _legend(figure, decisions, chosen.any(), False, outside=True, frontier=True)
     return rendered(figure)
+
+
+def _plot_nodes(axes: Axes, x: NDArray, y: NDArray, decisions: NDArray, chosen: NDArray[np.bool_]) -> None:
+    """Nodes as marks by decision, undecided ones above the others, the chosen one as a star above all."""
+    for mark in _MARKS:
+        of_mark = (decisions == mark.decision) & ~chosen
+        axes.plot(
+            x[of_mark], y[of_mark], mark.marker, markersize=mark.size, markerfacecolor=mark.face, linestyle="none",
+            markeredgecolor=mark.edge if mark.marker != "s" else "white",
+            markeredgewidth=1.4 if mark.marker == "_" else 0.4, zorder=4 if mark.marker == "^" else 3,
+        )  # fmt: skip
+    axes.plot(x[chosen], y[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
 
 
 def _positions(
@@ -318,7 +328,7 @@ def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, large
 
 def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
     """(nodes,) bool: which of them are one level finer than a node in one dimension."""
-    below = {",".join(map(str, lower)) for lower in lower_neighbours(tuple(map(int, node.split(","))))}
+    below = {node_text(lower) for lower in lower_neighbours(parse_node(node))}
     return np.array([name in below for name in nodes])
 
 

@@ -6,7 +6,17 @@ from matplotlib.lines import Line2D
 
 from deid_assets.reports.heritage import TABLE_7
 from deid_assets.reports.rendering import (
-    BLACK, BLUE, GREY, ORANGE, PALE, VERMILION, new_figure, plain, rendered, styled, words,
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    PALE,
+    VERMILION,
+    new_figure,
+    plain,
+    rendered,
+    styled,
+    words,
 )  # fmt: skip
 
 Row = tuple[str, int, Mapping[str, tuple[float | None, float | None]]]

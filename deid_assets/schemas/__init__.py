@@ -8,7 +8,17 @@ from pandera.ibis import DataFrameSchema
 
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.schemas import adversary, assessment, candidate, dates, flat, generalization, intake, preparation, release
+from deid_assets.schemas import (
+    adversary,
+    assessment,
+    candidate,
+    dates,
+    flat,
+    generalization,
+    intake,
+    preparation,
+    release,
+)
 
 CONTRACTS: dict[str, DataFrameSchema] = {
     **intake.CONTRACTS,

@@ -4,9 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from deid_assets.assets import assessment, attribute_disclosure, disclosure, flat_disclosure, population_attacks
+from deid_assets.assets import (
+    assessment,
+    attribute_disclosure,
+    disclosure,
+    flat_disclosure,
+    population_attacks,
+    record_risk,
+)
 from deid_assets.assets import provider_graph_attack as providers
-from deid_assets.assets import record_risk
 from deid_assets.assets.encoded import member_columns
 from deid_assets.assets.planted_attacks import (
     demographics_of_canaries,

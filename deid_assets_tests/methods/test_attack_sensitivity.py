@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods import attack_sensitivity as method
-from deid_assets.methods.attack_sensitivity import KNOWS, AttackSensitivity, Cell, cell_of, confidence_of_each, worst_cell
+from deid_assets.methods.attack_sensitivity import (
+    KNOWS,
+    AttackSensitivity,
+    Cell,
+    cell_of,
+    confidence_of_each,
+    worst_cell,
+)
 from deid_assets.methods.claim_records import ClaimRecords, EvaluationRecords
 from deid_assets.methods.confidence import empirical_bernstein_upper_bound
 from deid_assets.methods.neighbor_attack import Estimate

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.assets.disclosure import gains_knowing_claims
-from deid_assets.methods import attack_sensitivity, canaries, canary_checks, class_size, drawn_blocks, known_facts, membership
+from deid_assets.methods import (
+    attack_sensitivity,
+    canaries,
+    canary_checks,
+    class_size,
+    drawn_blocks,
+    known_facts,
+    membership,
+)
 from deid_assets.methods.attack_sensitivity import KNOWS
 from deid_assets.methods.canaries import Findings, certain_success, compare, plant_in_data, plant_in_records
 from deid_assets.methods.canary_checks import (

@@ -17,7 +17,16 @@ from deid_assets.methods.member_index import NO_ROW, TOO_RARE, MemberIndex
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.optimal_lattice_search import all_nodes
 from deid_assets.methods.sorted_draws import SortedTargets
-from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, domains, middling_case, rich_case, short_blocks
+from deid_assets_tests.methods.cases import (
+    KEY,
+    OTHER_KEY,
+    cases,
+    data_of,
+    domains,
+    middling_case,
+    rich_case,
+    short_blocks,
+)
 from deid_assets_tests.methods.engines import needs_numba, running_on
 
 

@@ -16,7 +16,15 @@ from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.optimal_lattice_search import all_nodes, below_or_equal
 from deid_assets_tests.methods import oracle
 from deid_assets_tests.methods.cases import (
-    KEY, OTHER_KEY, cases, data_of, flat, middling_case, rich_case, short_blocks, toy_people,
+    KEY,
+    OTHER_KEY,
+    cases,
+    data_of,
+    flat,
+    middling_case,
+    rich_case,
+    short_blocks,
+    toy_people,
 )  # fmt: skip
 from deid_assets_tests.methods.engines import each_engine, running_on
 from deid_assets_tests.methods.oracle import Person

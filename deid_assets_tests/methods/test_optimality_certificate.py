@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.optimal_lattice_search import all_nodes, below_or_equal, lower_neighbours, minimal_passing_nodes
+from deid_assets.methods.optimal_lattice_search import (
+    all_nodes,
+    below_or_equal,
+    lower_neighbours,
+    minimal_passing_nodes,
+)
 from deid_assets.methods.optimality_certificate import (
     LARGEST_LATTICE,
     Criterion,

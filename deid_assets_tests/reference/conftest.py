@@ -7,6 +7,7 @@ import pytest
 
 from deid_assets_tests.public_data import public_data
 
+
 def _file(name: str) -> Path:
     return public_data("codes", name)
 

@@ -11,8 +11,8 @@ from deid_assets.methods.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release import measure
-from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
 from deid_assets.release.canaries import CANARIES, WITH_CANARIES, canaries_measurement
+from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICY = policy_by_name("heritage_public")

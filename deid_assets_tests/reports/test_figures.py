@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from deid_assets.reports import figures
 from deid_assets.reports.figures import (
-    class_size_figure,
     claims_per_member_figure,
+    class_size_figure,
     frontier_figure,
     heights_figure,
     lattice_figure,

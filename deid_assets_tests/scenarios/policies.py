@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from deid_assets.policy.models import Policy
 from deid_assets.policy.loading import load_policy
+from deid_assets.policy.models import Policy
 
 SMALL: dict[str, Any] = {
     "policy": "small",

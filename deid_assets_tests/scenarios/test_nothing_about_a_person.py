@@ -25,7 +25,6 @@ from deid_assets_tests.scenarios.tables_delivery import (
     write_csv,
 )
 
-
 MEMBER, PROVIDER, TEXT, BIRTH = "QZMEMBER", "QZPROVIDER", "QZRARETEXT", "1931-07-29"
 """Every member and provider is called so, with a number; many are born on that day; the text is in unusable cells."""
 

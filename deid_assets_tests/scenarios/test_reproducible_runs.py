@@ -14,7 +14,6 @@ from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
-
 SAMPLED = (
     "members", "claims", "quarantined_rows", "code_book", "pseudonym_crosswalk", "removed_members", "eligible_claims",
     "eligible_members", "released_sample",

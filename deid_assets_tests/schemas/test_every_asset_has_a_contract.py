@@ -5,13 +5,12 @@ import pandas as pd
 import pytest
 from pandera.config import CONFIG, ValidationDepth
 
-from deid_assets.assets.generalization import node_text
 from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.definitions import build_definitions
 from deid_assets.home import Home
 from deid_assets.methods.lattice_diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
-from deid_assets.methods.optimal_lattice_search import all_nodes
+from deid_assets.methods.optimal_lattice_search import all_nodes, node_text
 from deid_assets.methods.value_diversity import diversity_correlation
 from deid_assets.methods.value_domains import COLUMNS as DOMAIN_COLUMNS
 from deid_assets.policy import policy_by_name, policy_from

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS, ClaimsMap, Delivery, MembersMap, SyntheticSource
-from deid_assets.sources.delivery import TablesSource
+from deid_assets.sources.delivery import (
+    CLAIM_COLUMNS,
+    MEMBER_COLUMNS,
+    ClaimsMap,
+    Delivery,
+    MembersMap,
+    SyntheticSource,
+    TablesSource,
+)
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.store import Table, connect, write_table
 from deid_assets_tests.sources.deliveries import CODES, SOURCE, claim, csv_text, member, take_in, write_tables

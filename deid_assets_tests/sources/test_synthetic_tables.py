@@ -14,8 +14,8 @@ from deid_assets.reference.places import place_groups
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
 from deid_assets.sources import synthetic_claims, synthetic_tables
-from deid_assets_tests.public_data import public_data
 from deid_assets.sources.synthetic_tables import DrawTable, tables
+from deid_assets_tests.public_data import public_data
 
 
 def test_codes_are_known_and_grouped():
