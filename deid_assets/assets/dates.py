@@ -46,7 +46,8 @@ def dated_claims(
     policy = policies.of(context)
     columns = date_columns(policy, eligible_claims)
     recompute = policy.dates.derived == "recompute"
-    found = members.arrays(dated.events(members, truncated_claims, eligible_claims, recompute))
+    delivered = (members, truncated_claims, eligible_claims, recompute)
+    found = members.arrays(dated.events(*delivered))
     events = Events(*(np.ma.getdata(found[name]) for name in ("member", "day", "service")))
     if not len(events):
         raise DeliveryError("no claim has a service date, so that no dates can be released; take the section dates out")
@@ -59,9 +60,12 @@ def dated_claims(
     sampled = events.take(of_sample)
     moved, services = days.day[of_sample], sampled.service
     compared = compared_ways(sampled, moved, np.repeat(width, np.diff(np.append(events.firsts, len(events))))[of_sample], key)
+    misplaced = {name: int(count[0]) for name, count in members.arrays(dated.misplaced(*delivered)).items()}
     error = np.abs(moved - sampled.day)[services]
     context.add_output_metadata(
         {
+            "births_after_the_first_service": misplaced["births"],
+            "deaths_before_the_last_service": misplaced["deaths"],
             "forced_into_the_window_share": days.forced / max(len(events.firsts), 1),
             "ways_to_change_dates": markdown_table(compared),
             "date_errors": dg.MetadataValue.md(

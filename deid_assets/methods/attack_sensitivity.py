@@ -195,7 +195,7 @@ class AttackSensitivity:
     @cached_property
     def _dated(self):
         def dated(values: np.ndarray, year: np.ndarray) -> np.ndarray:
-            return np.where(values == MISSING, MISSING, values.astype(np.int32) * self._years + year)
+            return np.where((values == MISSING) | (year == MISSING), MISSING, values.astype(np.int32) * self._years + year)
 
         codes = ([dated(values, records.year) for values in records.codes] for records in self._both)
         return self._indexed(*codes, [size * self._years for size in self.records.history_sizes])

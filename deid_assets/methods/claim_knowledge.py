@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.claim_records import MISSING, ClaimRecords, ClaimValues
+from deid_assets.methods.claim_records import ClaimRecords, ClaimValues
 from deid_assets.methods.claim_sampling import sample_positions
 
 
@@ -98,8 +98,8 @@ def sample_claims(generator: np.random.Generator, records: ClaimRecords, targets
 def ordered_pairs(generator: np.random.Generator, sampled: SampledValues, records: ClaimRecords) -> OrderedPairs:
     """One pair of the values known in each draw with more than one, in the order of their claims.
 
-    Claims are in order by year, and within one by day where both days are recorded. Two claims of one day are put in
-    the order drawn: a tie is consistent with both.
+    Claims are in order by year, and within one by day where both days are recorded; where days go on through all years,
+    by day alone. Two claims of one day are put in the order drawn: a tie is consistent with both.
     """
     draws = np.flatnonzero(sampled.sizes > 1)
     sizes = sampled.sizes[draws]
@@ -108,10 +108,10 @@ def ordered_pairs(generator: np.random.Generator, sampled: SampledValues, record
     other += other >= one
     claims = np.stack([sampled.claims[one, draws], sampled.claims[other, draws]])
     codes = np.stack([sampled.codes[one, draws], sampled.codes[other, draws]])
-    year, day = records.year[claims].astype(np.int64), records.day[claims].astype(np.int64)
-    same_year = year[0] == year[1]
-    told = ~(same_year & np.any(day == MISSING, axis=0)) & (codes[0] != codes[1])
-    swapped = np.where(same_year, day[0] > day[1], year[0] > year[1])
+    earliest, latest = records.days_in_order(claims)
+    same_day = np.all(earliest == latest, axis=0) & (earliest[0] == earliest[1])
+    swapped = earliest[0] > latest[1]
+    told = (swapped | (latest[0] < earliest[1]) | same_day) & (codes[0] != codes[1])
     first, then = np.where(swapped, codes[::-1], codes)
     return OrderedPairs(draws[told], first[told], then[told])
 

@@ -26,9 +26,11 @@ class ClaimRecords:
     codes
         (H, C) int: the generalized value of each claim-level quasi-identifier, or MISSING.
     year
-        (C,) int: 0, 1, .. in order.
+        (C,) int: 0, 1, .. in order; MISSING where it is not told.
     day
         (C,) int: where in its year a claim stands, as far as it is told; MISSING where it is not.
+    days_across_years
+        Whether days are counted on from one year to the next, so that they tell the order alone.
 
     Raises
     ------
@@ -40,6 +42,7 @@ class ClaimRecords:
     codes: np.ndarray
     year: np.ndarray
     day: np.ndarray
+    days_across_years: bool = False
 
     def __post_init__(self):
         claims = self.codes.shape[1] if self.codes.ndim == 2 else -1
@@ -47,8 +50,8 @@ class ClaimRecords:
             raise ValueError("codes must be (H, C), year and day (C,)")
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != claims:
             raise ValueError("offsets must run from 0 to the number of claims")
-        if claims and (self.year.min() < 0 or self.codes.min(initial=0) < MISSING or self.day.min() < MISSING):
-            raise ValueError("a code or day is below MISSING, or a year below 0")
+        if claims and min(self.year.min(), self.day.min(), self.codes.min(initial=0)) < MISSING:
+            raise ValueError("a code, year or day is below MISSING")
 
     @classmethod
     def of(cls, members: Sequence[Sequence[tuple]], histories: int) -> "ClaimRecords":
@@ -65,12 +68,35 @@ class ClaimRecords:
         return cls(
             offsets,
             np.array(coded, dtype=np.int32).reshape(len(claims), histories).T,
-            np.array([year for _, year, _ in claims], dtype=np.int32),
+            np.array([MISSING if year is None else year for _, year, _ in claims], dtype=np.int32),
             np.array([MISSING if day is None else day for _, _, day in claims], dtype=np.int32),
         )
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def days_in_order(self, claims: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last day on which claims may have been, int32, on a scale that goes on through all years.
+
+        A claim without a day may have been on any of its year, one without a year at any time.
+
+        Examples
+        --------
+        Of the second claim the day is missing, of the third the year as well:
+
+        >>> records = ClaimRecords.of([[((0,), 0, 3), ((0,), 1, None), ((0,), None, None)]], histories=1)
+        >>> [days.tolist() for days in records.days_in_order(np.arange(3))]
+        [[3, 5, 0], [3, 9, 9]]
+        """
+        year, day = self.year[claims].astype(np.int32), self.day[claims].astype(np.int32)
+        length = int(self.day.max(initial=0)) + 2
+        no_day = day == MISSING
+        if self.days_across_years:
+            return np.where(no_day, 0, day), np.where(no_day, length - 1, day)
+        no_year, end = year == MISSING, (int(self.year.max(initial=0)) + 1) * length
+        earliest = np.where(no_year, 0, year * length + np.where(no_day, 0, day))
+        latest = np.where(no_year, end - 1, year * length + np.where(no_day, length - 1, day))
+        return earliest, latest
 
     @property
     def owners(self) -> np.ndarray:
@@ -80,7 +106,9 @@ class ClaimRecords:
     def first(self, members: int) -> "ClaimRecords":
         """The claims of the first members."""
         end = self.offsets[members]
-        return ClaimRecords(self.offsets[: members + 1], self.codes[:, :end], self.year[:end], self.day[:end])
+        return ClaimRecords(
+            self.offsets[: members + 1], self.codes[:, :end], self.year[:end], self.day[:end], self.days_across_years
+        )
 
     def followed_by(self, others: "ClaimRecords") -> "ClaimRecords":
         """These members, then the others."""
@@ -89,6 +117,7 @@ class ClaimRecords:
             np.concatenate([self.codes, others.codes], axis=1),
             np.concatenate([self.year, others.year]),
             np.concatenate([self.day, others.day]),
+            self.days_across_years,
         )
 
 

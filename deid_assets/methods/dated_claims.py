@@ -58,7 +58,8 @@ def events(members: Table, claims: Table, dates: Table, with_discharges: bool) -
     Parameters
     ----------
     members
-        member_id and birth_date. A birth after the member's first service is none that could be an anchor.
+        member_id, birth_date and death_date. A birth after the member's first service is none that could be an anchor,
+        nor is a death before the last event one that could be the end: `misplaced` counts both.
     claims
         The claims that are released: claim_id, member_id, length_of_stay.
     dates
@@ -71,22 +72,39 @@ def events(members: Table, claims: Table, dates: Table, with_discharges: bool) -
     str
         SELECT of member (position in the order of identifiers) | day (since 1970-01-01) | service BOOLEAN.
     """
+    return f"""
+        WITH {_lives(members, claims, dates, with_discharges)},
+        every AS (
+            SELECT member_id, day, service FROM care
+            UNION ALL SELECT member_id, birth, false FROM lives WHERE birth <= first
+            UNION ALL SELECT member_id, death, false FROM lives WHERE death >= last)
+        SELECT n.member, e.day::BIGINT AS day, bool_or(e.service) AS service
+        FROM every e JOIN {numbers_of(members)} n USING (member_id) GROUP BY ALL ORDER BY ALL"""
+
+
+def misplaced(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
+    """SELECT births (that are after the first service) | deaths (that are before the last event); as `events` takes them."""
+    return f"""
+        WITH {_lives(members, claims, dates, with_discharges)}
+        SELECT count_if(birth > first) AS births, count_if(death < last) AS deaths FROM lives"""
+
+
+def _lives(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
+    """Common table expressions: care, of each day with a service or a discharge; and lives, of members with any."""
     discharges = (
         "UNION ALL SELECT member_id, day + length_of_stay, false FROM services WHERE length_of_stay > 0"
         if with_discharges
         else ""
     )
     return f"""
-        WITH services AS (
+        services AS (
             SELECT c.member_id, {_day("d.service_date")} AS day, c.length_of_stay
             FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id) WHERE d.service_date IS NOT NULL),
-        firsts AS (SELECT member_id, min(day) AS day FROM services GROUP BY member_id),
-        every AS (
-            SELECT member_id, day, true AS service FROM services {discharges}
-            UNION ALL SELECT m.member_id, {_day("m.birth_date")}, false FROM {members.sql} m JOIN firsts f USING (member_id)
-                      WHERE {_day("m.birth_date")} <= f.day)
-        SELECT n.member, e.day::BIGINT AS day, bool_or(e.service) AS service
-        FROM every e JOIN {numbers_of(members)} n USING (member_id) GROUP BY ALL ORDER BY ALL"""
+        care AS (SELECT member_id, day, true AS service FROM services {discharges}),
+        spans AS (SELECT member_id, min(day) AS first, max(day) AS last FROM care GROUP BY member_id),
+        lives AS (
+            SELECT m.member_id, {_day("m.birth_date")} AS birth, {_day("m.death_date")} AS death, s.first, s.last
+            FROM {members.sql} m JOIN spans s USING (member_id))"""
 
 
 def class_sizes_of(members: Table) -> str:

@@ -110,12 +110,8 @@ class PossibleOrders:
 
     def __init__(self, held: ClaimRecords, values: int, codes: np.ndarray):
         """`codes` (C,): the quasi-identifier's values on the claims of `held`, `values` codes in all."""
-        days = int(held.day.max(initial=MISSING)) + 1
         found = claim_values(held, codes)
-        year, day = held.year[found.claims].astype(np.int32), held.day[found.claims].astype(np.int32)
-        no_day = day == MISSING
-        earliest = year * (days + 1) + np.where(no_day, 0, day)
-        latest = year * (days + 1) + np.where(no_day, days, day)
+        earliest, latest = held.days_in_order(found.claims)
         owners = np.repeat(np.arange(len(held)), found.histories.counts)
         kind = np.int16 if latest.max(initial=0) < np.iinfo(np.int16).max else np.int32
         # Who does not hold a value never comes before, and never after, anything.

@@ -66,18 +66,20 @@ def released_records(
             WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
         joins_held.append(f"LEFT JOIN {places} AS d ON d.label = c.{quoted(claim_names[DAY])}")
         day = f"coalesce(d.place, {MISSING})"
-    of_release = f"""SELECT p.position, CAST(substr(c."Year", 2) AS SMALLINT) - 1 AS year, {day}::SMALLINT AS day,
+    of_release = f"""SELECT p.position, coalesce(CAST(substr(c."Year", 2) AS SMALLINT) - 1, {MISSING}) AS year, {day}::SMALLINT AS day,
         {", ".join(held)} FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
         {" ".join(joins_held)} ORDER BY ALL"""
-    of_members = f"""SELECT p.position, (o.year - 1)::SMALLINT AS year, coalesce(o.{DAY}, {MISSING})::SMALLINT AS day,
+    of_members = f"""SELECT p.position, coalesce(o.year - 1, {MISSING})::SMALLINT AS year, coalesce(o.{DAY}, {MISSING})::SMALLINT AS day,
         {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, crosswalk)} AS p USING (member_id)
         JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)} ORDER BY ALL"""
     return EvaluationRecords(
         np.stack([codes for codes, _ in coded], axis=1) if coded else np.zeros((members, 0), dtype=np.int32),
         tuple(domain.sizes[0] for _, domain in coded),
         tuple(sizes),
-        _records(claims, of_release, members, len(sizes)),
-        _records(known, of_members, members, len(sizes)),
+        *(
+            _records(table, query, members, len(sizes), released_date is not None)
+            for table, query in ((claims, of_release), (known, of_members))
+        ),
     )
 
 
@@ -99,7 +101,7 @@ def _since_1970(date: str) -> str:
     return f"date_diff('day', DATE '1970-01-01', {date})"
 
 
-def _records(table: Table, sql: str, members: int, histories: int) -> ClaimRecords:
+def _records(table: Table, sql: str, members: int, histories: int, days_across_years: bool) -> ClaimRecords:
     arrays = table.arrays(sql)
     counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
     return ClaimRecords(
@@ -107,4 +109,5 @@ def _records(table: Table, sql: str, members: int, histories: int) -> ClaimRecor
         np.stack([np.asarray(arrays[f"c{number}"]) for number in range(histories)]),
         np.asarray(arrays["year"]),
         np.asarray(arrays["day"]),
+        days_across_years,
     )

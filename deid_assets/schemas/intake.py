@@ -26,6 +26,7 @@ MEMBERS = contract(
             unit="completed years",
         ),
         "birth_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of birth", nullable=True),
+        "death_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of death", nullable=True),
         "days_in_hospital_y2": _days_in_hospital(2),
         "days_in_hospital_y3": _days_in_hospital(3),
     },

@@ -19,7 +19,9 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")
 _CHUNK = 1 << 20  # bytes read at a time: digests are streamed
 
-MEMBER_COLUMNS = ("member_id", "sex", "age", "birth_date", "days_in_hospital_y2", "days_in_hospital_y3")
+MEMBER_COLUMNS = (
+    "member_id", "sex", "age", "birth_date", "death_date", "days_in_hospital_y2", "days_in_hospital_y3",
+)  # fmt: skip
 DIAGNOSIS_COLUMNS = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
 CLAIM_COLUMNS = (
     "claim_id", "member_id", "provider_id", "vendor_id", "pcp_id", "year", "service_date", "specialty", "place", "cpt",

@@ -40,7 +40,8 @@ _CARRIER_LINES = 13
 _DIAGNOSES = {f"diagnosis_{number}": f"ICD9_DGNS_CD_{number}" for number in range(1, 5)}
 _NAMES = {"claim_id": "CLM_ID", "member_id": "DESYNPUF_ID", "service_date": "CLM_FROM_DT", **_DIAGNOSES}
 _FACILITY = {"provider_id": "AT_PHYSN_NPI", "vendor_id": "PRVDR_NUM"}
-_BENEFICIARY: Columns = {"member_id": "DESYNPUF_ID", "birth_date": "BENE_BIRTH_DT", "sex_code": "BENE_SEX_IDENT_CD"}
+_PERSON = {"member_id": "DESYNPUF_ID", "birth_date": "BENE_BIRTH_DT", "death_date": "BENE_DEATH_DT"}
+_BENEFICIARY: Columns = {**_PERSON, "sex_code": "BENE_SEX_IDENT_CD"}
 _STAY = {
     "admission_date": "CLM_ADMSN_DT",
     "discharge_date": "NCH_BENE_DSCHRG_DT",
@@ -67,6 +68,9 @@ _DAYS = "CASE WHEN length_of_stay > 0 THEN length_of_stay ELSE greatest(1, disch
 _SECOND_SEGMENT = "coalesce(trim(segment) <> '1', false) AS second_segment"
 SECOND_SEGMENT = Rule("second segment of a claim", "segment", "second_segment")
 
+
+# CMS gives deaths to the month, as its first day: the last one leaves no service of that month after it.
+_MONTH_END = f"coalesce(strftime(last_day(try_strptime(trim(death_date), '{_DATE}')), '{_DATE}'), death_date)"
 
 _MISSING = {
     "2009": "no beneficiary summary of 2009: days in hospital of year 2 are unknown",
@@ -106,7 +110,7 @@ def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSourc
         "delivered_claims",
         claim_rules=(SECOND_SEGMENT,),
         column_names={
-            "members": {"member_id": "DESYNPUF_ID", "birth_date": "BENE_BIRTH_DT", "sex": "BENE_SEX_IDENT_CD"},
+            "members": {**_PERSON, "sex": "BENE_SEX_IDENT_CD"},
             "claims": {**_NAMES, **_STAY, "segment": "SEGMENT", "cpt": "HCPCS_CD"},
         },
         date_format=_DATE,
@@ -171,7 +175,7 @@ def _united(tables: Sequence[str]) -> str:
 
 
 def _lay_members(staging: Staging, staged: _Staged) -> None:
-    """Make `delivered_members`: the beneficiaries of 2008 with their days in hospital of 2009 and 2010."""
+    """Make `delivered_members`: the beneficiaries of 2008 with their days in hospital of 2009 and 2010, and deaths."""
     connection = staging.connection
     connection.execute("CREATE TEMP TABLE desynpuf_stays (member_id VARCHAR, year INTEGER, days INTEGER)")
     if staged.claims["inpatient"]:
@@ -196,6 +200,13 @@ def _lay_members(staging: Staging, staged: _Staged) -> None:
         enrolled = _enrolled(staged, year)
         stays = f"SELECT days FROM desynpuf_stays AS s WHERE s.member_id = trim(b.member_id) AND s.year = {year}"
         columns.append(f"CASE WHEN {enrolled} THEN coalesce(({stays}), 0) END AS {name}")
+    # A summary lists those who lived in its year, so that most deaths are in a later one than that of 2008.
+    summaries = " UNION ALL ".join(_united(tables) for tables in staged.beneficiaries.values() if tables)
+    connection.execute(
+        f"CREATE TEMP TABLE desynpuf_deaths AS SELECT trim(member_id) AS member_id, max({_MONTH_END}) AS death_date"
+        f" FROM ({summaries}) GROUP BY ALL"
+    )
+    columns.append("(SELECT death_date FROM desynpuf_deaths AS d WHERE d.member_id = trim(b.member_id)) AS death_date")
     sex = "CASE trim(sex_code) WHEN '1' THEN 'M' WHEN '2' THEN 'F' ELSE sex_code END AS sex"
     connection.execute(
         "CREATE TEMP TABLE delivered_members AS"

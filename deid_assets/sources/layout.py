@@ -15,7 +15,7 @@ from deid_assets.sources.delivery import (
 from deid_assets.sources.files import Staging
 from deid_assets.store import quoted
 
-_DATES = {"birth_date", "service_date", *CLAIM_INGREDIENTS}
+_DATES = {"birth_date", "death_date", "service_date", *CLAIM_INGREDIENTS}
 _INTEGERS = {
     "age", "days_in_hospital_y2", "days_in_hospital_y3",
     "year", "length_of_stay", "pay_delay", "days_since_first_claim",

@@ -22,7 +22,7 @@ CODE_COLUMNS = {
 
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
-    Rule("unparseable date", "birth_date", "birth_date_unread"),
+    *(Rule("unparseable date", column, f"{column}_unread") for column in ("birth_date", "death_date")),
     *(
         Rule("wrong type", column, f"{column}_unread")
         for column in ("age", "days_in_hospital_y2", "days_in_hospital_y3")
@@ -36,6 +36,7 @@ MEMBER_RULES = (
         "birth_date >= getvariable('year_1_start') + INTERVAL 3 YEAR"
         " OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
     ),
+    Rule("death before birth", "death_date", "death_date < birth_date"),
     *(
         Rule("days in hospital outside 0 to 366", column, f"{column} NOT BETWEEN 0 AND 366")
         for column in ("days_in_hospital_y2", "days_in_hospital_y3")

@@ -66,10 +66,12 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
     DeliveryError
         If a file is missing, unreadable, without rows or lacks a canonical column.
     """
-    members = TableMap(file="members.parquet", columns={name: name for name in MEMBER_COLUMNS})
-    # The generator leaves the days since the first claim to the intake, as a data source would.
-    columns = [name for name in CLAIM_COLUMNS if name != "days_since_first_claim"]
-    claims = TableMap(file="claims.parquet", columns={name: name for name in columns})
+    # The generator lets nobody die, and leaves the days since the first claim to the intake, as a data source would.
+    absent = ("death_date", "days_since_first_claim")
+    members, claims = (
+        TableMap(file=file, columns={name: name for name in columns if name not in absent})
+        for file, columns in (("members.parquet", MEMBER_COLUMNS), ("claims.parquet", CLAIM_COLUMNS))
+    )
     _lay_out(staging, delivery, members, _MEMBERS, "members", ",")
     _lay_out(staging, delivery, claims, _CLAIMS, "claims", ",")
     return Delivered(_MEMBERS, _CLAIMS)

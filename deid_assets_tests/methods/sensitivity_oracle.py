@@ -63,7 +63,9 @@ def like(known_values, values) -> bool:
 
 
 def may_precede(one, other) -> bool:
-    """By year, then day; a missing day may be any, and a tie is consistent."""
+    """By year, then day; a missing day may be any, a missing year any time, and a tie is consistent."""
+    if None in (one[1], other[1]):
+        return True
     if one[1] != other[1]:
         return one[1] < other[1]
     return one[2] is None or other[2] is None or one[2] <= other[2]
@@ -82,9 +84,12 @@ def success(knowledge: Knowledge, target: Member, members) -> Fraction:
     return Fraction(1, size) if matched else Fraction(0)
 
 
-def subsets_of_claims(claims, h, power, within=None):
-    """The claims whose value of h is known, a tuple for each equally likely choice, `within` in it if it can be."""
-    there = [number for number, claim in enumerate(claims) if claim[0][h] is not None]
+def subsets_of_claims(claims, h, power, within=None, dated=False):
+    """The claims whose value of h is known, a tuple for each equally likely choice, `within` in it if it can be.
+
+    Where values are `dated`, a claim without a year has none.
+    """
+    there = [n for n, claim in enumerate(claims) if claim[0][h] is not None and not (dated and claim[1] is None)]
     if within in there:
         others = [number for number in there if number != within]
         size = max(min(power, len(there)), 1) - 1
@@ -103,9 +108,10 @@ def expected_of(target: Member, members, knows: str) -> Fraction:
     starts = range(len(claims)) if knows == "claim" and claims else [None]
     total = Fraction(0)
     for start in starts:
-        choices = [subsets_of_claims(claims, h, target.power[h], start) for h in histories]
+        choices = [subsets_of_claims(claims, h, target.power[h], start, knows == "dated_values") for h in histories]
         if knows == "year":
-            choices.append(list(combinations(range(len(claims)), min(target.power[-1], len(claims)))))
+            told = [number for number, claim in enumerate(claims) if claim[1] is not None]
+            choices.append(list(combinations(told, min(target.power[-1], len(told)))))
         every = list(product(*choices))
         for chosen in every:
             options = every_knowledge(claims, chosen, histories, knows, start)
@@ -147,7 +153,7 @@ def orders_of(claims, chosen, h):
     found = []
     for a, b in pairs:
         one, other = claims[a], claims[b]
-        untold = one[1] == other[1] and None in (one[2], other[2])
+        untold = None in (one[1], other[1]) or (one[1] == other[1] and None in (one[2], other[2]))
         if untold or one[0][h] == other[0][h]:
             fact = None
         elif (one[1], one[2] or 0) > (other[1], other[2] or 0) if one[1] == other[1] else one[1] > other[1]:

@@ -26,9 +26,9 @@ VALUES = (3, 2)
 
 @st.composite
 def releases(draw, most_members: int = 6, most_claims: int = 4, most_power: int = 3) -> tuple[Member, ...]:
-    """Members with blanks, truncated claims, missing days, ties, and nobody or many alike."""
+    """Members with blanks, truncated claims, missing days and years, ties, and nobody or many alike."""
     value = [st.one_of(st.none(), st.integers(0, size - 1)) for size in VALUES]
-    claim = st.tuples(st.tuples(*value), st.integers(0, 1), st.one_of(st.none(), st.integers(0, 2)))
+    claim = st.tuples(st.tuples(*value), st.sampled_from([0, 1, 0, 1, None]), st.one_of(st.none(), st.integers(0, 2)))
     members = []
     for _ in range(draw(st.integers(1, most_members))):
         known = tuple(draw(st.lists(claim, max_size=most_claims)))

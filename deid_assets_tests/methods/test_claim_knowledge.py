@@ -1,13 +1,15 @@
 """What adversaries know who know more, or err: as likely as the text says, and never more than there is."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from deid_assets.methods.claim_knowledge import ordered_pairs, sample_claims, sample_values, with_wrong_values
+from deid_assets.methods.claim_knowledge import OrderedPairs, ordered_pairs, sample_claims, sample_values, with_wrong_values
 from deid_assets.methods.claim_records import ClaimRecords, claim_values
+from deid_assets.methods.known_facts import PossibleOrders
 
 DRAWS = 60_000
 CLAIMS = ((0, 0, 1), (1, 0, 1), (None, 0, 2), (2, 1, 0), (1, 1, None))
@@ -67,6 +69,20 @@ def test_orders_are_true_and_every_pair_is_as_likely():
         assert told[pair] / DRAWS == pytest.approx(share, abs=0.01)
     one, _, _ = sampled(1, with_claim=False)
     assert len(ordered_pairs(one, sampled(1, False)[1], RECORDS).draws) == 0, "one value has no order"
+
+
+def test_days_that_go_on_through_all_years_tell_the_order_alone():
+    """The year of a claim may be one that was drawn anew, while its day is the true one."""
+    records = replace(ClaimRecords.of([[((0,), 2, 30), ((1,), 1, 31), ((2,), 1, None)]], 1), days_across_years=True)
+    generator = np.random.default_rng(1)
+    values = claim_values(records, records.codes[0])
+    found = sample_values(generator, values, np.array([3]), TARGETS, None)
+    pairs = ordered_pairs(generator, found, records)
+    assert set(zip(pairs.first.tolist(), pairs.then.tolist(), strict=True)) == {(0, 1)}
+    orders = np.array([(0, 1), (1, 0), (2, 0), (0, 2)])
+    facts = PossibleOrders(records, 3, records.codes[0]).facts(OrderedPairs(np.arange(4), orders[:, 0], orders[:, 1]))
+    possible = list(facts.members)
+    assert [len(possible[number]) for number in facts.numbers] == [1, 0, 1, 1]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])

@@ -1,6 +1,7 @@
 """Claims with released dates, and what an adversary may know of them (methods.md 0, 10)."""
 
 import datetime
+from itertools import zip_longest
 
 import numpy as np
 import pandas as pd
@@ -9,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.date_intervals import Events, Redrawing, redraw
-from deid_assets.methods.dated_claims import DateColumns, class_sizes_of, dated_claims, events, known_claims
+from deid_assets.methods.dated_claims import DateColumns, class_sizes_of, dated_claims, events, known_claims, misplaced
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
-MEMBERS = "member_id VARCHAR, birth_date DATE, sex VARCHAR, age INTEGER"
+MEMBERS = "member_id VARCHAR, birth_date DATE, death_date DATE, sex VARCHAR, age INTEGER"
 CLAIMS = (
     "claim_id VARCHAR, member_id VARCHAR, year INTEGER, length_of_stay INTEGER, pay_delay INTEGER,"
     " days_since_first_claim INTEGER"
@@ -44,8 +45,9 @@ def date_of(day: int | None) -> datetime.date | None:
 class Made:
     """The tables of drawn claims: (member, day from 2008 on, length of stay, kept after the long tail is cut)."""
 
-    def __init__(self, store: SmallStore, claims, columns: DateColumns = COLUMNS, births=(datetime.date(1950, 5, 5), None, None)):
-        people = [(f"m{i}", birth, "F", 57) for i, birth in enumerate(births)]
+    def __init__(self, store: SmallStore, claims, columns: DateColumns = COLUMNS, births=(datetime.date(1950, 5, 5), None, None), deaths=()):
+        lives = enumerate(zip_longest(births, deaths))
+        people = [(f"m{i}", *life, "F", 57) for i, life in lives]
         self.members = store.table("members", MEMBERS, people)
         rows = [
             (f"c{i}", f"m{m}", date_of(d).year - 2007 if d is not None else 1, stay, 30 + i, 5)
@@ -61,6 +63,7 @@ class Made:
         moved = self.events.day
         if len(moved):
             moved = redraw(self.events, 7, Redrawing("month", WINDOW), bytes(16)).day
+        self.moved = moved
         drawn = store.write("drawn", pd.DataFrame({"member": self.events.member, "day": self.events.day, "moved": moved}))
         self.dated = store.write("dated", dated_claims(self.members, self.held, self.dates, drawn, columns))
         self.known = store.write("known", known_claims(self.grouped, self.dates, self.dated, columns))
@@ -112,6 +115,21 @@ def test_what_follows_from_dates_follows_from_the_released_ones(drawn):
                 assert interval == ("1" if gap == 1 else f"{max(2, below + 1)}-{below + 7}")
 
 
+@settings(deadline=None, max_examples=8)
+@given(drawn_claims, st.integers(0, 400))
+def test_no_service_is_drawn_before_birth_or_after_death(drawn, later):
+    days = [day + (stay or 0) for _, day, stay, _ in drawn if day is not None]
+    died = date_of(max(days, default=0) + later)
+    with small_store() as store:
+        made = Made(store, drawn, births=(START,) * 3, deaths=(died,) * 3)
+    for number in range(len(made.events.firsts)):
+        own = np.flatnonzero(made.events.member == made.events.member[made.events.firsts[number]])
+        assert made.events.day[own[-1]] == (np.datetime64(died) - np.datetime64(0, "D")).astype(int)
+        assert np.all(np.diff(made.moved[own]) > 0)
+        services = made.moved[own][made.events.service[own]]
+        assert made.moved[own[0]] <= services.min() and services.max() <= made.moved[own[-1]]
+
+
 def test_delivered_intervals_and_released_ones_are_of_one_bin():
     claims = [(0, day, None, True) for day in (3, 4, 20, 150, 600)]
     with small_store() as store:
@@ -132,8 +150,8 @@ def test_of_released_claims_the_adversary_knows_what_is_released_and_of_cut_ones
 
 
 class TestEvents:
-    def rows(self, store, members, claims, discharges=True):
-        made = Made(store, claims, births=members)
+    def rows(self, store, births, claims, discharges=True, deaths=()):
+        made = Made(store, claims, births=births, deaths=deaths)
         query = events(made.members, made.held, made.dates, discharges)
         return [(m, d - WINDOW[0], bool(s)) for m, d, s in store.rows(query)]
 
@@ -147,6 +165,27 @@ class TestEvents:
         with small_store() as store:
             found = self.rows(store, (datetime.date(2009, 1, 1), None, None), [(0, 5, None, True)])
         assert found == [(0, 5, True)]
+
+    def test_a_death_is_the_end(self):
+        with small_store() as store:
+            claims = [(0, 5, 3, True), (1, 9, None, True), (2, 9, None, True)]
+            found = self.rows(store, (None,) * 3, claims, deaths=(date_of(8), date_of(20), date_of(9)))
+        assert found == [(0, 5, True), (0, 8, False), (1, 9, True), (1, 20, False), (2, 9, True)]
+
+    def test_a_death_before_the_last_event_is_no_end(self):
+        with small_store() as store:
+            claims, deaths = [(0, 5, 3, True), (1, 9, None, True)], (date_of(7), date_of(8))
+            with_discharges = self.rows(store, (None, None), claims, deaths=deaths)
+            without = self.rows(store, (None, None), claims, discharges=False, deaths=deaths)
+        assert with_discharges == [(0, 5, True), (0, 8, False), (1, 9, True)]
+        assert without == [(0, 5, True), (0, 7, False), (1, 9, True)]
+
+    def test_births_and_deaths_that_cannot_be_are_counted(self):
+        births, deaths = (date_of(6), date_of(1), None), (date_of(7), date_of(9), date_of(8))
+        with small_store() as store:
+            made = Made(store, [(0, 5, 3, True), (1, 9, 1, True), (2, 9, None, False)], births=births, deaths=deaths)
+            counted = [store.rows(misplaced(made.members, made.held, made.dates, stays)) for stays in (True, False)]
+        assert counted == [[(1, 2)], [(1, 0)]]
 
     def test_without_discharges(self):
         with small_store() as store:
@@ -185,6 +224,6 @@ def test_periods_have_names(period, name):
 
 def test_classes_for_local_recoding_share_sex_and_ten_years_of_age():
     with small_store() as store:
-        rows = [("a", None, "F", 30), ("b", None, "F", 39), ("c", None, "F", 40), ("d", None, "M", 30), ("e", None, "F", 31)]
+        rows = [(name, None, None, sex, age) for name, sex, age in zip("abcde", "FFFMF", (30, 39, 40, 30, 31), strict=True)]
         members = store.table("members", MEMBERS, rows)
         assert [n for _, n in store.rows(class_sizes_of(members))] == [3, 3, 1, 1, 3]

@@ -20,6 +20,7 @@ from deid_assets_tests.policy.policy_texts import public_values
 POLICIES = ("heritage", "heritage_public", "desynpuf")
 MEMBER = {
     "member_id": "'a'", "sex": "'F'", "age": "40::INTEGER", "birth_date": "DATE '1960-01-01'",
+    "death_date": "NULL::DATE",
     "days_in_hospital_y2": "0::INTEGER", "days_in_hospital_y3": "NULL::INTEGER",
 }  # fmt: skip
 CLAIM = {

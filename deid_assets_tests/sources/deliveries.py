@@ -11,7 +11,7 @@ from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.sources.report import IntakeReport
 from deid_assets.store import Table
 
-MEMBER_FIELDS = ("member_id", "sex", "age", "birth_date", "days_in_hospital_y2", "days_in_hospital_y3")
+MEMBER_FIELDS = ("member_id", "sex", "age", "birth_date", "death_date", "days_in_hospital_y2", "days_in_hospital_y3")
 CLAIM_FIELDS = (
     "claim_id", "member_id", "provider_id", "service_date", "specialty", "place", "cpt", "length_of_stay",
     "admission_date", "discharge_date", "paid_date", "diagnosis_1", "diagnosis_2",

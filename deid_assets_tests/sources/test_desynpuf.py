@@ -96,6 +96,19 @@ def test_members_come_from_the_summary_of_2008(tmp_path):
     ]
 
 
+def test_deaths_come_from_every_summary_as_the_last_day_of_their_month(tmp_path):
+    people = [beneficiary("A"), beneficiary("B", BENE_DEATH_DT="20080201"), beneficiary("C", BENE_DEATH_DT="2008")]
+    later = [beneficiary("A", BENE_DEATH_DT="20100901"), beneficiary("D")]
+    claims = [stay("1", "A", "20100928", "20100930", "2")]
+    taken = take(write(tmp_path / "in", _2008=[*people, beneficiary("D")], _2010=later, inpatient=claims))
+    members = taken.frame("members", "member_id")
+    assert members["member_id"].tolist() == ["A", "B", "D"]
+    assert members["death_date"].dropna().astype(str).tolist() == ["2010-09-30", "2008-02-29"]
+    assert [str(count) for count in taken.report.quarantined] == [
+        f"{NAMES['2008']}: column BENE_DEATH_DT: 1 line: unparseable date"
+    ]
+
+
 def test_days_in_hospital_are_those_of_the_enrolled(tmp_path):
     people = [beneficiary(name) for name in "ABC"]
     claims = [

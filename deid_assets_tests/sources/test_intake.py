@@ -29,6 +29,8 @@ BAD_MEMBERS = [
     ({"member_id": "   "}, "null member id", "member_id"),
     ({"birth_date": "1950-13-01"}, "unparseable date", "birth_date"),
     ({"birth_date": "01/02/1950"}, "unparseable date", "birth_date"),
+    ({"death_date": "soon"}, "unparseable date", "death_date"),
+    ({"birth_date": "1950-03-02", "death_date": "1950-03-01"}, "death before birth", "death_date"),
     ({"age": "fifty"}, "wrong type", "age"),
     ({"age": "45.5"}, "wrong type", "age"),
     ({"age": "99999999999"}, "wrong type", "age"),
@@ -153,8 +155,9 @@ def test_tables_have_canonical_columns_and_types(tmp_path):
     members = Table(taken.store, "intake", "members").columns()
     claims = Table(taken.store, "intake", "claims").columns()
     assert tuple(members) == MEMBER_COLUMNS and tuple(claims) == CLAIM_COLUMNS
-    assert {name: members[name] for name in ("member_id", "sex", "age", "birth_date")} == {
+    assert {name: members[name] for name in ("member_id", "sex", "age", "birth_date", "death_date")} == {
         "member_id": "VARCHAR", "sex": "VARCHAR", "age": "INTEGER", "birth_date": "DATE",
+        "death_date": "DATE",
     }  # fmt: skip
     integers = {"year", "length_of_stay", "pay_delay", "days_since_first_claim"}
     assert {name for name, kind in claims.items() if kind == "INTEGER"} == integers
