@@ -18,7 +18,7 @@ from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.loading import policies_in
+from deid_assets.policy.loading import policy_called
 from deid_assets.registration import registered_delivery
 from deid_assets.release.cumulative import earlier_releases, member_tags
 from deid_assets.release.keys import Secret, SigningKey, load_secret
@@ -58,7 +58,7 @@ class Policies(dg.ConfigurableResource):
         return self.named(policy_name(asset_key_of(context)))
 
     def named(self, name: str) -> ReleasePolicy:
-        return policies_in(Home(Path(self.root)).policies)[name]
+        return policy_called(name, Home(Path(self.root)).policies)
 
 
 class Workplace(dg.ConfigurableResource):
@@ -186,7 +186,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         if "policy_sections" not in stated:
             return {}
         home = Home(Path(self.root))
-        policy = policies_in(home.policies)[policy_name(context.asset_key)]
+        policy = policy_called(policy_name(context.asset_key), home.policies)
         digest = made_under(policy, load_secret(home.keys), stated["method_version"], stated["policy_sections"])
         return {"made_under": digest}
 

@@ -103,7 +103,7 @@ def _adopt_policy(home: Home, policy: ReleasePolicy, file: Path | None) -> None:
     """Copy a policy from elsewhere, with the files that it names, to where the code location finds it."""
     if file is None:
         return
-    shipped = {load_policy(path).name: load_policy(path) for path in shipped_policies()}
+    shipped = {found.name: found for found in map(load_policy, shipped_policies())}
     if policy.name in shipped:
         if shipped[policy.name].hash == policy.hash:
             return

@@ -113,8 +113,9 @@ def ui(root) -> Iterator[Ui]:
 
         yield Ui(root, url, wait_for("the UI", runs)[0]["runId"])
     finally:
-        # The UI's own processes, and nobody else's: they are one process group.
-        os.killpg(process.pid, signal.SIGINT)
+        # The UI's own processes, and nobody else's: they are one process group. Whoever runs the tests in the background
+        # has them ignore SIGINT.
+        os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 
 from pydantic import Field
 
@@ -37,10 +38,16 @@ class ReleasePolicy(Section):
 
     def hierarchy(self, name: str) -> Hierarchy:
         """Return a hierarchy by its name."""
-        try:
-            return self.hierarchies[name].build(name)
-        except KeyError:
-            raise PolicyError(f"policy {self.name} has no hierarchy '{name}'") from None
+        if name not in self.hierarchies:
+            raise PolicyError(f"policy {self.name} has no hierarchy '{name}'")
+        if name not in self._built:
+            self._built[name] = self.hierarchies[name].build(name)
+        return self._built[name]
+
+    @cached_property
+    def _built(self) -> dict[str, Hierarchy]:
+        """Hierarchies as they were first asked for: a policy does not change."""
+        return {}
 
     # Identity
 

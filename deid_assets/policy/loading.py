@@ -30,6 +30,12 @@ def load_policy(path: Path) -> Policy:
         wrong and what is allowed. Rules that look at several sections are applied once each section is in order.
     """
     path = Path(path)
+    parsed = _parsed(path)
+    return _judged(parsed.values, Folder(path.absolute().parent), f"policy file {path}", parsed)
+
+
+def _parsed(path: Path) -> Parsed:
+    """The text of a policy file as values, not judged yet; refused where it is no YAML."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -37,11 +43,10 @@ def load_policy(path: Path) -> Policy:
     except UnicodeDecodeError:
         raise PolicyError(f"policy file {path} is not UTF-8 text") from None
     parsed = parse(text)
-    where = f"policy file {path}"
     if parsed.faults:
         lines = [_line(fault.line, Problem(without_members(fault.path), fault.message)) for fault in parsed.faults]
-        raise PolicyError(_listed(where, lines))
-    return _judged(parsed.values, Folder(path.absolute().parent), where, parsed)
+        raise PolicyError(_listed(f"policy file {path}", lines))
+    return parsed
 
 
 def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> Policy:
@@ -99,8 +104,32 @@ def policies_in(*folders: Path) -> dict[str, Policy]:
     PolicyError
         If a file is wrong, or two files hold different policies of one name: an asset key could mean either.
     """
+    return _by_name((*shipped_policies(), *_policy_files(folders)))
+
+
+def policy_called(name: str, *folders: Path) -> Policy:
+    """Return the policy of a name, among those that ship and those in some folders; no other is judged.
+
+    Raises
+    ------
+    PolicyError
+        If there is none, its file is wrong, or two files hold different policies of this name.
+    """
+    files = (*shipped_policies(), *_policy_files(folders))
+    found = _by_name([path for path in files if _name_in(path) == name])
+    if name not in found:
+        raise PolicyError(f"there is no policy '{name}' any more; was its file removed or renamed?")
+    return found[name]
+
+
+def _name_in(path: Path) -> Any:
+    values = _parsed(path).values
+    return values.get("policy") if isinstance(values, Mapping) else None
+
+
+def _by_name(files: Iterable[Path]) -> dict[str, Policy]:
     found: dict[str, tuple[Path, Policy]] = {}
-    for path in (*shipped_policies(), *_policy_files(folders)):
+    for path in files:
         policy = load_policy(path)
         other = found.get(policy.name)
         if other is not None and other[1].hash != policy.hash:

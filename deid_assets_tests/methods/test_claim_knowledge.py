@@ -7,7 +7,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from deid_assets.methods.claim_knowledge import OrderedPairs, ordered_pairs, sample_claims, sample_values, with_wrong_values
+from deid_assets.methods.claim_knowledge import (
+    OrderedPairs,
+    ordered_pairs,
+    sample_claims,
+    sample_values,
+    with_wrong_values,
+)
 from deid_assets.methods.claim_records import ClaimRecords, claim_values
 from deid_assets.methods.known_facts import PossibleOrders
 

@@ -6,7 +6,7 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy import load_policy, policy_by_name, policy_from, shipped_policies, with_sections
-from deid_assets.policy.loading import policies_in
+from deid_assets.policy.loading import policies_in, policy_called
 from deid_assets_tests.policy.policy_texts import PUBLIC, REMOVED, file_refusal, public_text, public_values, refusal
 
 CANARY = "CANARY-4711"
@@ -349,6 +349,18 @@ class TestByName:
         message = "two policies are called heritage_public: heritage-public.yaml and copy.yaml; rename one"
         with pytest.raises(PolicyError, match=message):
             policies_in(tmp_path)
+        with pytest.raises(PolicyError, match=message):
+            policy_called("heritage_public", tmp_path)
+
+    def test_an_asset_asks_for_its_own_policy_only(self, tmp_path):
+        ours = public_text().replace("policy: heritage_public", "policy: ours")
+        (tmp_path / "ours.yaml").write_text(ours, "utf-8")
+        (tmp_path / "theirs.yaml").write_text("policy: theirs", "utf-8")
+        assert policy_called("ours", tmp_path) == load_policy(tmp_path / "ours.yaml")
+        with pytest.raises(PolicyError, match="theirs.yaml"):
+            policy_called("theirs", tmp_path)
+        with pytest.raises(PolicyError, match="no policy 'gone' any more"):
+            policy_called("gone", tmp_path)
 
 
 class TestWithSections:

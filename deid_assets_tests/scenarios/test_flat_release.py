@@ -422,7 +422,9 @@ def test_an_empty_text_is_a_missing_value_whatever_the_format(tmp_path):
         assert pipeline.table(KEY, "records").frame()["Town"].isna().sum() == sum(not row[0] for row in people())
 
 
-@pytest.mark.parametrize("loss", ["precision", "discernibility", "average_class_size"])
+@pytest.mark.parametrize(
+    "loss", ["precision", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("discernibility", "average_class_size"))]
+)
 def test_other_losses_choose_a_node_that_passes_too(tmp_path, loss):
     with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
         write_policy(pipeline.home.policies, changed(FLAT, risk={"k": K, "max_suppressed": 0.05, "loss": loss}))

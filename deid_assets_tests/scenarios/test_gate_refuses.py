@@ -59,10 +59,15 @@ def edit_measurement(pipeline: Pipeline, asset: str, name: str, **changes) -> No
     ("asset", "statement"),
     [
         ("adversary_power", "UPDATE adversary.adversary_power SET power = 0"),
-        ("removed_members", "UPDATE preparation.removed_members SET sensitive = false"),
-        ("value_domains", "UPDATE generalization.value_domains SET label = 'x' WHERE quasi_identifier = 'place'"),
-        ("truncated_claims", "DELETE FROM preparation.truncated_claims WHERE claim_id IN"
-         " (SELECT min(claim_id) FROM preparation.truncated_claims)"),
+        *(
+            pytest.param(*edit, marks=pytest.mark.matrix)
+            for edit in (
+                ("removed_members", "UPDATE preparation.removed_members SET sensitive = false"),
+                ("value_domains", "UPDATE generalization.value_domains SET label = 'x' WHERE quasi_identifier = 'place'"),
+                ("truncated_claims", "DELETE FROM preparation.truncated_claims WHERE claim_id IN"
+                 " (SELECT min(claim_id) FROM preparation.truncated_claims)"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_a_table_changed_before_the_assessments_refuses(pipeline, asset, statement):

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid, unwrapped
@@ -29,6 +31,7 @@ def run_alike(root: Path, policy: dict[str, Any], stays: Sequence[str] = ("",)) 
         return pipeline.run("alike"), pipeline.releases
 
 
+@pytest.mark.matrix
 def test_releasing_every_member_is_refused_as_vacuous(tmp_path):
     """At alpha = 1 absence would prove a sensitive condition. A number of members becomes a fraction only here."""
     summary, releases = run_alike(tmp_path, changed(ALIKE, sample={"members": MEMBERS}))
@@ -36,6 +39,7 @@ def test_releasing_every_member_is_refused_as_vacuous(tmp_path):
     assert "alpha = 1" in " ".join(summary.reasons)
 
 
+@pytest.mark.matrix
 def test_columns_left_out_stays_of_0_and_1_day_and_nobody_removed_are_no_obstacle(tmp_path):
     """Each is allowed, and each once ended a run with an error of the machinery.
 
