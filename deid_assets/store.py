@@ -121,6 +121,36 @@ def held_open(file: Path) -> Iterator[None]:
         yield
 
 
+_NOT_PLAIN = {
+    "macros": "FROM system.main.duckdb_functions() WHERE NOT internal",
+    "views": "FROM system.main.duckdb_views() WHERE NOT internal AND schema_name NOT IN ('scratch', 'gate')",
+    "generated columns": "FROM system.main.duckdb_columns() WHERE NOT internal AND is_generated",
+    "triggers": "FROM system.main.duckdb_triggers()",
+    "types": "FROM system.main.duckdb_types() WHERE NOT internal",
+}
+"""What the product never makes in a store, and where DuckDB lists it; qualified, for a macro can take any other name."""
+
+
+def require_plain_tables(file: Path) -> None:
+    """Refuse a store that holds anything but plain tables: what is computed may tell one reader this, another one that.
+
+    A macro can stand in for a function of DuckDB, a view or a generated column can see who asks; then a fingerprint says
+    nothing of what the others read. Views that a step makes for itself are in schemas of their own.
+
+    Raises
+    ------
+    StoreError
+        With the kinds of what was found.
+    """
+    with connect(file, read_only=True) as connection:
+        found = [kind for kind, listed in _NOT_PLAIN.items() if connection.execute(f"FROM (SELECT 1 {listed}) LIMIT 1").fetchall()]
+    if found:
+        raise StoreError(
+            f"the restricted store {file.name} holds {', '.join(found)}, which nothing of this product makes; they may answer "
+            "differently to different readers. Remove the store file, and run again from the intake"
+        )
+
+
 def owner_only(folder: Path) -> Path:
     """Make the folder, readable by its owner only, and return it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -19,6 +19,7 @@ from deid_assets.store import (
     held_open,
     owner_only,
     quoted,
+    require_plain_tables,
     write_table,
     write_view,
 )
@@ -230,6 +231,30 @@ class TestHeldOpen:
             write_table(table, "SELECT 2 AS a")
             assert table.frame()["a"].tolist() == [2]
         assert table.frame()["a"].tolist() == [2]
+
+
+class TestPlainTables:
+    @pytest.mark.parametrize(
+        ("statement", "kind"),
+        [
+            ("CREATE MACRO main.min(x) AS 100", "macros"),
+            ("CREATE MACRO duckdb_functions() AS TABLE SELECT 1 AS x WHERE false", "macros"),
+            ("CREATE VIEW intake.claims AS SELECT current_query() LIKE '%whole row%' AS a", "views"),
+            ("CREATE TABLE intake.claims (a INT, b BOOLEAN GENERATED ALWAYS AS (current_query() = 'x'))", "generated columns"),
+            ("CREATE TYPE main.mood AS ENUM ('a')", "types"),
+        ],
+    )
+    def test_whatever_may_answer_differently_is_refused(self, table, statement, kind):
+        write_table(table, "SELECT 1 AS a")
+        with connect(table.file) as connection:
+            connection.execute(statement)
+        with pytest.raises(StoreError, match=f"holds {kind}, which nothing"):
+            require_plain_tables(table.file)
+
+    def test_tables_and_the_views_of_a_step_are_no_obstacle(self, table):
+        write_table(table, "SELECT 1 AS a")
+        write_view(Table(table.file, "scratch", "shown"), f"FROM {table.sql}")
+        require_plain_tables(table.file)
 
 
 def test_a_handle_holds_no_rows(table):

@@ -12,7 +12,7 @@ from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import held_open
+from deid_assets.store import held_open, require_plain_tables
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Method version and policy sections of every asset, as they were declared."""
@@ -72,12 +72,14 @@ def asset_metadata(
 
 @contextlib.contextmanager
 def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
-    """Hold the store open, and keep values out of errors that nobody foresaw; a refusal passes as it is."""
+    """Hold the store open, of plain tables only, and keep values out of errors that nobody foresaw; a refusal passes."""
     name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
     store = context.resources.io_manager
     store.lock(prefix_of(context), context.partition_key)
     file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
     with without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
+        if file.exists():
+            require_plain_tables(file)
         yield
 
 

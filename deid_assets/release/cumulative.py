@@ -5,6 +5,7 @@ identifier, whatever the delivery or the policy, so that members in common are f
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -16,6 +17,9 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release.digests import bytes_digest
 from deid_assets.release.keys import Secret
 from deid_assets.release.registry import Entry, Registry
+from deid_assets.release.verification import MANIFEST
+
+_NUMBER = re.compile(r"\d{4,}")
 
 
 def member_tags(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
@@ -67,39 +71,82 @@ def earlier_releases(restricted: Path, registry: Registry, secret_commitment: st
     restricted
         Folder of the restricted editions of manifests, as <policy>/<number>.json, each with <number>.members.
     registry
-        Names every release there is; one whose members are not known is not taken for nothing.
+        Names every release, and lies beside them; one whose members are not known is not taken for nothing.
     secret_commitment
         Of the secret that tags are compared under.
 
     Raises
     ------
     ReleaseError
-        If a manifest or its members cannot be read: what was released before would be unknown.
+        If a manifest or its members cannot be read or are not those that were published: what was released before would be
+        unknown.
     """
     tags = [np.empty(0, dtype="<u8")]
     not_comparable: dict[tuple[str, str, str], list[np.ndarray]] = {}
-    for entry in registry.chain().entries:
-        commitment, found = _read(restricted, entry)
-        if commitment == secret_commitment:
-            tags.append(found)
+    for file in _manifests(restricted, registry):
+        made = _read(file)
+        if made.commitment == secret_commitment:
+            tags.append(made.tags)
         else:
             # One policy, delivery and secret may have released the same members more than once, and others besides.
-            not_comparable.setdefault((entry.policy, entry.delivery, commitment), []).append(found)
+            not_comparable.setdefault((made.policy, made.delivery, made.commitment), []).append(made.tags)
     of_others = sum(len(np.unique(np.concatenate(found))) for found in not_comparable.values())
     return EarlierReleases(np.unique(np.concatenate(tags)), of_others)
 
 
-def _read(restricted: Path, entry: Entry) -> tuple[str, np.ndarray]:
-    """The secret's commitment and the members of a release, held against the digest in its manifest."""
-    file = restricted / entry.policy / f"{entry.number:04d}.json"
+@dataclass(frozen=True)
+class _Made:
+    """What a restricted manifest says of a release, and the members beside it."""
+
+    policy: str
+    delivery: str
+    commitment: str
+    tags: np.ndarray
+
+
+def _manifests(restricted: Path, registry: Registry) -> list[Path]:
+    """The restricted manifests of the registry's releases, each held against the public one, and any others that lie there.
+
+    One that no entry names is counted too: either a crash came before its release, or somebody removed the entry.
+    """
+    named = []
+    for entry in registry.chain().entries:
+        file = restricted / entry.policy / f"{entry.number:04d}.json"
+        if not _is_of_release(file, registry.path.parent, entry):
+            raise _unreadable(file)
+        named.append(file)
+    others = [file for file in sorted(restricted.glob("*/*.json")) if _NUMBER.fullmatch(file.stem) and file not in named]
+    return named + others
+
+
+def _is_of_release(file: Path, releases: Path, entry: Entry) -> bool:
+    """Whether a restricted manifest is the one that the public manifest of an entry of the registry names."""
+    try:
+        public = (releases / entry.policy / f"{entry.number:04d}" / MANIFEST).read_bytes()
+        return (
+            bytes_digest(public) == entry.manifest_digest
+            and json.loads(public)["restricted_edition"] == bytes_digest(file.read_bytes())
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _read(file: Path) -> _Made:
+    """A restricted manifest, and the members of its release, held against the digest in it."""
     try:
         manifest = json.loads(file.read_bytes())
         members = file.with_suffix(".members").read_bytes()
         if bytes_digest(members) != manifest["members_digest"]:
             raise ValueError("the members are not those of the manifest")
-        return manifest["secret_commitment"], np.frombuffer(members, dtype="<u8")
+        names = manifest["policy"]["name"], manifest["delivery"]["key"], manifest["secret_commitment"]
+        return _Made(*names, np.frombuffer(members, dtype="<u8"))
     except (OSError, ValueError, KeyError, TypeError):
-        raise ReleaseError(
-            f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members beside it, cannot be read, "
-            "so that it is not known what was released before; restore it from a backup"
-        ) from None
+        raise _unreadable(file) from None
+
+
+def _unreadable(file: Path) -> ReleaseError:
+    return ReleaseError(
+        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members beside it, cannot be read or is not "
+        "the one of the release that was published, so that it is not known what was released before; restore it, and the "
+        "folder of the release, from a backup"
+    )

@@ -1,6 +1,7 @@
 """What was released before counts: the same members are known again, and what cannot be compared counts in full."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.cumulative import EarlierReleases, earlier_releases, member_tags
+from deid_assets.release.digests import bytes_digest
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest import editions, keyed_counts
 from deid_assets_tests.release.making import DELIVERY_DIGEST, SECRET, manifest, releases_in, stage_certificate
@@ -104,6 +106,32 @@ def test_a_release_whose_members_are_not_known_is_not_taken_for_nothing(tmp_path
         file.with_suffix(".members").write_bytes(member_tags(["a"], SECRET).tobytes())
     with pytest.raises(ReleaseError, match=r"0001\.json, or the file of its members"):
         earlier(tmp_path)
+
+
+def test_a_manifest_edited_with_its_members_is_not_the_one_that_was_published(tmp_path):
+    publish(tmp_path, ["a", "b"], "2024")
+    file = releases_in(tmp_path).restricted / "heritage" / "0001.json"
+    file.with_suffix(".members").write_bytes(b"")
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"members_digest": bytes_digest(b"")}))
+    with pytest.raises(ReleaseError, match="not the one of the release that was published"):
+        earlier(tmp_path)
+
+
+@pytest.mark.parametrize("harm", ["removed", "changed"])
+def test_a_release_whose_public_manifest_is_gone_or_changed_is_not_known(tmp_path, harm):
+    publish(tmp_path, ["a", "b"], "2024")
+    file = releases_in(tmp_path).path("heritage", 1) / "manifest.json"
+    file.chmod(0o600)
+    file.unlink() if harm == "removed" else file.write_bytes(file.read_bytes().replace(b"2024", b"2025"))
+    with pytest.raises(ReleaseError, match="the folder of the release"):
+        earlier(tmp_path)
+
+
+def test_what_no_registry_names_any_more_counts_all_the_same(tmp_path):
+    publish(tmp_path, ["a", "b", "c"], "2024")
+    shutil.rmtree(releases_in(tmp_path).folder)
+    releases_in(tmp_path).folder.mkdir()
+    assert besides(tmp_path, ["a", "b", "c", "d"], ["d"]) == 3
 
 
 def test_tags_do_not_tell_members_without_the_secret(tmp_path):

@@ -77,6 +77,27 @@ def test_a_table_changed_before_the_assessments_refuses(pipeline, asset, stateme
     refused(pipeline, f"{asset}: its table is not the one that was materialized")
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("CREATE MACRO main.min(x) AS 100",),
+        (
+            "CREATE SCHEMA hidden",
+            "CREATE TABLE hidden.removed AS FROM preparation.removed_members",
+            "DROP TABLE preparation.removed_members",
+            "CREATE VIEW preparation.removed_members AS FROM hidden.removed WHERE current_query() LIKE '%whole row%'",
+        ),
+    ],
+    ids=["a macro in place of a function", "a view that sees who asks"],
+)
+def test_a_store_that_may_answer_differently_to_different_readers_is_not_read(pipeline, statements):
+    before = pipeline.published_bytes()
+    pipeline.edit_store(KEY, *statements)
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == ERROR and "which nothing of this product makes" in " ".join(summary.reasons)
+    assert pipeline.published_bytes() == before
+
+
 # Checks
 
 
