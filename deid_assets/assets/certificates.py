@@ -36,8 +36,9 @@ def longitudinal_certificate(
     if suppressing:
         criterion = Criterion("lower_bound", risk.max_high_risk_share + risk.suppression.at_most)
     else:
+        search = risk.search
         criterion = Criterion(
-            "sequential", risk.search.aim * risk.max_high_risk_share, risk.search.error / policy.node_count
+            "sequential", search.aim * risk.max_high_risk_share, search.error / policy.node_count, search.draws_at_most
         )
     measured = {
         parse_node(row.node): MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws))

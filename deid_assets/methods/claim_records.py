@@ -4,12 +4,12 @@
 them belong to one claim, in which order they came, or in which year. `ClaimRecords` keeps them together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.longitudinal_data import Domain, Histories
+from deid_assets.methods.longitudinal_data import Domain, Histories, held_but_not_known
 
 MISSING = -1
 """The code of a missing value: it is known to nobody and excludes nobody."""
@@ -171,7 +171,8 @@ class EvaluationRecords:
     Raises
     ------
     ValueError
-        If they are not of the same members or quasi-identifiers, or a code is outside its domain.
+        If they are not of the same members or quasi-identifiers, a code is outside its domain, or a member holds a value or
+        a year that is not known of him: what an adversary may know was then not read, and would seem harmless.
     """
 
     demographics: np.ndarray
@@ -191,6 +192,19 @@ class EvaluationRecords:
                 raise ValueError("a code of a claim is outside its domain")
         if members and np.any(self.demographics.max(axis=0) >= self.demographic_sizes):
             raise ValueError("a demographic code is outside its domain")
+        lacking = sum(self._held_but_not_known())
+        if lacking:
+            raise ValueError(f"{lacking} histories of released members hold values that what may be known of them lacks")
+
+    def _held_but_not_known(self) -> Iterator[int]:
+        """For each quasi-identifier, and the year, how many members hold more than is known of them."""
+        every = np.arange(self.members)
+        years = 1 + max(int(records.year.max(initial=0)) for records in (self.held, self.known))
+        columns = [(self.held.year, self.known.year, years)]
+        columns += zip(self.held.codes, self.known.codes, self.history_sizes, strict=True)
+        for held, known, size in columns:
+            of_held, of_known = claim_values(self.held, held).histories, claim_values(self.known, known).histories
+            yield held_but_not_known(of_held, every, of_known, Domain((np.arange(size),)))
 
     @property
     def members(self) -> int:

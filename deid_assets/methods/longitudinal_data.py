@@ -339,7 +339,7 @@ def _check_codes(data: LongitudinalData) -> None:
     for h, domain in enumerate(data.history_domains):
         _check_range(data.held[h].codes, domain, f"held histories {h}")
         _check_range(data.known[h].codes, domain, f"known histories {h}")
-        lacking = _held_but_not_known(data, h)
+        lacking = held_but_not_known(data.held[h], data.targets, data.known[h], domain)
         if lacking:
             raise ValueError(f"histories {h}: {lacking} targets hold values that their untruncated history lacks")
 
@@ -349,16 +349,28 @@ def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
         raise ValueError(f"{what}: a code is outside its domain")
 
 
-def _held_but_not_known(data: LongitudinalData, history: int, cells: int = 1 << 21) -> int:
-    """How many targets have a value more often in D' than in D; in chunks of bounded memory."""
-    values = max(1, data.history_domains[history].sizes[0])
-    chunk = max(1, cells // values)
+def held_but_not_known(
+    held: Histories, members: np.ndarray, known: Histories, domain: Domain, cells: int = 1 << 21
+) -> int:
+    """How many members have a value more often in D' than in D, as where D was not read; in chunks of bounded memory.
+
+    Parameters
+    ----------
+    held
+        Histories in D'.
+    members
+        (n,) int: rows of `held`.
+    known
+        Histories of the same members in D, n of them.
+    domain
+        Of the values.
+    """
+    chunk = max(1, cells // max(1, domain.sizes[0]))
     lacking = 0
-    for first in range(0, len(data.targets), chunk):
-        rows = np.arange(first, min(first + chunk, len(data.targets)))
-        held = value_counts(data.held[history], data.targets[rows], data.history_domains[history], 0)
-        known = value_counts(data.known[history], rows, data.history_domains[history], 0)
-        lacking += int(np.any(held > known, axis=0).sum())
+    for first in range(0, len(members), chunk):
+        rows = np.arange(first, min(first + chunk, len(members)))
+        of_held = value_counts(held, members[rows], domain, 0)
+        lacking += int(np.any(of_held > value_counts(known, rows, domain, 0), axis=0).sum())
     return lacking
 
 

@@ -33,7 +33,7 @@ class MeasuredNode:
     node
         Its levels.
     share
-        Share at high risk; where `of` is None, a number that the true share is not below.
+        Share at high risk; where `of` is None a rounded one: up where the node failed, else down.
     flagged, of
         Draws at high risk of all draws, or records in small classes of all records; None where they may not be told.
     """
@@ -51,28 +51,38 @@ class Criterion:
     Attributes
     ----------
     kind
-        'sequential': the sequential rule does not find the share below the threshold; so does a node that is undecided.
+        'sequential': the sequential rule finds the share above the threshold, or is undecided at the last draw allowed.
         'lower_bound': Wilson's lower 95 % bound is above the threshold. 'counted': the share itself is above.
     threshold
         The share that nodes were decided against.
     error
         Error probability of the sequential rule for one node; None for the other kinds.
+    draws_at_most
+        Draws after which a node that is undecided is no candidate; None for the other kinds.
     """
 
     kind: Literal["sequential", "lower_bound", "counted"]
     threshold: float
     error: float | None = None
+    draws_at_most: int | None = None
 
     def fails(self, measured: MeasuredNode) -> bool:
         """Whether the numbers of a node say that it failed."""
         flagged, of = measured.flagged, measured.of
         if flagged is None or of is None:
-            return self.kind == "counted" and measured.share >= self.threshold
+            return self.kind == "counted" and measured.share > self.threshold
         if self.kind == "sequential":
-            return SequentialRule(self.threshold, self.error).decide(flagged, of) != "candidate"
+            decision = SequentialRule(self.threshold, self.error).decide(flagged, of)
+            return decision == "not_candidate" or (decision == "undecided" and not self.is_open(measured))
         if self.kind == "lower_bound":
             return wilson_interval(flagged, of)[0] > self.threshold
         return flagged > math.floor(self.threshold * of + _ROUND_OFF)
+
+    def is_open(self, measured: MeasuredNode) -> bool:
+        """Whether more draws could still decide, as where another node decided this one before its own draws did."""
+        if self.kind != "sequential" or measured.of is None or measured.of >= self.draws_at_most:
+            return False
+        return SequentialRule(self.threshold, self.error).decide(measured.flagged, measured.of) == "undecided"
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ class OptimalityCertificate:
     passing
         Where `losses` is None: the nodes that pass while none below does, with their losses. Others lose no less.
     neighbours
-        The nodes directly below the chosen one, each measured for itself.
+        The nodes directly below the chosen one, each measured for itself: until it failed, or one above it did.
     rest_loss
         The least loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best that
         was never evaluated. None where there is no such node.
@@ -143,6 +153,11 @@ class OptimalityCertificate:
             for measured in self.failed
             if not self.criterion.fails(measured)
         ]
+        found += [
+            f"the share of a node is not that of its counts: {node_text(measured.node)}"
+            for measured in (*self.failed, *self.neighbours)
+            if measured.of is not None and not _same(measured.share, measured.flagged / measured.of)
+        ]
         found += self._problems_below()
         if np.any(_below_any([self.chosen], [measured.node for measured in self.failed])):
             found.append("the chosen node lies below a node that failed")
@@ -170,8 +185,8 @@ class OptimalityCertificate:
         Parameters
         ----------
         hide_counts
-            Whether the measured counts are of people: then shares are rounded down too, though not below the threshold
-            that a failed node is above.
+            Whether the measured counts are of people: then shares are rounded too, those of failed nodes up, so that they
+            stay above the threshold.
 
         Examples
         --------
@@ -193,8 +208,9 @@ class OptimalityCertificate:
         def told(measured: MeasuredNode) -> MeasuredNode:
             if not hide_counts:
                 return measured
-            least = self.criterion.threshold if self.criterion.fails(measured) else 0.0
-            return MeasuredNode(measured.node, max(_down(measured.share, step), least))
+            if self.criterion.fails(measured):
+                return MeasuredNode(measured.node, min(1.0, -_down(-measured.share, step)))
+            return MeasuredNode(measured.node, _down(measured.share, step))
 
         public = replace(
             self,
@@ -236,14 +252,17 @@ class OptimalityCertificate:
         )
 
     def _problems_below(self) -> list[str]:
-        """Minimality: each direct lower neighbour was measured, and failed or was passed over."""
+        """Minimality: each direct lower neighbour was measured, and failed, alone or with one above it, or was passed over."""
         told = [measured.node for measured in self.neighbours]
         if sorted(told) != sorted(lower_neighbours(self.chosen)):
             return ["the nodes directly below the chosen one are not each told once"]
+        below = _below_any(told, [measured.node for measured in self.failed]) if told else ()
         return [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
-            for measured in self.neighbours
-            if not self.criterion.fails(measured) and measured.node not in self.passed_over
+            for measured, implied in zip(self.neighbours, below, strict=True)
+            if not self.criterion.fails(measured)
+            and not (implied and self.criterion.is_open(measured))
+            and measured.node not in self.passed_over
         ]
 
     def _what_is_left(self) -> tuple[Node | None, float | None]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.optimality_certificate import Criterion, MeasuredNode, OptimalityCertificate
+from deid_assets.release.certificate_policy import StatedLattice
 from deid_assets.release.digests import bytes_digest, canonical_json, parse_json
 
 FORMAT = "deid_assets certificate 1"
@@ -60,10 +61,10 @@ def rounding_step(people: int) -> float:
 
     Examples
     --------
-    >>> rounding_step(200_000), rounding_step(1_000)
-    (0.001, 0.025)
+    >>> rounding_step(200_000), rounding_step(1_000), rounding_step(2)
+    (0.001, 0.025, 1.0)
     """
-    return max(_LEAST_STEP, math.ceil(_PEOPLE_PER_STEP / max(people, 1) / _LEAST_STEP) * _LEAST_STEP)
+    return min(1.0, max(_LEAST_STEP, math.ceil(_PEOPLE_PER_STEP / max(people, 1) / _LEAST_STEP) * _LEAST_STEP))
 
 
 def certificate_tolerance(content: bytes) -> float:
@@ -71,15 +72,24 @@ def certificate_tolerance(content: bytes) -> float:
     return _from_json(parse_json(content)).tolerance
 
 
-def certificate_problems(content: bytes, policy: str, number: int) -> list[str]:
-    """What speaks against a certificate of this release; raises for nothing that the text may hold."""
+def certificate_problems(content: bytes, policy: str, number: int, stated: StatedLattice | None = None) -> list[str]:
+    """What speaks against a certificate of this release; raises for nothing that the text may hold.
+
+    Parameters
+    ----------
+    policy, number
+        Which release.
+    stated
+        What its policy says of the lattice; None leaves that unasked.
+    """
     try:
         told = parse_json(content)
         if not isinstance(told, dict) or told.get("format") != FORMAT:
             return [f"it is not a {FORMAT!r}"]
         if (told.get("policy"), told.get("number")) != (policy, number):
             return ["it belongs to another release"]
-        return _from_json(told).problems()
+        proof = _from_json(told)
+        return proof.problems() + ([] if stated is None else stated.problems(proof))
     except (ReleaseError, KeyError, TypeError, ValueError, OverflowError):
         return ["it cannot be read"]
 
@@ -104,6 +114,7 @@ def _to_json(proof: OptimalityCertificate) -> dict:
             "kind": proof.criterion.kind,
             "threshold": proof.criterion.threshold,
             "error": proof.criterion.error,
+            "draws_at_most": proof.criterion.draws_at_most,
         },
         "chosen": {"node": proof.chosen, "loss": proof.chosen_loss},
         "directly_below": [_measured_to_json(measured) for measured in proof.neighbours],
@@ -122,7 +133,9 @@ def _from_json(told: Mapping) -> OptimalityCertificate:
     if not all(isinstance(told[key], list) for key in _LISTS):
         raise TypeError("not a list")
     criterion = told["criterion"]
-    error = criterion["error"]
+    error, most = criterion["error"], criterion["draws_at_most"]
+    if (criterion["kind"] == "sequential") != (error is not None and most is not None):
+        raise ValueError("the sequential rule, and no other, has an error and a last draw")
     losses = told["losses"]
     rest = told["least_loss_never_evaluated"]
     kind = criterion["kind"]
@@ -133,7 +146,12 @@ def _from_json(told: Mapping) -> OptimalityCertificate:
         heights=tuple(_whole(dimension["highest_level"]) for dimension in told["dimensions"]),
         losses=None if losses is None else tuple(tuple(float(loss) for loss in own) for own in losses),
         step=float(told["rounded_down_to"]),
-        criterion=Criterion(kind, float(criterion["threshold"]), None if error is None else float(error)),
+        criterion=Criterion(
+            kind,
+            float(criterion["threshold"]),
+            None if error is None else float(error),
+            None if most is None else _whole(most),
+        ),
         chosen=_node(told["chosen"]["node"]),
         chosen_loss=float(told["chosen"]["loss"]),
         failed=tuple(_measured_from_json(measured) for measured in told["failed"]),

@@ -14,6 +14,7 @@ from typing import Literal
 from deid_assets.errors import ReleaseError
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import certificate_problems, certificate_tolerance, names_exact_edition
+from deid_assets.release.certificate_policy import StatedLattice
 from deid_assets.release.digests import canonical_json, file_digest, is_digest, parse_json
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest import FORMAT
@@ -179,10 +180,10 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
     """Whether the chosen generalization is proven optimal and minimal; in public as far as losses are told."""
     holds, exactly = "the certificate of optimality holds", "so does its exact edition"
     try:
-        place = manifest["policy"]["name"], manifest["number"]
+        place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
         public = _regular_bytes(release / CERTIFICATE)
-    except (OSError, ReleaseError, KeyError, TypeError):
-        return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not say whose it is")]
+    except (OSError, ReleaseError, KeyError, TypeError, AttributeError):
+        return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not hold the policy that it is about")]
     checks = [_public_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
     if exact is None:
         return checks

@@ -106,6 +106,20 @@ def test_the_mean_agrees_with_exact_enumeration(members, knows):
     assert 1 - exact <= empirical_bernstein_upper_bound(1 - success, 1.0, 1 - 1e-9)
 
 
+@pytest.mark.parametrize("lost", ["values", "claims", "years"])
+def test_records_that_hold_what_is_not_known_are_refused(lost):
+    """Where what may be known was not read, whoever knows it seems harmless."""
+    claims = [[((1, 0), 0, 3), ((2, 1), 1, None)]]
+    known = {
+        "values": [[((1, 0), 0, 3), ((None, 1), 1, None)]],
+        "claims": [claims[0][:1]],
+        "years": [[((1, 0), 0, 3), ((2, 1), 0, None)]],
+    }[lost]
+    held, lacking = (ClaimRecords.of(own, len(VALUES)) for own in (claims, known))
+    with pytest.raises(ValueError, match="what may be known of them lacks"):
+        EvaluationRecords(np.zeros((1, 1), int), (1,), VALUES, held, lacking)
+
+
 def many(seed: int = 3, members: int = 3_000) -> EvaluationRecords:
     """Several blocks of bits; three quasi-identifiers."""
     generator = np.random.default_rng(seed)

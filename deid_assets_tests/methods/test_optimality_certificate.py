@@ -144,6 +144,21 @@ class TestItFails:
         above = MeasuredNode((1, 2), 0.9, 900, RECORDS)
         assert "the chosen node lies below a node that failed" in replace(proof, failed=(*proof.failed, above)).problems()
 
+    def test_where_a_share_is_not_that_of_its_counts(self, proof):
+        odd = replace(proof.failed[0], share=0.77)
+        assert "the share of a node is not that of its counts" in str(replace(proof, failed=(odd, *proof.failed[1:])).problems())
+
+    def test_where_a_search_stopped_before_it_knew(self):
+        """Neither may a node be undecided before the last draw, nor may a share of 0 be above a threshold of 0."""
+        early = (MeasuredNode((0,), 0.0, 0, 1),)
+        stopped = OptimalityCertificate(
+            ("age",), (1,), ((0.0, 1.0),), 0.0, Criterion("sequential", 0.008, 1e-5, 10_000), (1,), 1.0, early, neighbours=early
+        )
+        assert "the measured share of a node does not fail: 0" in stopped.problems()
+        nothing = (MeasuredNode((0,), 0.0),)
+        counted = replace(stopped, criterion=Criterion("counted", 0.0), failed=nothing, neighbours=nothing, step=0.001)
+        assert "the measured share of a node does not fail: 0" in counted.problems()
+
     @pytest.mark.parametrize(
         "changes",
         [
@@ -170,14 +185,16 @@ class TestItFails:
 
 class TestCriterion:
     def test_the_sequential_rule_is_asked_again(self):
-        criterion = Criterion("sequential", 0.008, 0.001)
+        criterion = Criterion("sequential", 0.008, 0.001, 2_000)
         rule = SequentialRule(0.008, 0.001)
-        for flagged, draws in [(0, 1000), (0, 3000), (100, 3000)]:
+        decisions = {(0, 1000): "undecided", (16, 2000): "undecided", (0, 3000): "candidate", (100, 3000): "not_candidate"}
+        for (flagged, draws), decision in decisions.items():
+            assert rule.decide(flagged, draws) == decision
             failed = criterion.fails(MeasuredNode((0,), flagged / draws, flagged, draws))
-            assert failed == (rule.decide(flagged, draws) != "candidate")
+            assert failed == (decision == "not_candidate" or (flagged, draws) == (16, 2000)), "undecided at the last draw"
 
     def test_shares_that_count_draws_cannot_be_withheld(self):
-        assert not Criterion("sequential", 0.008, 0.001).fails(MeasuredNode((0,), 1.0))
+        assert not Criterion("sequential", 0.008, 0.001, 1).fails(MeasuredNode((0,), 1.0))
         assert not Criterion("lower_bound", 0.008).fails(MeasuredNode((0,), 1.0))
 
     @pytest.mark.parametrize(("flagged", "fails"), [(200, False), (201, True)])

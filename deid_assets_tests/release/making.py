@@ -1,5 +1,6 @@
 """Small releases for the tests of this folder."""
 
+import json
 from pathlib import Path
 
 import duckdb
@@ -54,6 +55,17 @@ def evidence(*measurements: Measurement, **changes) -> Evidence:
     return Evidence(**fields | changes)
 
 
+POLICY = {
+    "kind": "flat",
+    "quasi_identifiers": [{"release_as": name, "hierarchy": name} for name in ("age", "sex")],
+    "hierarchies": {
+        "age": {"kind": "intervals", "levels": [{}, {}, {}]},
+        "sex": {"kind": "codes", "level_names": ["sex", "anybody"]},
+    },
+    "risk": {"max_suppressed": 0.1},
+}
+"""What the certificate needs of a policy."""
+
 PROOF = OptimalityCertificate(
     ("age", "sex"), (2, 1), ((0.0, 3.0, 7.0), (0.0, 4.0)), 0.0, Criterion("counted", 0.1), (1, 0), 3.0,
     (MeasuredNode((0, 1), 0.4, 40, 100),), neighbours=(MeasuredNode((0, 0), 0.9, 90, 100),), rest_loss=7.0,
@@ -76,7 +88,7 @@ def manifest(place: Place, **changes) -> Manifest:
     """A manifest for a place; `changes` replace its fields."""
     fields = {
         "place": place,
-        "policy": PolicyText(place.policy, "p" * 64, "opt_outs: [member 31]", "opt_outs: withheld"),
+        "policy": PolicyText(place.policy, "p" * 64, json.dumps(POLICY | {"opt_outs": ["member 31"]}), json.dumps(POLICY)),
         "recipient_class": "public",
         "terms_of_use": "no attempt to identify",
         "delivery_digest": DELIVERY_DIGEST,

@@ -20,7 +20,7 @@ from deid_assets.release.manifest import (
     package_versions,
 )
 from deid_assets.release.registry import GENESIS
-from deid_assets_tests.release.making import DELIVERY_DIGEST, SECRET, evidence, manifest, measurement
+from deid_assets_tests.release.making import DELIVERY_DIGEST, POLICY, SECRET, evidence, manifest, measurement
 
 FILE = ReleasedFile("data/Claims.csv", "f" * 64, 100, 60, "a" * 64)
 PLACE = Place("heritage", 1, GENESIS, "0" * 64, "2024", "b" * 64, "2024-01-01T00:00:00Z", (FILE,))
@@ -119,7 +119,7 @@ def test_the_public_edition_does_not_confirm_a_guess_of_who_opted_out():
     made = editions(manifest(PLACE), keyed_counts(SECRET, DELIVERY_DIGEST))
     assert b"member 31" in made.restricted and b"member 31" not in made.public
     assert b"p" * 64 in made.restricted and b"p" * 64 not in made.public
-    assert json.loads(made.public)["policy"]["hash"] == bytes_digest(b"opt_outs: withheld")
+    assert json.loads(made.public)["policy"]["hash"] == bytes_digest(json.dumps(POLICY).encode())
 
 
 def test_the_restricted_edition_is_salted_and_the_salt_not_published():

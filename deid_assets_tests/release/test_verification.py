@@ -278,6 +278,26 @@ def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(relea
     assert check.outcome == "skipped" and "ask for the exact edition" in check.reason
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda policy: policy["risk"].update(max_suppressed=0.0),
+        lambda policy: policy["quasi_identifiers"].append({"release_as": "zip", "hierarchy": "sex"}),
+        lambda policy: policy["hierarchies"]["age"]["levels"].append({}),
+        lambda policy: policy.pop("hierarchies"),
+    ],
+    ids=["another threshold", "another dimension", "another level", "no lattice"],
+)
+def test_a_certificate_that_is_not_about_the_policy_of_the_manifest(releases, published, change):
+    def retell(manifest):
+        policy = json.loads(manifest["policy"]["text"])
+        change(policy)
+        manifest["policy"]["text"] = json.dumps(policy)
+
+    resign(releases, published.folder, retell)
+    assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
+
+
 def test_a_release_without_certificate_is_not_in_order(releases, published):
     (published.folder / "certificate.json").unlink()
     resign(

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from deid_assets.assets import population_attacks
+from deid_assets.assets import population_attacks, sensitivity
 from deid_assets.methods import attack_sensitivity, engine, provider_graph
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.evidence import from_frame
-from deid_assets.running_summary import REFUSED
+from deid_assets.running_summary import ERROR, REFUSED
+from deid_assets.store import Query
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
@@ -68,6 +69,24 @@ def test_an_analysis_in_which_nothing_fits_is_refused(pipeline, monkeypatch):
         pipeline.run(KEY, ["attack_sensitivity"])
         assert measured(pipeline, "attack_sensitivity")["worst_sensitivity_given_membership"].value == 0
         refused_for(pipeline, "attack_sensitivity")
+
+
+@pytest.mark.parametrize("lost", ["SELECT claim_id, member_id, NULL::VARCHAR AS place", "SELECT * EXCLUDE ()"])
+def test_an_analysis_that_did_not_read_what_may_be_known_makes_no_evidence(pipeline, monkeypatch, lost):
+    """The canaries are planted behind the reading, and would be found; whoever knows nothing would seem harmless."""
+    honest = sensitivity.generalized_claims
+    none = "" if "NULL" in lost else " WHERE false"
+
+    def broken(*args, **kwargs):
+        query = honest(*args, **kwargs)
+        return Query(f"{lost} FROM ({query.sql}){none}", query.parameters) if isinstance(query, Query) else f"{lost} FROM ({query}){none}"
+
+    before = pipeline.published_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(sensitivity, "generalized_claims", broken)
+        summary = pipeline.run(KEY, ["attack_sensitivity", "release"])
+    assert summary.exit_code == ERROR and summary.release is None, summary.reasons
+    assert pipeline.published_bytes() == before
 
 
 def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypatch):

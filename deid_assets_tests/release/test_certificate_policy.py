@@ -1,0 +1,71 @@
+"""The lattice that a policy's text states is the one that the policy has, for every kind of policy and hierarchy."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.optimality_certificate import Criterion
+from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policies_in
+from deid_assets.release.certificate_policy import StatedLattice
+from deid_assets_tests.release.making import POLICY, PROOF
+from deid_assets_tests.scenarios.test_flat_release import FLAT
+
+SHIPPED = policies_in()
+
+
+def stated_by(policy) -> StatedLattice:
+    return StatedLattice.of(json.dumps(policy.public_content()))
+
+
+@pytest.mark.parametrize("policy", SHIPPED.values(), ids=SHIPPED)
+def test_of_a_policy_that_ships(policy):
+    stated, search = stated_by(policy), policy.risk.search
+    names = tuple(dimension.name for dimension in policy.dimensions)
+    heights = tuple(levels - 1 for levels in policy.dimension_levels)
+    assert stated.dimensions == tuple(zip(names, heights, strict=True))
+    assert stated.criteria == (
+        Criterion(
+            "sequential", search.aim * policy.risk.max_high_risk_share, search.error / policy.node_count, search.draws_at_most
+        ),
+        Criterion("lower_bound", policy.risk.max_high_risk_share + policy.risk.suppression.at_most),
+    )
+
+
+def test_of_a_flat_policy():
+    policy = policy_from(FLAT)
+    expected = tuple((qi.release_as, policy.hierarchy(qi.hierarchy).levels - 1) for qi in policy.quasi_identifiers)
+    assert stated_by(policy) == StatedLattice(expected, (Criterion("counted", policy.risk.max_suppressed),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [
+        ({"kind": "intervals", "levels": [{}, {}]}, 2),
+        ({"kind": "dates", "levels": ["day", "month", "year"]}, 3),
+        ({"kind": "codes", "level_names": ["code", "group"], "values": {}}, 2),
+        ({"kind": "prefixes", "lengths": [None, 3, 1, 0]}, 4),
+        ({"kind": "csv", "rows": [["a", "b", "*"]]}, 3),
+        ({"kind": "fixed"}, 1),
+    ],
+)
+def test_every_kind_of_hierarchy_is_counted(kind, levels):
+    told = POLICY | {"hierarchies": {"age": kind, "sex": kind}}
+    assert dict(StatedLattice.of(json.dumps(told)).dimensions) == {"age": levels - 1, "sex": levels - 1}
+
+
+def test_a_proof_about_something_else_is_none():
+    stated = StatedLattice.of(json.dumps(POLICY))
+    assert stated.problems(PROOF) == []
+    assert stated.problems(replace(PROOF, dimensions=("sex", "age")))
+    assert stated.problems(replace(PROOF, heights=(2, 2)))
+    assert stated.problems(replace(PROOF, criterion=Criterion("counted", 0.2)))
+    assert stated.problems(replace(PROOF, criterion=Criterion("lower_bound", 0.1)))
+
+
+@pytest.mark.parametrize("text", ["", "opt_outs: withheld", "[]", "{}", '{"kind": "flat"}', '{"risk": 3}', '{"a": 1, "a": 2}'])
+def test_what_is_no_policy_is_refused(text):
+    with pytest.raises(ReleaseError):
+        StatedLattice.of(text)
