@@ -93,7 +93,6 @@ def generalization_lattice(
             executor=executor,
         )
     nodes = nodes_frame(search)
-    names = [dimension.name for dimension in computation.dimensions]
     context.add_output_metadata(
         {
             "nodes": len(nodes),
@@ -103,15 +102,20 @@ def generalization_lattice(
             "least_share": float(nodes["share"].min()),
             "threshold": risk.max_high_risk_share,
             "engine": engine.chosen().name,
-            "lattice": dg.MetadataValue.md(
-                markdown_image(lattice_figure(nodes, risk.max_high_risk_share, names), "the lattice by decision")
-            ),
-            "frontier": dg.MetadataValue.md(
-                markdown_image(frontier_figure(nodes, risk.max_high_risk_share), "loss against share at high risk")
-            ),
+            # What is chosen is not known yet: candidates are tried on fresh draws first.
+            **_figures(policy, nodes.assign(chosen=False)),
         }
     )
     return nodes
+
+
+def _figures(policy: Policy, nodes: pd.DataFrame) -> dict[str, dg.MetadataValue]:
+    """The lattice by decision, and loss against risk, for the UI; `chosen` marks a node."""
+    most, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
+    return {
+        "lattice": dg.MetadataValue.md(markdown_image(lattice_figure(nodes, most, names), "the lattice by decision")),
+        "frontier": dg.MetadataValue.md(markdown_image(frontier_figure(nodes, most), "loss against share at high risk")),
+    }
 
 
 _CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics"]
@@ -231,6 +235,7 @@ def generalization_choice(
             "measured": choice.readings.upper_bound(risk.gate.confidence),
             "threshold": risk.max_high_risk_share,
             "nodes_passed_over": len(passed_over),
+            **_figures(policy, nodes.assign(chosen=nodes["node"] == node_text(choice.node))),
         },
     )
     ids = member_profiles.query(f"SELECT member_id FROM {member_profiles.sql} WHERE released ORDER BY member_number")

@@ -1,7 +1,9 @@
 """A delivery is published by one command: what lies there afterwards, and what the UI knows of it."""
 
+import base64
 import csv
 import json
+import re
 
 import dagster as dg
 import duckdb
@@ -14,6 +16,10 @@ from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED
 from deid_assets_tests.scenarios.pipeline import copy_of
+
+def svg_in(markdown: str) -> str:
+    return base64.b64decode(re.search(r"data:image/svg\+xml;base64,([\w+/=]+)", markdown)[1]).decode()
+
 
 TABLES = {"Members", "Claims", "DaysInHospital_Y2"}
 
@@ -174,6 +180,15 @@ def test_every_materialization_tells_rows_columns_lineage_time_and_memory(publis
     # The outputs that a multi-asset yields after its first share that one's time.
     late = {"claims", "quarantined_rows", "passed_over_nodes", "chosen_generalization", "suppressed_members"}
     assert set(seconds) <= late
+
+
+def test_the_lattice_in_the_ui_marks_the_node_of_the_release_where_it_was_chosen(published):
+    searched, chosen = (
+        published.pipeline.materialization(name, KEY).metadata for name in ("generalization_lattice", "chosen_generalization")
+    )
+    for figure in ("lattice", "frontier"):
+        marked = [">chosen<" in svg_in(shown[figure].value) for shown in (searched, chosen)]
+        assert marked == [False, True], figure
 
 
 def test_columns_have_roles_and_a_lineage_of_columns(published):
