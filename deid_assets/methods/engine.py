@@ -18,6 +18,8 @@ from deid_assets.methods import class_size, sorted_draws
 
 VARIABLE = "DEID_ENGINE"
 ENGINES = ("numpy", "numba")
+MANY_MEMBERS = 500_000
+"""Members of a population whose bit-sets no cache holds."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,10 @@ class Engine:
     matching_knowledge
         The last two for a whole batch at once, or None where one follows the other
         (`drawn_blocks.DrawnBlocks.matching_members`).
-    batch_factor
-        How many times more draws than NumPy it sorts and matches together in a long measurement: more draws read less
-        memory each, where there are many members, and an engine that keeps no rows has room for them.
+    batch_factor, large_batch_factor
+        How many times more draws than NumPy it sorts and matches together in a long measurement, up to `MANY_MEMBERS` of the
+        population and beyond: more draws read less memory each, the more so the more members there are, and an engine that
+        keeps no rows has room for them.
     """
 
     name: str
@@ -46,6 +49,11 @@ class Engine:
     matching_members: Callable[..., np.ndarray]
     matching_knowledge: Callable[..., np.ndarray] | None = None
     batch_factor: int = 1
+    large_batch_factor: int = 1
+
+    def times_more_draws(self, members: int) -> int:
+        """The factor for a population of so many members."""
+        return self.large_batch_factor if members > MANY_MEMBERS else self.batch_factor
 
 
 def available_engines() -> tuple[str, ...]:
@@ -94,6 +102,7 @@ def named(name: str) -> Engine:
             classes.matching_members,
             classes.matching_knowledge,
             batch_factor=4,
+            large_batch_factor=8,
         )
     return Engine(name, sorted_draws.draw_in_order, class_size.rows_for_knowledge, class_size.matching_members)
 

@@ -201,7 +201,7 @@ class NodeComputation:
             Where blocks of draws are measured; here when None. The result does not depend on it.
         """
         levels = self._levels(node)
-        batches = _batches(draws)
+        batches = _batches(draws, self.data.members)
         measured = _map(executor, partial(self._flags_of_batch, levels, stream_key, exemption), batches)
         flagged = exempt = 0
         kept = []
@@ -248,7 +248,7 @@ class NodeComputation:
         count = partial(self._target_flags_of_batch, levels, stream_key, exemption)
         targets = len(self.data.targets)
         total = np.zeros((2, targets), dtype=np.int64)
-        batches = _batches(draws)
+        batches = _batches(draws, self.data.members)
         for drawn, flagged in _map(executor, count, list(zip(batches, _wanted(batches, draws), strict=True))):
             total[0] += np.bincount(drawn, minlength=targets)
             total[1] += np.bincount(flagged, minlength=targets)
@@ -271,7 +271,7 @@ class NodeComputation:
             chosen = [() if level is None else (level,) for level in levels.histories]
             self._exact = copy.copy(self)
             self._exact._draws = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
-        batches = _batches(draws)
+        batches = _batches(draws, self.data.members)
         found = _map(executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
         parts = [
             [column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)
@@ -335,12 +335,12 @@ def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization, exempt: np.
     return draws.matching_members(batch, cells, cell, levels.histories, limit)
 
 
-def _batches(draws: int) -> list[range]:
+def _batches(draws: int, members: int) -> list[range]:
     """The blocks of the first draws of a stream, some at once."""
     if draws < 1:
         raise ValueError("at least one draw is needed")
     blocks = -(-draws // DRAWS_PER_BLOCK)
-    together = BLOCKS_AT_ONCE * engine.chosen().batch_factor
+    together = BLOCKS_AT_ONCE * engine.chosen().times_more_draws(members)
     return [range(first, min(first + together, blocks)) for first in range(0, blocks, together)]
 
 
