@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from deid_assets.stages import STAGES
+
 OUTCOMES = {0: "published", 2: "refused", 1: "error"}
 SHOWN = (
     "high_risk_share",
@@ -25,17 +27,18 @@ SHOWN = (
 """Gates that the tables show, in this order."""
 
 _GATE = re.compile(r"^│ (\w+) +│ +(\S*) +│ +(\S*) +│ +(\S*) +│ (\w+)")
-_ROWS = re.compile(r"^  (\w+) +([\d,]+) rows")
+_ROWS = re.compile(r"^  (\w+) +([\d,]+) rows(?: +([\d.]+) s)?")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run printed: exit code, wall time in seconds, peak memory in GB, rows by asset, gates by name."""
+    """What one run printed: exit code, wall time in seconds, peak memory in GB, rows and seconds by asset, gates by name."""
 
     exit_code: int
     seconds: float
     peak_gb: float
     rows: dict[str, str]
+    seconds_of: dict[str, float]
     gates: dict[str, tuple[str, ...]]
 
     @property
@@ -68,7 +71,14 @@ def run(*arguments: str) -> Run:
     lines = printed.splitlines()
     gates = [found.groups() for line in lines if (found := _GATE.match(line))]
     rows = [found.groups() for line in lines if (found := _ROWS.match(line))]
-    return Run(process.returncode, seconds, used.ru_maxrss / 1e6, dict(rows), {name: rest for name, *rest in gates})
+    return Run(
+        process.returncode,
+        seconds,
+        used.ru_maxrss / 1e6,
+        {name: count for name, count, _ in rows},
+        {name: float(spent or 0) for name, _, spent in rows},
+        {name: rest for name, *rest in gates},
+    )
 
 
 def machine() -> str:
@@ -83,13 +93,18 @@ def machine() -> str:
 
 def synthetic_table(large: bool) -> None:
     """Time and memory of the default run, and of a large one."""
-    print("| command | claims | outcome | time | peak memory |\n|---|---|---|---|---|", flush=True)
+    print("| command | claims | outcome | time | of it search | of it attacks | peak memory |\n|---|---|---|---|---|---|---|", flush=True)
     sizes = [[], ["--members", "1130000", "--release", "113000"]]
     for arguments in sizes[: 2 if large else 1]:
         made = run(*arguments)
         command = " ".join(["deid run", *arguments])
+        search, attacks = (
+            sum(made.seconds_of.get(asset, 0.0) for stage in stages for asset in STAGES[stage])
+            for stages in (["generalization"], ["assessment"])
+        )
         print(
-            f"| `{command}` | {made.rows.get('claims', '')} | {made.outcome} | {made.seconds:.0f} s | {made.peak_gb:.1f} GB |",
+            f"| `{command}` | {made.rows.get('claims', '')} | {made.outcome} | {made.seconds:.0f} s | {search:.0f} s"
+            f" | {attacks:.0f} s | {made.peak_gb:.1f} GB |",
             flush=True,
         )
 
