@@ -33,6 +33,16 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             )
     if dates is None:
         return
+    if policy.long_tail.unit == "member_year":
+        yield ("long_tail", "unit"), (
+            "is member_year, and the year of a claim is made from its released date, after the long tail was cut: claims "
+            "change years, so that no cut within a year would hold in the release; with dates say member"
+        )
+    if dates.study_end == "clip" and dates.derived == "recompute":
+        yield ("dates", "study_end"), (
+            "clip joins days that were apart, and what lies beyond the last service stays where it was drawn: stays "
+            "computed again from such dates would be of no days, or of months; say redraw, or derived: drop"
+        )
     if dates.derived == "drop":
         for column in ("length_of_stay", "days_since_first_claim"):
             if column in listed:

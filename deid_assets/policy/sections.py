@@ -158,6 +158,10 @@ class Grouping(Section):
     )
 
 
+_WITHOUT_EFFECT = {"percentile": ("width", "risk", "cap", "lowest_bin"), "bins": (), "optimal_bins": ("lowest_bin",)}
+"""Fields of the long tail that a method does not read: a value given for one would be believed to be kept."""
+
+
 class LongTail(Section):
     """Claims of members with very many are cut (methods.md 8, 9).
 
@@ -187,6 +191,9 @@ class LongTail(Section):
             raise ValueError("method percentile needs percentile: claims beyond it are cut")
         if self.method != "percentile" and self.percentile is not None:
             raise ValueError(f"percentile goes with method percentile; {self.method} has width, risk and cap")
+        for name in _WITHOUT_EFFECT[self.method]:
+            if name in self.model_fields_set and getattr(self, name) is not None:
+                raise ValueError(f"{name} has no effect with method {self.method}; take it out, or choose another method")
         if self.cap is not None and self.cap <= self.width:
             raise ValueError(f"cap is {self.cap}: the open bin begins above the first bin, which has {self.width} numbers")
         return self

@@ -8,6 +8,7 @@ from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 DATES = {"derived": "recompute"}
 BINS = {"method": "bins", "unit": "member"}
+BY_PERCENTILE = {"percentile": 95, "unit": "member"}
 JUDGED = [
     {"column": "service_interval", "release_as": "DaysSinceLastService", "hierarchy": "as_it_is"},
     {"column": "service_period", "release_as": "ServicePeriod", "hierarchy": "as_it_is"},
@@ -20,6 +21,7 @@ def with_dates(judged=JUDGED, without=(), hierarchy=None, **changes) -> dict:
     claims = [qi for qi in values["quasi_identifiers"]["claims"] if qi["column"] not in without]
     found = {
         "dates": DATES | changes,
+        "long_tail": BINS,
         "quasi_identifiers__claims": [*claims, *judged],
         "hierarchies__as_it_is": hierarchy or {"kind": "fixed"},
     }
@@ -47,6 +49,11 @@ class TestLongTail:
             (BINS | {"risk": 1.0}, "must be below 1"),
             (BINS | {"score": "mean"}, "'support' or 'balanced'"),
             (BINS | {"method": "optimal"}, "did you mean optimal_bins?"),
+            (BY_PERCENTILE | {"width": 9}, "width has no effect with method percentile"),
+            (BY_PERCENTILE | {"risk": 0.5}, "risk has no effect with method percentile"),
+            (BY_PERCENTILE | {"cap": 40}, "cap has no effect with method percentile"),
+            (BY_PERCENTILE | {"lowest_bin": "widen"}, "lowest_bin has no effect with method percentile"),
+            (BINS | {"method": "optimal_bins", "lowest_bin": "drop"}, "lowest_bin has no effect with method optimal_bins"),
         ],
     )
     def test_what_does_not_go_together(self, tail, message):
@@ -108,6 +115,21 @@ class TestDates:
     def test_what_a_field_may_not_be(self, changes, message):
         (found,) = refusal(**with_dates(**changes))
         assert message in found
+
+    @pytest.mark.parametrize("format", ["dates", "days_since_first_service"])
+    @pytest.mark.parametrize("tail", [BY_PERCENTILE, BINS, BINS | {"method": "optimal_bins"}])
+    def test_claims_are_not_cut_within_years_that_are_made_anew(self, tail, format):
+        judged = JUDGED if format == "dates" else JUDGED[:1]
+        changes = with_dates(judged=judged, format=format) | {"long_tail": tail | {"unit": "member_year"}}
+        (found,) = refusal(**changes)
+        assert "long_tail.unit: is member_year" in found and "with dates say member" in found
+        assert policy_from(public_values(**changes | {"long_tail": tail})).long_tail.unit == "member"
+
+    def test_stays_are_not_computed_from_clipped_dates(self):
+        (found,) = refusal(**with_dates(study_end="clip"))
+        assert "dates.study_end: clip joins days" in found and "say redraw, or derived: drop" in found
+        without = ("length_of_stay", "days_since_first_claim")
+        assert policy_from(public_values(**with_dates(without=without, study_end="clip", derived="drop")))
 
     def test_how_derived_columns_are_treated_has_no_default(self):
         changes = with_dates()
