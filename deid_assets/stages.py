@@ -65,7 +65,7 @@ METHOD_VERSIONS = {
     "demographic_risk": "3",
     "voter_list_attack": "2",
     "inpatient_attack": "3",
-    "population_estimates": "2",
+    "population_estimates": "3",
     "attribute_disclosure": "2",
     "membership_disclosure": "2",
     "provider_graph_attack": "2",

@@ -242,8 +242,18 @@ def small_classes_of_canaries(
         certain |= {measures.COUNTED: small, "counted_uniques": (sizes == 1).sum()}
     with planted_store() as file:
         counted = count(plant_members(file, policy, levels, like, members_of(groups)))
-    exact = as_certain(certain, estimate(counted, len(sizes), 1.0))
-    return exact + _estimates_without_doubt(enough, estimate)
+    found = as_certain(certain, estimate(counted, len(sizes), 1.0))
+    if policy.counts_population:
+        found += _counts_beyond_estimates(enough, estimate)
+    return found + _estimates_without_doubt(enough, estimate)
+
+
+def _counts_beyond_estimates(enough: int, estimate: Callable) -> Findings:
+    """A class that is released whole looks large in a sample of one in ten; who is alone and not released is in no sample."""
+    people = np.array([enough - 1] + [1] * 9 * enough)
+    told = {"population_size": people, "released_size": np.where(np.arange(people.size) == 0, people, 0)}
+    certain = {measures.SMALL_CLASSES: 1.0, measures.UNIQUES: (people == 1).sum() / people.sum()}
+    return as_certain(certain, estimate(told, int(people.sum()), 0.1))
 
 
 def _estimates_without_doubt(enough: int, estimate: Callable) -> Findings:

@@ -125,16 +125,16 @@ RISK_CHECKS = (
     ),
     *_canary_checks(WITH_CANARIES),
     RiskCheck(
-        "estimated_small_classes_within_threshold",
+        "small_classes_within_threshold",
         "population_estimates",
         disclosure_measures.SMALL_CLASSES,
-        "At most the allowed share of released members are estimated to be in a small demographic class.",
+        "At most the allowed share of released members are in a small demographic class, by estimate and, where there is one, by count.",
     ),
     RiskCheck(
-        "estimated_uniques_within_threshold",
+        "uniques_within_threshold",
         "population_estimates",
         disclosure_measures.UNIQUES,
-        "At most the allowed share of the population is estimated to be unique by demographics.",
+        "At most the allowed share of the population is unique by demographics, by estimate and, where there is one, by count.",
     ),
     *_attribute_checks("attribute_disclosure"),
     RiskCheck(

@@ -31,10 +31,14 @@ class PopulationEstimates(Section):
         "truncated_poisson", description="whose share of members in small classes small_class_share_at_most is for"
     )
     small_class_share_at_most: Share | None = Field(
-        None, description="share of released members whose demographic class is estimated to be small; null: no gate"
+        None,
+        description="share of released members whose demographic class is small: as estimated, and as counted where the "
+        "delivery is the population, whichever is larger; null: no gate",
     )
     unique_share_at_most: Share | None = Field(
-        None, description="estimated share of the population that demographics make unique; null: no gate"
+        None,
+        description="share of the population that demographics make unique: as estimated, and as counted where the "
+        "delivery is the population, whichever is larger; null: no gate",
     )
 
 

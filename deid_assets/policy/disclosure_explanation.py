@@ -13,6 +13,7 @@ def disclosure_limits(policy: Policy) -> Iterator[str]:
         "share of released members in demographic classes that every estimator takes for small "
         f"({estimates.estimator}: {_at_most(estimates.small_class_share_at_most)}), and share of the population that is "
         f"estimated to be unique ({_at_most(estimates.unique_share_at_most)})"
+        + ("; limits are for the larger of the estimate and the count in the delivery" if policy.counts_population else "")
     )
     yield from attribute_limits(policy)
     yield (

@@ -120,7 +120,7 @@ def _estimates_pass_all(policy: Policy, alpha: float) -> Iterator[Problem]:
     yield Problem(
         ("population_estimates", "small_class_share_at_most"),
         f"{estimates.estimator} is vacuous here: at alpha = {alpha:.4g} it takes every class for one of {enough} or more, "
-        "even that of a unique member, so that this gate can not fail; use truncated_poisson or test",
+        "even that of a unique member, so that it can not exceed any limit; use truncated_poisson or test",
     )
 
 

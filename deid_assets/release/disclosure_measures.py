@@ -4,6 +4,10 @@ All of them are in the evidence of every release; those gate for which the polic
 and providers are protected in public, providers being persons too; those that the published rows tell to whoever counts
 them (values in a class, distances of distributions) are not. Estimated shares of uniques are probabilities, told at two
 digits: their whole would be the exact population.
+
+Where the delivery is the population, classes and uniques are counted in it, and a limit is for the larger of the count
+and the estimate (methods.md 0). In public that number is not shown: the protected count stands beside it, and a second
+noise on it could be averaged with the first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +23,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.evidence import Measurement, Requirement
 
-SMALL_CLASSES, UNIQUES = "estimated_small_class_share", "estimated_unique_share"
+SMALL_CLASSES, UNIQUES = "small_class_share", "unique_share"
 HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
 PRESENCE, ADVANTAGE, ADVANTAGE_CLAIMS = "greatest_presence", "membership_advantage", "membership_advantage_knowing_claims"
 PATTERN_SUCCESS, GRAPH_SUCCESS = "provider_pattern_success", "provider_graph_success"
@@ -75,6 +79,8 @@ def population_measurements(
 ) -> tuple[Measurement, ...]:
     """Estimated shares of members in small classes and of uniques, each beside the count where there is one.
 
+    A policy's limit is for the larger of the two, and for the estimate where nothing is counted.
+
     Parameters
     ----------
     small_shares
@@ -88,13 +94,17 @@ def population_measurements(
     """
     limits = policy.population_estimates
     small = {name: small_shares[name] for name in ESTIMATORS}
+    small_share, unique_share = small[limits.estimator], uniqueness.rule / population
+    size, unit = released, "probability"
+    if counted is not None:
+        small_share, unique_share = max(small_share, counted[0]), max(unique_share, counted[1] / population)
+        size, unit = None, "share of members"
     found = [
-        _measured(SMALL_CLASSES, "share of members", small[limits.estimator], limits.small_class_share_at_most,
-                  "population_class_size", "methods.md 5", released),
-        _measured(UNIQUES, "probability", uniqueness.rule / population, limits.unique_share_at_most,
-                  "population_uniqueness", "methods.md 5", None),
+        _measured(SMALL_CLASSES, "share of members", small_share, limits.small_class_share_at_most,
+                  "population_class_size", "methods.md 0, 5", size),
+        _measured(UNIQUES, unit, unique_share, limits.unique_share_at_most, "population_uniqueness", "methods.md 0, 5", None),
     ]  # fmt: skip
-    uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial")}
+    uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")}
     for name, share in small.items():
         found.append(
             _measured(f"demographics/small_class_share_{name}", "share of members", share, None, "population_class_size", "methods.md 5", released)

@@ -22,7 +22,7 @@ _UNIQUE = {
     "unique_share_zayatz": "Zayatz",
     "unique_share_pitman": "Pitman",
     "unique_share_slide_negative_binomial": "slide negative binomial",
-    measures.UNIQUES: "decision rule",
+    "unique_share_rule": "decision rule",
 }
 
 
@@ -60,11 +60,14 @@ def _population(found: Found) -> ReportTable:
     if measures.COUNTED in found:
         rows.append(("in small classes: counted in the delivery", _told(found, measures.COUNTED)))
     rows += [(f"unique in the population: {label}", _told(found, name)) for name, label in _UNIQUE.items() if name in found]
+    if "counted_uniques" in found:
+        rows.append(("members unique in the delivery: counted", _told(found, "counted_uniques")))
     return ReportTable(
         "population",
         "Class sizes as estimated from the release",
         "Released members whose demographic class in the population is small by each estimator, and the share of the "
-        "population that is estimated to be unique. The Safe Harbor rule leaves about 0.04 % unique.",
+        "population that is estimated to be unique. Where the delivery is the population, both are counted in it, too, and "
+        "a limit is for the larger of count and estimate. The Safe Harbor rule leaves about 0.04 % unique.",
         (("Share of members", "name"), ("Measured", "number")),
         tuple(rows),
     )

@@ -34,8 +34,10 @@ MEANINGS: Mapping[str, str] = {
     "inpatient_match": "Released inpatients whom a discharge database is expected to match rightly, by all visits.",
     "smallest_class": "Records that share all quasi-identifiers with a released record, its own among them.",
     "suppressed_share": "Records that were left out because too few are like them.",
-    "estimated_small_class_share": "Released members whose demographic class is small, as estimated from the release.",
-    "estimated_unique_share": "Share of the population that its demographics make unique, as estimated from the release.",
+    "small_class_share": "Released members whose demographic class is small, as estimated from the release; where the "
+    "delivery is the population, the larger of this and the count.",
+    "unique_share": "Share of the population that its demographics make unique, as estimated from the release; where the "
+    "delivery is the population, the larger of this and the count.",
     "homogeneous_share": "Members whose whole class has one value of a sensitive attribute; the worst attribute.",
     "least_diversity": "Values of a sensitive attribute in the least diverse class; the worst attribute.",
     "greatest_distance": "How far a class is distributed from the whole in a sensitive attribute; the worst of all.",

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.assets.attribute_disclosure import ordered_ranks
-from deid_assets.assets.disclosure import gains_knowing_claims
+from deid_assets.assets.disclosure import estimates, gains_knowing_claims
 from deid_assets.errors import PolicyError
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets.release import disclosure_measures as measures
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 KEY = b"0123456789abcdef"
 
@@ -31,6 +33,19 @@ def test_a_value_without_a_number_has_no_place_and_is_not_shown():
     with pytest.raises(PolicyError, match="column days: 1 of its values begin with no number") as refused:
         ordered_ranks(counts(["QZVALUE", "1", "QZVALUE"], [None, 1, None]), "days")
     assert "QZVALUE" not in str(refused.value)
+
+
+def test_uniques_that_a_sample_hides_are_refused_where_they_are_counted(tmp_path):
+    """Of 300 unique members among 200,300 a tenth is drawn, and the estimate is a sixth of the truth or less."""
+    limit = changed(SMALL, population_estimates={"unique_share_at_most": 0.0008, "small_class_share_at_most": 0.0008})
+    policy = write_policy(tmp_path, limit)
+    classes = np.r_[np.ones(300, int), np.full(500, 400)]
+    drawn = np.random.default_rng(0).choice(np.repeat(np.arange(len(classes)), classes), 20_030, replace=False)
+    sizes = {"population_size": classes, "released_size": np.bincount(drawn, minlength=len(classes))}
+    found = {one.name: one for one in estimates(policy, sizes, 200_300, 0.1).measurements(policy)}
+    assert found[measures.UNIQUES].value == 300 / 200_300 > found["unique_share_rule"].value
+    assert found[measures.UNIQUES].gating and not found[measures.UNIQUES].passed
+    assert found[measures.SMALL_CLASSES].value >= found[measures.COUNTED].value and not found[measures.SMALL_CLASSES].passed
 
 
 def population(values: list[int], targets: list[int]) -> tuple[LongitudinalData, list[Dimension]]:

@@ -1,6 +1,7 @@
 """Every attack that reads tables finds its canaries, whatever the policy publishes; one that is broken does not."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,6 +252,18 @@ class TestBrokenAttacks:
             disclosure, "minimum_sample_class_size",
             lambda alpha, name, enough: 1 if name == estimator and alpha < 1 else honest(alpha, name, enough),
         )  # fmt: skip
+        self.broken(canaries, "population_estimates")
+
+    @pytest.mark.parametrize("counted", [None, (0.0, 0)])
+    def test_limits_on_estimates_alone_although_the_population_is_counted(self, canaries, monkeypatch, counted):
+        honest = disclosure.Estimates.measurements
+
+        def without_the_count(self, policy):
+            told = {one.name: one for one in honest(self, policy)}
+            of_estimates = {one.name: one for one in honest(replace(self, counted=counted), policy)}
+            return tuple((told | {name: of_estimates[name] for name in (measures.SMALL_CLASSES, measures.UNIQUES)}).values())
+
+        monkeypatch.setattr(disclosure.Estimates, "measurements", without_the_count)
         self.broken(canaries, "population_estimates")
 
     def test_estimates_without_uniques(self, canaries, monkeypatch):

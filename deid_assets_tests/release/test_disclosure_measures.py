@@ -72,6 +72,21 @@ class TestPopulation:
         other = policy_from(public_values(**EVERY_LIMIT, population_estimates__estimator="test"))
         assert named(everything(other))[measures.SMALL_CLASSES].value == 0.02
 
+    def gates_with(self, counted, small_share, uniques) -> tuple[float, float]:
+        shares = SHARES | {"truncated_poisson": small_share}
+        rule = Uniqueness(uniques, None, None, uniques, "zayatz", ())
+        found = named(measures.population_measurements(STRICT, shares, rule, 100, 1_000, counted))
+        assert all(found[name].gating for name in (measures.SMALL_CLASSES, measures.UNIQUES))
+        return found[measures.SMALL_CLASSES].value, found[measures.UNIQUES].value
+
+    def test_the_larger_of_the_count_and_the_estimate_gates(self):
+        """An estimate far below the count passed although the delivery, in which both are counted, is at hand."""
+        assert self.gates_with((0.2, 30), 0.001, 2) == (0.2, 0.03)
+        assert self.gates_with((0.0, 0), 0.3, 40) == (0.3, 0.04)
+
+    def test_without_a_count_the_estimate_gates(self):
+        assert self.gates_with(None, 0.001, 2) == (0.001, 0.002)
+
     def test_what_has_no_solution_has_no_number(self):
         found = named(measures.population_measurements(POLICY, SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None))
         assert found["unique_share_pitman"].value is None and found["unique_share_zayatz"].value == 0.009
@@ -134,6 +149,11 @@ class TestPublicEdition:
             assert found[name]["sample_size"] not in (211, 1_003) or found[name]["value"] != named(everything(POLICY))[name].value
         assert found["counted_uniques"]["value"] == "T"
 
+    def test_the_larger_of_count_and_estimate_is_no_second_look_at_either(self):
+        found = self.shown()
+        for name in (measures.SMALL_CLASSES, measures.UNIQUES):
+            assert (found[name]["value"], found[name]["sample_size"], found[name]["protected"]) == (None, None, True)
+
     def test_what_is_counted_twice_is_one_cell(self):
         assert measures.COUNTED == measure.DEMOGRAPHIC
 
@@ -154,6 +174,6 @@ class TestPublicEdition:
     def test_probabilities_have_two_digits(self):
         found = self.shown()
         exact = named(everything(POLICY))
-        for name in (measures.UNIQUES, measures.ADVANTAGE, "pcp_after/success_shared_patients"):
+        for name in ("unique_share_rule", measures.ADVANTAGE, "pcp_after/success_shared_patients"):
             assert found[name]["value"] == pytest.approx(exact[name].value, rel=0.1)
             assert len(f"{found[name]['value']:.15g}".lstrip("0.").rstrip("0")) <= 2

@@ -14,7 +14,7 @@ from deid_assets_tests.release.test_disclosure_measures import POLICY, everythin
 from deid_assets_tests.release.test_manifest import PLACE
 
 ASSETS = {
-    "population_estimates": ("estimated", "unique_share", "demographic", "counted", "demographics/"),
+    "population_estimates": ("small_class", "unique_share", "demographic", "counted", "demographics/"),
     "attribute_disclosure": ("sensitive", "homogeneous", "least_div", "greatest_dist", "A/", "B/"),
     "membership_disclosure": ("greatest_presence", "least_presence", "membership"),
     "provider_graph_attack": ("provider", "vendor", "pcp"),

@@ -53,7 +53,7 @@ def test_every_limit_is_refused_by_its_own_check(refused):
     _, summary, _ = refused
     assert summary.exit_code == REFUSED
     assert set(failed(summary)) == {
-        "estimated_small_classes_within_threshold", "attribute_disclosure_diversity_within_threshold",
+        "small_classes_within_threshold", "attribute_disclosure_diversity_within_threshold",
         "attribute_disclosure_closeness_within_threshold", "presence_within_threshold", "membership_advantage_within_threshold",
         "provider_patterns_within_threshold", "provider_graph_within_threshold",
     }  # fmt: skip
