@@ -7,8 +7,8 @@ import numpy as np
 
 from deid_assets.assets.dates import GENERALIZED, INDEPENDENT, SHIFTED, compared_ways, date_keys, widths_of
 from deid_assets.methods import dated_claims as dated
-from deid_assets.methods.date_errors import SMALLEST, date_errors
-from deid_assets.methods.date_intervals import Events, interval_bins
+from deid_assets.methods.date_errors import SMALLEST, date_errors, released_errors
+from deid_assets.methods.date_intervals import Events, drawn_on_average, interval_bins
 from deid_assets.policy.models import Policy
 from deid_assets.release.evidence import Refusal
 from deid_assets.resources import Workplace
@@ -16,6 +16,10 @@ from deid_assets.store import Table
 
 _LIKELIEST = 1 / 28
 """No released day of a first service is likelier than this to be the delivered one: an anchor's period has 28 days or more."""
+
+_AT_LOWER_EDGES = (1, 8, 15)
+_WEEK = 7
+"""S1's example of intervals that grow, and its width (methods.md 10)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +106,8 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
     two ways that are not recommended would have done."""
     dates = policy.dates
     events = released.events
-    errors = date_errors(released.moved - events.day, events.member)
+    as_days = dates.format != "dates"
+    errors = date_errors(*released_errors(events.member, events.day, released.moved, as_days))
     compared = compared_ways(events, released.moved, released.width, date_keys(workplace, policy.name, delivery))
     ways = compared.set_index("method")
     several = np.count_nonzero(np.diff(np.append(events.firsts, len(events))) > 1)
@@ -124,6 +129,11 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
         },
         "leaving_the_years": dates.study_end,
         "derived_columns": dates.derived,
+        "bias": {
+            "where": "intervals that lie at the lower edges of their bins grow",
+            "example": _grown(np.array(_AT_LOWER_EDGES), _WEEK),
+            "here": _grown(dates.width * np.arange(len(_AT_LOWER_EDGES)) + 1, dates.width),
+        },
         "preserved_exactly": exact,
         "preserved_approximately": ["interval between services", *(["season"] if with_season else [])],
         "not_preserved": [
@@ -141,13 +151,26 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
         if several >= 100 * SMALLEST
         else None,
         "errors": {
+            "of": "days since the first service, of all services after it" if as_days else "dates",
             "p95_days": errors.p95_days,
             "largest_days": errors.largest_days,
-            "note": "p95_days is rounded up to weeks; fewer than 11 members have a date further off than largest_days, "
-            "which is rounded up to 30 days; null where fewer than 11 members stand behind a number",
+            "note": f"p95_days is rounded up to weeks; fewer than 11 members have a {'day' if as_days else 'date'} further "
+            "off than largest_days, which is rounded up to 30 days; null where fewer than 11 members stand behind a number",
         },
     }
     return told
+
+
+def _grown(intervals: np.ndarray, width: int) -> dict:
+    """What some intervals become on average, and the days from the first to the last event before and after."""
+    drawn = drawn_on_average(intervals, width)
+    return {
+        "width": width,
+        "intervals": intervals.tolist(),
+        "drawn_on_average": drawn.tolist(),
+        "days": int(intervals.sum()),
+        "days_on_average": float(drawn.sum()),
+    }
 
 
 def as_file(told: dict) -> bytes:
@@ -163,10 +186,12 @@ def notes_of(told: dict) -> tuple[str, ...]:
         f"drawn anew from bins of at most {bins['widest_days']} days. Exactly preserved: {'; '.join(told['preserved_exactly'])}. "
         f"Approximately: {', '.join(told['preserved_approximately'])}. Not: {', '.join(told['not_preserved'])}.",
     ]
+    found.append(_bias_of(told["bias"]))
+    of, one = ("dates", "date") if told["format"] == "dates" else ("days since a member's first service", "day")
     if errors["p95_days"] is not None:
-        found.append(f"95 % of the dates are at most {errors['p95_days']} days from the delivered ones.")
+        found.append(f"95 % of the {of} are at most {errors['p95_days']} days from the delivered ones.")
     if errors["largest_days"] is not None:
-        found.append(f"Fewer than {SMALLEST} members have a date more than {errors['largest_days']} days off.")
+        found.append(f"Fewer than {SMALLEST} members have a {one} more than {errors['largest_days']} days off.")
     other = told["not_recommended"]
     if other is not None:
         found += [
@@ -179,6 +204,24 @@ def notes_of(told: dict) -> tuple[str, ...]:
         ]
     found.append("The machine-readable form is data/dates.json.")
     return tuple(found)
+
+
+def _bias_of(bias: dict) -> str:
+    """One sentence on how sequences grow, in S1's numbers and in those of the release."""
+    def example(of: dict) -> str:
+        return (
+            f"at a width of {of['width']} days intervals of {_listed(of['intervals'])} days ({of['days']} in all) are drawn as "
+            f"{_listed(of['drawn_on_average'])} on average ({of['days_on_average']:g})"
+        )
+
+    told = [example(bias["example"])]
+    if bias["here"]["width"] != bias["example"]["width"]:
+        told.append(f"here, {example(bias['here'])}")
+    return f"Sequences whose intervals lie at the lower edges of their bins grow: {'; '.join(told)}."
+
+
+def _listed(numbers: list[float]) -> str:
+    return f"{', '.join(f'{number:g}' for number in numbers[:-1])} and {numbers[-1]:g}"
 
 
 def _per_cent(share: float) -> str:

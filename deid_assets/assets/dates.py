@@ -13,6 +13,7 @@ from deid_assets.methods.date_alternatives import (
     shift_sequences,
     unique_sequences,
 )
+from deid_assets.methods.date_errors import released_errors
 from deid_assets.methods.date_intervals import Events, Redrawing, interval_bins, redraw
 from deid_assets.policy.models import Policy
 from deid_assets.reports.date_figure import date_error_figure
@@ -58,10 +59,12 @@ def dated_claims(
     write_table(drawn, pd.DataFrame({"member": events.member, "day": events.day, "moved": days.day}))
     of_sample = _in_sample(members, released_sample, events)
     sampled = events.take(of_sample)
-    moved, services = days.day[of_sample], sampled.service
+    moved = days.day[of_sample]
+    services = sampled.take(sampled.service)
+    as_days = policy.dates.format != "dates"
+    errors, _ = released_errors(services.member, services.day, moved[sampled.service], as_days)
     compared = compared_ways(sampled, moved, np.repeat(width, np.diff(np.append(events.firsts, len(events))))[of_sample], key)
     misplaced = {name: int(count[0]) for name, count in members.arrays(dated.misplaced(*delivered)).items()}
-    error = np.abs(moved - sampled.day)[services]
     context.add_output_metadata(
         {
             "births_after_the_first_service": misplaced["births"],
@@ -69,7 +72,10 @@ def dated_claims(
             "forced_into_the_window_share": days.forced / max(len(events.firsts), 1),
             "ways_to_change_dates": markdown_table(compared),
             "date_errors": dg.MetadataValue.md(
-                markdown_image(date_error_figure(error), "days between delivered and released dates of service")
+                markdown_image(
+                    date_error_figure(np.abs(errors)),
+                    f"days between delivered and released {'days since the first service' if as_days else 'dates of service'}",
+                )
             ),
         }
     )

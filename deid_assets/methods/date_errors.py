@@ -28,13 +28,43 @@ class DateErrors:
     largest_days: int | None
 
 
+def released_errors(
+    member: np.ndarray, delivered: np.ndarray, released: np.ndarray, since_first: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the errors in what is released, and whose they are.
+
+    Parameters
+    ----------
+    member, delivered, released
+        (n,) integers by member and day: whose service it is, its delivered and its released day.
+    since_first
+        Whether days since the member's first service are released, and not dates. The error of the first service is then
+        in all the others; itself it is day 0 and has none.
+
+    Examples
+    --------
+    A sequence moved by 40 days, whose interval of 7 days was drawn as 5:
+
+    >>> released_errors(np.array([0, 0]), np.array([100, 107]), np.array([140, 145]), since_first=False)[0].tolist()
+    [40, 38]
+    >>> released_errors(np.array([0, 0]), np.array([100, 107]), np.array([140, 145]), since_first=True)[0].tolist()
+    [-2]
+    """
+    errors = released - delivered
+    if not since_first:
+        return errors, member
+    _, first, own = np.unique(member, return_index=True, return_inverse=True)
+    later = np.arange(len(member)) != first[own]
+    return (errors - errors[first[own]])[later], member[later]
+
+
 def date_errors(errors: np.ndarray, member: np.ndarray) -> DateErrors:
     """Return the errors that may be published; None where fewer than `SMALLEST` members stand behind a number.
 
     Parameters
     ----------
     errors
-        (n,) days between released and delivered date, either sign.
+        (n,) days between what is released and what was delivered, either sign.
     member
         (n,) integers: whose date it is.
 

@@ -101,6 +101,20 @@ def interval_bins(intervals: np.ndarray, width: np.ndarray | int) -> tuple[np.nd
     return np.where(short, intervals, np.maximum(2, below + 1)), np.where(short, intervals, below + width)
 
 
+def drawn_on_average(intervals: np.ndarray, width: np.ndarray | int) -> np.ndarray:
+    """Return the mean of what each interval is drawn anew as: the middle of its bin; parameters as `interval_bins`.
+
+    Examples
+    --------
+    S1's bias: intervals at the lower edges of their bins grow. The book's 4 for 1 is of a bin that S1 itself leaves alone:
+
+    >>> drawn_on_average(np.array([1, 8, 15]), 7).tolist()
+    [1.0, 11.0, 18.0]
+    """
+    low, high = interval_bins(intervals, width)
+    return (low + high) / 2
+
+
 def anchor_periods(days: np.ndarray, anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
     """Return the first day, and the days after it, of the period that each day lies in; days since 1970-01-01.
 
