@@ -66,11 +66,11 @@ METHOD_VERSIONS = {
     "voter_list_attack": "2",
     "inpatient_attack": "3",
     "population_estimates": "3",
-    "attribute_disclosure": "2",
+    "attribute_disclosure": "3",
     "membership_disclosure": "2",
     "provider_graph_attack": "2",
     "record_risk": "3",
-    "record_attribute_disclosure": "2",
+    "record_attribute_disclosure": "3",
 }
 """Version of each assessment's method; the gate accepts evidence of these only."""
 

@@ -9,12 +9,17 @@ homogeneity    Members in classes in which all have one value. Of an attribute t
                such as his condition groups: in classes in which all have one of them in common. That all lack a value
                counts as no disclosure.
 l-diversity    Different values in a class, or exp of the entropy of their distribution; the least over classes
-               (Machanavajjhala et al. 2007). Of several values: different sets of values.
+               (Machanavajjhala et al. 2007). Of several values: different sets of values, and 1 where all have one of
+               them in common: whoever else is in the class, the member has that value.
 t-closeness    Distance between the distribution in a class and that in the whole release, the earth mover's; the
                greatest over classes (Li et al. 2007). With equal distances half the sum of absolute differences; of
                ordered values the sum of absolute differences of cumulated shares, over the number of steps. Of several
                values: of having one of them and not having it, the greatest over values.
 =============  ====================================================================================================
+
+A value that every released member has is no disclosure by a class: it is told by the release as a whole, and of everybody
+alike, so that no class of it is homogeneous. An attribute of which all have the same, such as one that was generalized to
+"any", has no l, because no class could be more diverse than it is.
 
 A missing value is a value of its own, and of ordered ones the least. A small class is far from the whole by chance
 alone: with 20 members shares of a half go astray by .11.
@@ -41,9 +46,10 @@ class AttributeDisclosure:
     classes, members
         Classes of members who are alike, and the members in them.
     homogeneous_members
-        Members in classes in which all have one value.
+        Members in classes in which all have one value that not everybody in the release has.
     least_distinct, least_entropy
-        l of distinct and of entropy l-diversity, the least over classes; None when nobody is released.
+        l of distinct and of entropy l-diversity, the least over classes; None when nobody is released, or when everybody
+        who is has the same.
     greatest_distance, mean_distance
         t of t-closeness, in [0, 1]: the greatest over classes, and the mean over members; None when nobody is released.
     """
@@ -60,6 +66,11 @@ class AttributeDisclosure:
     def homogeneous_share(self) -> float | None:
         """Share of members in homogeneous classes; None when nobody is released."""
         return self.homogeneous_members / self.members if self.members else None
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether all released members have the same, so that no class tells more than the release."""
+        return self.members > 0 and self.least_distinct is None
 
 
 def value_counts(members: str, class_columns: Sequence[str], value: str) -> str:
@@ -154,13 +165,14 @@ def single_valued(
     distinct = np.bincount(group)
     entropy = -np.bincount(group, weights=share * np.log(share))
     whole = np.bincount(rank, weights=count) / count.sum()
+    varies = np.count_nonzero(whole) > 1
     distance = _distances(group, rank, share, whole, sizes.size, _ordered if ordered else _equal)
     return AttributeDisclosure(
         sizes.size,
         int(sizes.sum()),
-        int(sizes[distinct == 1].sum()),
-        int(distinct.min()),
-        float(np.exp(np.maximum(entropy, 0.0)).min()),
+        int(sizes[distinct == 1].sum()) if varies else 0,
+        int(distinct.min()) if varies else None,
+        float(np.exp(np.maximum(entropy, 0.0)).min()) if varies else None,
         float(distance.max()),
         float(distance @ sizes / sizes.sum()),
     )
@@ -178,7 +190,7 @@ def several_valued(
     classes, ranks, members
         (pairs,) class, value and the members of the class who hold it.
     sets
-        `single_valued` of the sets of values, whose l is taken.
+        `single_valued` of the sets of values, whose l is taken where no class has a value in common.
 
     Examples
     --------
@@ -193,16 +205,17 @@ def several_valued(
     group, rank, count = (np.asarray(column, dtype=np.int64) for column in (classes, ranks, members))
     if not whole_sizes.size:
         return sets
+    holders = np.bincount(rank, weights=count) if rank.size else np.zeros(1)
+    whole = holders / whole_sizes.sum()
     in_common = np.zeros(whole_sizes.size, dtype=bool)
-    in_common[group[count == whole_sizes[group]]] = True
-    whole = np.bincount(rank, weights=count) / whole_sizes.sum() if rank.size else np.zeros(1)
+    in_common[group[(count == whole_sizes[group]) & (holders < whole_sizes.sum())[rank]]] = True
     distance = _distances(group, rank, count / whole_sizes[group], whole, whole_sizes.size, _furthest)
     return AttributeDisclosure(
         whole_sizes.size,
         int(whole_sizes.sum()),
         int(whole_sizes[in_common].sum()),
-        sets.least_distinct,
-        sets.least_entropy,
+        1 if in_common.any() else sets.least_distinct,
+        1.0 if in_common.any() else sets.least_entropy,
         float(distance.max()),
         float(distance @ whole_sizes / whole_sizes.sum()),
     )

@@ -140,11 +140,16 @@ def attribute_measurements(
         values = [getattr(one, field) for one in found.values()]
         return None if not values or None in values else choose(values)
 
+    def least_diversity() -> float | None:
+        """Of attributes that tell nothing there is no l: if all are such, nothing but the members bounds it."""
+        values = [getattr(one, l_of) for one in found.values() if not one.tells_nothing]
+        return None if not found or None in values else min(values, default=released)
+
     measured = [
         _measured("sensitive_attributes", "attributes", len(found), None, method, section, None),
         _measured(HOMOGENEOUS, "share of members", worst("homogeneous_share", max), limits.homogeneous_share_at_most,
                   method, section, released),
-        _measured(DIVERSITY, "values", worst(l_of, min), limits.l_at_least, method, section, released, "at_least"),
+        _measured(DIVERSITY, "values", least_diversity(), limits.l_at_least, method, section, released, "at_least"),
         _measured(CLOSENESS, "distance", worst("greatest_distance", max), limits.t_at_most, method, section, released),
     ]  # fmt: skip
     for name, one in found.items():

@@ -82,7 +82,8 @@ def _attributes(found: Found) -> ReportTable:
         "Homogeneous: members whose class has one value in common. l: different values in the least diverse class, and "
         "exp of the entropy there. t: how far a class is distributed from the whole release, at most and on average; "
         "small classes are far by chance alone. Of attributes with several values for a member, sets of values count "
-        "for l, and single values else.",
+        "for l, which is 1 where a class has a value in common, and single values else. What the whole release shares is no "
+        "disclosure by a class: such a value does not count, and an attribute of which all have the same has no l.",
         (("Attribute", "name"), ("Homogeneous", "number"), ("l", "number"), ("Entropy l", "number"), ("t", "number"), ("Mean t", "number")),
         tuple((name, *(_told(found, f"{name}/{column}") for column in columns)) for name in names),
     )

@@ -38,7 +38,7 @@ MEANINGS: Mapping[str, str] = {
     "delivery is the population, the larger of this and the count.",
     "unique_share": "Share of the population that its demographics make unique, as estimated from the release; where the "
     "delivery is the population, the larger of this and the count.",
-    "homogeneous_share": "Members whose whole class has one value of a sensitive attribute; the worst attribute.",
+    "homogeneous_share": "Members whose whole class has one value of a sensitive attribute, which not everybody has; the worst attribute.",
     "least_diversity": "Values of a sensitive attribute in the least diverse class; the worst attribute.",
     "greatest_distance": "How far a class is distributed from the whole in a sensitive attribute; the worst of all.",
     "greatest_presence": "How surely demographics tell that a member of the delivery is in the release; the worst class.",

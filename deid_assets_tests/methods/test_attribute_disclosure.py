@@ -64,9 +64,12 @@ class TestSingleValued:
         entropies = [
             -sum(p * math.log(p) for p in shares(values, everything) if p > 0) for values in classes.values()
         ]
-        assert found.homogeneous_members == sum(len(v) for v in classes.values() if len(set(v)) == 1)
-        assert found.least_distinct == min(len(set(v)) for v in classes.values())
-        assert found.least_entropy == pytest.approx(math.exp(min(entropies)))
+        if len({value for _, value in people}) == 1:
+            assert found.tells_nothing and found.least_entropy is None and found.homogeneous_members == 0
+        else:
+            assert found.homogeneous_members == sum(len(v) for v in classes.values() if len(set(v)) == 1)
+            assert found.least_distinct == min(len(set(v)) for v in classes.values())
+            assert found.least_entropy == pytest.approx(math.exp(min(entropies)))
         assert found.greatest_distance == pytest.approx(max(far.values()), abs=1e-9)
         assert found.mean_distance == pytest.approx(sum(far[g] for g, _ in people) / len(people), abs=1e-9)
         assert (found.classes, found.members) == (len(classes), len(people))
@@ -124,10 +127,32 @@ class TestSeveralValued:
 
         everybody = [own for _, own in people]
         far = [max((abs(share(v, c) - share(v, everybody)) for v in "abc"), default=0) for c in classes]
-        assert found.homogeneous_members == sum(len(c) for c in classes if set.intersection(*map(set, c)))
-        assert found.least_distinct == min(len({frozenset(own) for own in c}) for c in classes)
+        # What everybody has is told by the release, and not by a class.
+        in_common = [set.intersection(*map(set, c)) - set.intersection(*map(set, everybody)) for c in classes]
+        assert found.homogeneous_members == sum(len(c) for c, own in zip(classes, in_common, strict=True) if own)
+        if len({frozenset(own) for own in everybody}) == 1:
+            assert found.tells_nothing and found.least_entropy is None
+        else:
+            of_sets = [Counter(frozenset(own) for own in c) for c in classes]
+            spread = [math.prod((n / c.total()) ** (-n / c.total()) for n in c.values()) for c in of_sets]
+            known = list(zip(of_sets, spread, in_common, strict=True))
+            assert found.least_distinct == min(1 if own else len(c) for c, _, own in known)
+            assert found.least_entropy == pytest.approx(min(1 if own else e for _, e, own in known))
         assert found.greatest_distance == pytest.approx(max(far), abs=1e-12)
         assert found.mean_distance == pytest.approx(sum(f * len(c) for f, c in zip(far, classes, strict=True)) / len(people))
+
+    def test_a_class_with_a_value_in_common_has_an_l_of_1_whatever_else_they_have(self):
+        """All of the first class hold value 0, and three sets of values are among them."""
+        sets = single_valued([0, 0, 0, 1, 1], [0, 1, 2, 1, 2], [10, 10, 10, 5, 5])
+        found = several_valued([30, 10], [0, 0, 0, 1, 1], [0, 1, 2, 1, 2], [30, 10, 10, 5, 5], sets)
+        assert (sets.least_distinct, found.least_distinct, found.least_entropy, found.homogeneous_members) == (2, 1, 1.0, 30)
+
+    def test_a_value_that_the_whole_release_has_is_told_by_no_class(self):
+        sets = single_valued([0, 0, 1, 1], [0, 1, 0, 1], [20, 10, 10, 20])
+        found = several_valued([30, 30], [0, 0, 1, 1], [0, 1, 0, 1], [30, 10, 30, 20], sets)
+        assert (found.homogeneous_members, found.least_distinct) == (0, 2)
+        same = several_valued([30, 30], [0, 1], [0, 0], [30, 30], single_valued([0, 1], [0, 0], [30, 30]))
+        assert same.tells_nothing and same.homogeneous_share == 0 and same.greatest_distance == 0
 
     def test_a_class_in_which_all_lack_a_value_is_not_homogeneous(self):
         found = several_valued([2, 2], [0, 0], [0, 1], [1, 1], single_valued([0, 0, 1], [0, 1, 2], [1, 1, 2]))

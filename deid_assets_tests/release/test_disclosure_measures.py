@@ -105,6 +105,15 @@ class TestAttributes:
         one = named(everything(policy))[measures.DIVERSITY]
         assert one.value == 1.4 and not one.passed
 
+    def test_what_the_whole_release_shares_refuses_nothing(self):
+        same = AttributeDisclosure(4, 1_003, 0, None, None, 0.0, 0.0)
+        limits = STRICT.attribute_disclosure
+        beside = named(measures.attribute_measurements(limits, {"A": MIXED, "B": same}, 1_003))
+        assert beside[measures.DIVERSITY].value == 2 and beside["B/distinct_l"].value is None
+        alone = named(measures.attribute_measurements(limits, {"B": same}, 1_003))
+        assert alone[measures.DIVERSITY].passed and alone[measures.HOMOGENEOUS].passed and alone[measures.CLOSENESS].passed
+        assert named(measures.attribute_measurements(limits, {}, 1_003))[measures.DIVERSITY].value is None
+
     def test_without_a_number_nothing_passes(self):
         empty = AttributeDisclosure(0, 0, 0, None, None, None, None)
         found = named(measures.attribute_measurements(STRICT.attribute_disclosure, {"A": empty, "B": EVEN}, 0))
