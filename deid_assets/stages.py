@@ -59,7 +59,7 @@ STAGE_OF: dict[str, str] = {
 }
 
 METHOD_VERSIONS = {
-    "longitudinal_risk": "2",
+    "longitudinal_risk": "3",
     "neighbor_attack": "2",
     "attack_sensitivity": "3",
     "demographic_risk": "3",

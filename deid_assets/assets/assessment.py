@@ -57,7 +57,10 @@ def longitudinal_risk(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: the share of simulated adversaries whose target shares his known history with too few members."""
+    """Evidence: the share of simulated adversaries whose target shares his known history with too few members.
+
+    Beside it stands what it comes to: the exposure, as Safe Harbor's is reckoned, and who is expected to be re-identified.
+    """
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     computation = node_computation(policy, tables)
@@ -76,8 +79,10 @@ def longitudinal_risk(
     canaries = flags_of_canaries(
         computation.data, levels, computation.k, stream_key(context, workplace, "canaries of longitudinal risk")
     )
+    at_high_risk = measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment)
     measured = (
-        *measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment),
+        *at_high_risk,
+        *measure.exposure_measurements(policy, at_high_risk),
         canaries_measurement(canaries, commitment),
     )
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)

@@ -16,7 +16,7 @@ from deid_assets.release.canaries import CANARIES
 from deid_assets.release.evidence import Evidence
 from deid_assets.release.sensitivity import ASSET, table_rows
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
-from deid_assets.reports.heritage import heritage_comparison, table_7_comparison
+from deid_assets.reports.heritage import exposure_comparison, heritage_comparison, table_7_comparison
 from deid_assets.reports.heritage_population import population_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, GeneralizationRow, ReportFigure, render_report
@@ -66,6 +66,7 @@ def report_of(
             limit,
             expected_reidentified_share(limit, policy.risk.threshold),
         )
+        + exposure_comparison(public_edition)
         + population_comparison(public_edition)
         + table_7_comparison((row, power, found["unconditional"][0]) for row, power, found in sensitivity),
         (

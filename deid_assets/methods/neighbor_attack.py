@@ -218,6 +218,10 @@ def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: fl
     return high_risk_share(released_size, np.asarray(released_size, dtype=float) / alpha, tau)
 
 
+SAFE_HARBOR_UNIQUE = 0.0004
+"""Share of the population that Safe Harbor leaves unique, and so found with certainty (S0; methods.md 1)."""
+
+
 def risk_exposure(high_risk_share: float, probability: float) -> float:
     """Return the exposure per record, loss times probability (S0, after Safe Harbor).
 
@@ -232,7 +236,7 @@ def risk_exposure(high_risk_share: float, probability: float) -> float:
     return high_risk_share * probability
 
 
-def max_sup_like_safe_harbor(unique_share: float = 0.0004, tau: float = 0.05) -> float:
+def max_sup_like_safe_harbor(unique_share: float = SAFE_HARBOR_UNIQUE, tau: float = 0.05) -> float:
     """Return the MaxSup whose exposure at risk tau equals Safe Harbor's: unique share / tau = .008."""
     return unique_share / tau
 

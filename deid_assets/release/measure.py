@@ -1,11 +1,20 @@
 """From what a method found to the measurements that checks, gate, manifest and report read."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from deid_assets.methods.absence import absence_posterior
 from deid_assets.methods.confidence import clopper_pearson_upper_bound, empirical_bernstein_upper_bound
 from deid_assets.methods.demographic_risk import DemographicRisk
-from deid_assets.methods.neighbor_attack import NeighborAttack, expected_reidentified_share
+from deid_assets.methods.neighbor_attack import (
+    SAFE_HARBOR_UNIQUE,
+    NeighborAttack,
+    expected_reidentified_share,
+    max_sup_like_safe_harbor,
+    risk_exposure,
+)
 from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -16,6 +25,7 @@ from deid_assets.release.evidence import Measurement, Requirement
 from deid_assets.release.sensitivity import sensitivity_required
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
+EXPECTED, EXPOSURE, LIKE_SAFE_HARBOR = "expected_reidentified", "risk_exposure", "max_sup_like_safe_harbor"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
 DEMOGRAPHIC = "demographic_high_risk_share"
 ABSENCE = "absence_posterior"
@@ -100,6 +110,37 @@ def high_risk_measurements(
         )
         for name, measured in ((FIXED, fixed), (LITERAL, literal))
     )
+
+
+def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """What the share at high risk comes to beside Safe Harbor (S0 results; methods.md 1); none of it gates.
+
+    The exposure is that share times the probability that makes high risk, and stands beside Safe Harbor's; expected to be
+    re-identified are, at most, those at high risk surely, and the others with that probability. Third is the MaxSup whose
+    exposure is Safe Harbor's, beside the policy's own.
+
+    Parameters
+    ----------
+    at_high_risk
+        `high_risk_measurements`; the larger of the readings counts.
+    """
+    tau, worst = policy.risk.threshold, max(at_high_risk, key=lambda found: (found.bound, found.value))
+
+    def from_share(name: str, of, beside: float | None) -> Measurement:
+        return replace(
+            worst, name=name, unit="probability", value=of(worst.value, tau), bound=of(worst.bound, tau), threshold=beside,
+            statistic="upper_bound", method=of.__name__, section="S0 results; methods.md 1", gating=False,
+        )  # fmt: skip
+
+    like_safe_harbor = max_sup_like_safe_harbor(SAFE_HARBOR_UNIQUE, tau)
+    return (
+        from_share(EXPECTED, expected_reidentified_share, None),
+        from_share(EXPOSURE, risk_exposure, risk_exposure(SAFE_HARBOR_UNIQUE, 1)),
+        exact(
+            LIKE_SAFE_HARBOR, "share of draws", like_safe_harbor, policy.risk.max_high_risk_share, LIKE_SAFE_HARBOR,
+            "S0 results; methods.md 1", None, comparison="at_least", gating=False,
+        ),
+    )  # fmt: skip
 
 
 def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str) -> tuple[Measurement, ...]:

@@ -4,9 +4,11 @@ The two columns are not measured alike: S0 took F to be f / alpha (the large-sam
 counted in the population the same generalizations carry more risk (methods.md 0).
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from deid_assets.reports.numbers import shown, shown_bound
 from deid_assets.reports.rendering import percent, words
 from deid_assets.reports.report import ComparisonRow
 
@@ -30,6 +32,8 @@ ATTACK_1 = 0.0084
 """S0, simulated attack 1 at power 5: the literal procedure, unconditional."""
 EXPECTED_AT_MOST = 0.058
 """S0: .008 + .992 * .05, the most that can be expected to be re-identified."""
+SAFE_HARBOR_EXPOSURE = 0.0004
+"""S0: .04 % of the population are unique under Safe Harbor and found with certainty; .8 % at .05 are the same."""
 TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
     {
         "original": {5: 0.0084, 10: 0.0094, 15: 0.0117},
@@ -80,6 +84,31 @@ def heritage_comparison(
     return numbers + tuple(
         ComparisonRow(column, published, levels.get(column, ABSENT)) for column, published in GENERALIZATIONS.items()
     )
+
+
+def exposure_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
+    """Hold what the measured share at high risk comes to beside S0's numbers and Safe Harbor's.
+
+    Parameters
+    ----------
+    public_edition
+        The public edition of the manifest: nothing else is told.
+    """
+    manifest = json.loads(public_edition)
+    measured = {found["name"]: found for item in manifest["evidence"] for found in item["measurements"]}
+    rows = (
+        ("Expected to be identified, from the measured share at high risk", EXPECTED_AT_MOST, "expected_reidentified"),
+        ("Exposure: share at high risk times its probability; Safe Harbor's", SAFE_HARBOR_EXPOSURE, "risk_exposure"),
+        ("MaxSup that would have Safe Harbor's exposure", MAX_SUP, "max_sup_like_safe_harbor"),
+    )
+    return tuple(ComparisonRow(what, percent(published), _told(measured.get(name))) for what, published, name in rows)
+
+
+def _told(found: Mapping | None) -> str:
+    if found is None or not isinstance(found["value"], int | float):
+        return "not measured"
+    value = shown(found["value"], found["unit"])
+    return value if found["bound"] is None else f"{value} (up to {shown_bound(found['bound'], found['unit'])})"
 
 
 def table_7_comparison(measured: Iterable[tuple[str, int, float | None]]) -> tuple[ComparisonRow, ...]:

@@ -48,6 +48,27 @@ class TestHighRisk:
         assert found[measure.FIXED].value < LIMIT < found[measure.FIXED].bound
         assert not found[measure.FIXED].passed and found[measure.LITERAL].passed
 
+    def exposures(self, **counts) -> dict:
+        return {m.name: m for m in measure.exposure_measurements(POLICY, tuple(self.measured(**counts).values()))}
+
+    def test_the_larger_share_is_told_as_s0_reckons_it(self):
+        found = self.exposures(fixed=4_000, literal=5_000)
+        bound = clopper_pearson_upper_bound(5_000, 1_000_000, 0.99)
+        expected, exposure = found[measure.EXPECTED], found[measure.EXPOSURE]
+        assert expected.value == pytest.approx(0.005 + 0.995 * 0.05) and expected.bound == pytest.approx(bound + (1 - bound) * 0.05)
+        assert exposure.value == pytest.approx(0.00025) and exposure.bound == pytest.approx(bound * 0.05)
+        assert exposure.threshold == 0.0004 and exposure.passed and not self.exposures(literal=9_000)[measure.EXPOSURE].passed
+        assert {m.unit for m in (expected, exposure)} == {"probability"} and expected.sample_size == 1_000_000
+        assert not any(m.gating for m in found.values())
+
+    def test_the_papers_own_numbers(self):
+        """A share of exactly .8 %: 5.8 % are expected to be re-identified, and the exposure is that of .04 % unique."""
+        found = self.exposures(fixed=8_000, literal=8_000)
+        assert round(found[measure.EXPECTED].value, 3) == 0.058
+        assert found[measure.EXPOSURE].value == pytest.approx(found[measure.EXPOSURE].threshold)
+        like = found[measure.LIKE_SAFE_HARBOR]
+        assert (like.value, like.threshold, like.passed) == (pytest.approx(0.008), LIMIT, True)
+
     def test_a_policy_may_gate_on_the_estimate(self):
         policy = policy_from(public_values(risk__gate__statistic="estimate"))
         assert self.measured(fixed=79, literal=79, draws=10_000, policy=policy)[measure.FIXED].passed

@@ -9,9 +9,12 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
+from deid_assets.methods.node_computation import Measurement as NodeMeasurement
+from deid_assets.policy import policy_by_name
+from deid_assets.release import measure
 from deid_assets.release.manifest import AttritionStep, Editions, Place, ReleasedFile, editions, keyed_counts
 from deid_assets.reports.figures import neighbor_attack_figure
-from deid_assets.reports.heritage import heritage_comparison
+from deid_assets.reports.heritage import exposure_comparison, heritage_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.numbers import shown, shown_bound
 from deid_assets.reports.report import (
@@ -26,6 +29,7 @@ from deid_assets.reports.report import (
     render_report,
 )
 from deid_assets_tests.release import making
+from deid_assets_tests.release.test_manifest import PLACE
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -210,6 +214,21 @@ def test_the_published_heritage_numbers() -> None:
     ]
     assert rows["AgeAtFirstClaim"].heritage == "10 years, 80+" and rows["DSFS"].heritage == "4 weeks"
     assert len(rows) == 3 + 10
+
+
+def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_numbers() -> None:
+    policy = policy_by_name("heritage_public")
+    shares = measure.high_risk_measurements(
+        policy, NodeMeasurement(4_000, 0, 1_000_000), NodeMeasurement(5_000, 0, 1_000_000), "c" * 64
+    )
+    evidence = (making.evidence(*shares, *measure.exposure_measurements(policy, shares), asset="longitudinal_risk"),)
+    public = editions(
+        making.manifest(PLACE, evidence=evidence), keyed_counts(making.SECRET, making.DELIVERY_DIGEST)
+    ).public
+    rows = [(row.heritage, row.here) for row in exposure_comparison(public)]
+    assert rows == [("5.8 %", "5.5 % (up to 5.5 %)"), ("0.04 %", "0.025 % (up to 0.026 %)"), ("0.8 %", "0.8 %")]
+    nothing = json.dumps({"evidence": []}).encode()
+    assert {row.here for row in exposure_comparison(nothing)} == {"not measured"}
 
 
 @pytest.fixture
