@@ -68,7 +68,7 @@ METHOD_VERSIONS = {
     "population_estimates": "3",
     "attribute_disclosure": "3",
     "membership_disclosure": "2",
-    "provider_graph_attack": "2",
+    "provider_graph_attack": "3",
     "record_risk": "3",
     "record_attribute_disclosure": "3",
 }

@@ -147,7 +147,11 @@ def providers_of_canaries(
     enough = policy.provider_suppression.providers_at_least
     certain = dict(zip(measures.KNOWLEDGE, (one, some, all_, graph), strict=True))
     success = {knowledge: (1 / np.array(classes)).mean() for knowledge, classes in certain.items()}
-    worst = {measures.PATTERN_SUCCESS: "some_patterns", measures.GRAPH_SUCCESS: "shared_patients"}
+    worst = {
+        measures.PATTERN_SUCCESS: "some_patterns",
+        measures.ALL_PATTERNS_SUCCESS: "all_patterns",
+        measures.GRAPH_SUCCESS: "shared_patients",
+    }
     total = as_certain({name: success[knowledge] for name, knowledge in worst.items()}, measured)
     for kind in measures.KINDS:
         for when in (measures.BEFORE, measures.AFTER):

@@ -156,6 +156,12 @@ RISK_CHECKS = (
         "Who knows patterns of care of a provider recognizes him with at most the allowed probability.",
     ),
     RiskCheck(
+        "provider_all_patterns_within_threshold",
+        "provider_graph_attack",
+        disclosure_measures.ALL_PATTERNS_SUCCESS,
+        "Who knows all patterns of care of an identifier recognizes the provider with at most the allowed probability.",
+    ),
+    RiskCheck(
         "provider_graph_within_threshold",
         "provider_graph_attack",
         disclosure_measures.GRAPH_SUCCESS,

@@ -98,6 +98,9 @@ class ProviderGraph(Section):
     pattern_success_at_most: Probability | None = Field(
         None, description="success probability of an adversary who knows patterns; null: no gate"
     )
+    all_patterns_success_at_most: Probability | None = Field(
+        None, description="success probability of an adversary who knows all patterns that an identifier joins; null: no gate"
+    )
     graph_success_at_most: Probability | None = Field(
         None, description="success probability of an adversary who knows who shares patients; null: no gate"
     )

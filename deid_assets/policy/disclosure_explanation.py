@@ -22,7 +22,8 @@ def disclosure_limits(policy: Policy) -> Iterator[str]:
     )
     yield (
         f"how often a provider is recognized by {graph.patterns_known} patterns of care "
-        f"({_at_most(graph.pattern_success_at_most)}), and by who shares patients with whom "
+        f"({_at_most(graph.pattern_success_at_most)}), by all of them ({_at_most(graph.all_patterns_success_at_most)}), and by "
+        "who shares patients with whom "
         f"({_at_most(graph.graph_success_at_most)})"
     )
 

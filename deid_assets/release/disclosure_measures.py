@@ -27,6 +27,7 @@ SMALL_CLASSES, UNIQUES = "small_class_share", "unique_share"
 HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
 PRESENCE, ADVANTAGE, ADVANTAGE_CLAIMS = "greatest_presence", "membership_advantage", "membership_advantage_knowing_claims"
 PATTERN_SUCCESS, GRAPH_SUCCESS = "provider_pattern_success", "provider_graph_success"
+ALL_PATTERNS_SUCCESS = "provider_all_patterns_success"
 
 COUNTED = "demographic_high_risk_share"
 ESTIMATORS = ("large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test")
@@ -50,6 +51,7 @@ def required(policy: Policy) -> tuple[Requirement, ...]:
         ("membership_disclosure", PRESENCE, membership.presence_at_most),
         ("membership_disclosure", ADVANTAGE, membership.advantage_at_most),
         ("provider_graph_attack", PATTERN_SUCCESS, graph.pattern_success_at_most),
+        ("provider_graph_attack", ALL_PATTERNS_SUCCESS, graph.all_patterns_success_at_most),
         ("provider_graph_attack", GRAPH_SUCCESS, graph.graph_success_at_most),
     )
     return tuple(Requirement(*limit) for limit in limits if limit[-1] is not None)
@@ -202,6 +204,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
     def measurements() -> Iterator[Measurement]:
         for name, knowledge, limit in (
             (PATTERN_SUCCESS, "some_patterns", graph.pattern_success_at_most),
+            (ALL_PATTERNS_SUCCESS, "all_patterns", graph.all_patterns_success_at_most),
             (GRAPH_SUCCESS, "shared_patients", graph.graph_success_at_most),
         ):
             yield _measured(name, "probability", worst(knowledge), limit, "provider_graph", section, None, commitment=commitment)

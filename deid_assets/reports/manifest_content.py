@@ -44,6 +44,7 @@ MEANINGS: Mapping[str, str] = {
     "greatest_presence": "How surely demographics tell that a member of the delivery is in the release; the worst class.",
     "membership_advantage": "What knowing demographics gains over a coin in guessing who is in the release.",
     "provider_pattern_success": "How often who knows patterns of care of a provider recognizes him.",
+    "provider_all_patterns_success": "How often who knows all patterns of care that an identifier joins recognizes a provider.",
     "provider_graph_success": "How often who knows how providers share patients recognizes one.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }

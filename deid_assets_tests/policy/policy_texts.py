@@ -25,6 +25,7 @@ DISCLOSURE_LIMITS = {
     "membership__presence_at_most": 0.5,
     "membership__advantage_at_most": 0.1,
     "provider_graph__pattern_success_at_most": 0.05,
+    "provider_graph__all_patterns_success_at_most": 0.03,
     "provider_graph__graph_success_at_most": 0.2,
 }
 EVERY_LIMIT = DISCLOSURE_LIMITS | {

@@ -61,7 +61,7 @@ def test_what_a_policy_limits_gates_at_its_limit_and_every_demand_is_met():
     assert passed == {
         measures.SMALL_CLASSES: False, measures.UNIQUES: False, measures.HOMOGENEOUS: True, measures.DIVERSITY: True,
         measures.CLOSENESS: False, measures.PRESENCE: True, measures.ADVANTAGE: False,
-        measures.PATTERN_SUCCESS: True, measures.GRAPH_SUCCESS: True,
+        measures.PATTERN_SUCCESS: True, measures.ALL_PATTERNS_SUCCESS: False, measures.GRAPH_SUCCESS: True,
     }  # fmt: skip
 
 
@@ -136,6 +136,14 @@ class TestProviders:
         found = recognitions(vendor__some_patterns__after=Recognition(3, 1, 0.06), pcp__some_patterns__before=Recognition(3, 1, 0.9))
         one = named(measures.provider_measurements(STRICT, found, "c" * 64))[measures.PATTERN_SUCCESS]
         assert one.value == 0.06 and not one.passed
+
+    def test_who_knows_all_patterns_gates_by_a_limit_of_its_own(self):
+        """Five patterns recognize few, all of an identifier most: a limit on the former held although nothing was hidden."""
+        found = named(measures.provider_measurements(STRICT, recognitions(pcp__all_patterns__after=Recognition(3, 1, 0.72)), "c" * 64))
+        one = found[measures.ALL_PATTERNS_SUCCESS]
+        assert (one.value, one.threshold, one.gating, one.passed) == (0.72, 0.03, True, False)
+        assert found[measures.PATTERN_SUCCESS].passed
+        assert not named(measures.provider_measurements(POLICY, recognitions(), "c" * 64))[measures.ALL_PATTERNS_SUCCESS].gating
 
     def test_identifiers_that_are_never_shown_identify_nobody(self):
         none = {f"{kind}__{knowledge}__after": NOBODY for kind in measures.KINDS for knowledge in measures.KNOWLEDGE}
