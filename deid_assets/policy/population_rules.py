@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from deid_assets.policy.hierarchy_specs import IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.policy.population_sections import CODED_COLUMNS, PERSON_COLUMNS, VISIT_COLUMNS
+from deid_assets.policy.population_sections import CODED_COLUMNS, DATES, PERSON_COLUMNS, VISIT_COLUMNS
 from deid_assets.policy.validation import COLUMN_RANGES, Problem
 
 
@@ -52,11 +52,12 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
     if table is None:
         return
     matched = PERSON_COLUMNS if section == "voter_list_attack" else (*PERSON_COLUMNS, *VISIT_COLUMNS)
+    dates = (DATES,) if section == "inpatient_attack" and policy.dates is not None else ()
     for number, column in enumerate(table.lacks):
-        if column in table.columns or column not in matched or not policy.publishes(column):
+        if column not in dates and (column in table.columns or column not in matched or not policy.publishes(column)):
             yield Problem(
                 (section, "table", "lacks", number),
-                f"{column} is mapped, is not published, or is none of {', '.join(matched)}; take it out",
+                f"{column} is mapped, is not published, or is none of {', '.join((*matched, *dates))}; take it out",
             )
     if attack.at_most is None:
         return
@@ -65,6 +66,13 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
             yield Problem(
                 (section, "table", "columns"),
                 f"{column} is published and not mapped, so that the gate would not judge it; map it, or list it in lacks",
+            )
+    for column in dates:
+        if column not in table.lacks:
+            yield Problem(
+                (section, "table", "lacks"),
+                f"{column} is missing: {policy.dates.release_as} is published, and this attack compares no dates, whether the "
+                "table holds them or not; list it in lacks, so that whoever reads the gate knows what it does not judge",
             )
     if table.people_at_most is None:
         yield Problem(

@@ -15,6 +15,8 @@ from deid_assets.policy.sections import Probability, Said, Section
 
 PERSON_COLUMNS = ("age", "sex")
 VISIT_COLUMNS = ("length_of_stay", "condition_group", "procedure_group")
+DATES = "service_date"
+"""What attack 3 does not compare though a policy may release it: a table lacks it, as far as the attack goes."""
 CODED_COLUMNS = ("condition_group", "procedure_group")
 _CHUNK = 1 << 22
 
@@ -58,7 +60,9 @@ class PopulationTable(Section):
         min_length=1, description="column of the delivery to column of the table"
     )
     lacks: tuple[Said, ...] = Field(
-        (), description="published columns that the table does not hold; without saying so none may be missing from a gate"
+        (),
+        description="published columns that the table does not hold; without saying so none may be missing from a gate; where "
+        "dates are released service_date, too, which attack 3 does not compare",
     )
     people_at_most: Annotated[int, Field(ge=1)] | None = Field(
         None,

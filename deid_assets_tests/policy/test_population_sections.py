@@ -11,6 +11,7 @@ from deid_assets.policy.loading import with_sections
 from deid_assets.policy.population_labels import NOT_A_NUMBER, TOO_WIDE, UNKNOWN, table_labels
 from deid_assets.policy.population_sections import TableColumn
 from deid_assets_tests.policy.policy_texts import public_values, refusal
+from deid_assets_tests.policy.test_dates import with_dates
 from deid_assets_tests.scenarios.policies import write_policy
 
 PUBLIC = policy_by_name("heritage_public")
@@ -183,6 +184,23 @@ class TestComplete:
 
     def test_a_gate_needs_to_know_how_many_people_there_are(self, folder):
         assert "people_at_most is missing" in self.refused(folder, people_at_most=None)
+
+    def dated(self, folder, lacks, at_most=0.05):
+        every = ("length_of_stay", "condition_group", "procedure_group", "age", "sex")
+        table = {"file": "stays.csv", "people_at_most": 10, "lacks": lacks, "columns": {name: {"name": "SEX"} for name in every}}
+        return policy_from(public_values(**with_dates(), inpatient_attack={"table": table, "at_most": at_most}), folder)
+
+    @pytest.mark.parametrize("lacks", [[], ["place"]])
+    def test_a_gate_says_that_dates_are_not_compared(self, folder, lacks):
+        with pytest.raises(PolicyError, match="service_date is missing: ServiceDate is published, and this attack compares no dates"):
+            self.dated(folder, lacks)
+        assert self.dated(folder, ["service_date"]).inpatient_attack.table.lacks == ("service_date",)
+        assert self.dated(folder, [], at_most=None)
+
+    def test_without_dates_none_are_lacking(self, folder):
+        table = DISCHARGES | {"lacks": ["service_date"]}
+        with pytest.raises(PolicyError, match="service_date is mapped, is not published, or is none of"):
+            policy_from(public_values(inpatient_attack={"table": table}), folder)
 
     def test_without_a_gate_nothing_is_asked(self, folder):
         table = {"file": "people.csv", "columns": {"sex": {"name": "SEX"}}}

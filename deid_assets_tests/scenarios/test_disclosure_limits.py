@@ -15,7 +15,9 @@ LIMITS = {
     "population_estimates": {"small_class_share_at_most": 0.0, "estimator": "test"},
     "attribute_disclosure": {"l_at_least": 3.0, "t_at_most": 0.01},
     "membership": {"draws": 500, "presence_at_most": 0.01, "advantage_at_most": 0.001},
-    "provider_graph": {"draws": 500, "pattern_success_at_most": 0.0001, "all_patterns_success_at_most": 0.0001, "graph_success_at_most": 0.0001},
+    "provider_graph": {
+        "draws": 500, "pattern_success_at_most": 0.0001, "all_patterns_success_at_most": 0.0001, "graph_success_at_most": 0.0001,
+    },
 }
 """Too strict for any release; a policy that is laxer in what it generalizes meets such a wall sooner."""
 ASSETS = ("population_estimates", "attribute_disclosure", "membership_disclosure", "provider_graph_attack")
