@@ -86,7 +86,7 @@ def misplaced(members: Table, claims: Table, dates: Table, with_discharges: bool
     """SELECT births (that are after the first service) | deaths (that are before the last event); as `events` takes them."""
     return f"""
         WITH {_lives(members, claims, dates, with_discharges)}
-        SELECT count_if(birth > first) AS births, count_if(death < last) AS deaths FROM lives"""
+        SELECT count(*) FILTER (birth > first) AS births, count(*) FILTER (death < last) AS deaths FROM lives"""
 
 
 def _lives(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:

@@ -187,6 +187,12 @@ class TestEvents:
             counted = [store.rows(misplaced(made.members, made.held, made.dates, stays)) for stays in (True, False)]
         assert counted == [[(1, 2)], [(1, 0)]]
 
+    def test_where_neither_births_nor_deaths_are_delivered_none_are_misplaced(self):
+        """count_if of nothing but NULL is NULL, and stopped every release of dates without them."""
+        with small_store() as store:
+            made = Made(store, [(0, 5, 3, True)], births=(None,), deaths=(None,))
+            assert store.rows(misplaced(made.members, made.held, made.dates, True)) == [(0, 0)]
+
     def test_without_discharges(self):
         with small_store() as store:
             assert self.rows(store, (None,), [(0, 5, 3, True)], discharges=False) == [(0, 5, True)]
