@@ -96,7 +96,7 @@ class TestCodeVersions:
             ({"sample__members": 19_000}, {"released_sample"}),
             ({"top_coding__percentile": 95}, {"grouped_claims", "member_profiles", "value_domains", "release_claims"}),
             ({"grouping__charlson": "deyo"}, {"comorbidity_codes", "grouped_claims"}),
-            ({"long_tail__percentile": 90}, {"truncated_claims"}),
+            ({"long_tail__percentile": 90}, {"truncated_claims", "release"}),
             ({"adversary__power": 10}, {"adversary_power"}),
             ({"provider_suppression__providers_at_least": 30}, {"release_claims"}),
             ({"recipients__terms_of_use": "Others."}, {"release"}),

@@ -20,6 +20,7 @@ from deid_assets.methods.optimal_bin_truncation import truncate_to_bins_optimall
 from deid_assets.methods.truncation_comparison import truncation_comparison
 from deid_assets.policy.models import smallest_at_least
 from deid_assets.policy.sections import LongTail
+from deid_assets.release.evidence import Refusal
 from deid_assets.reports.figures import claims_per_member_figure, markdown_image
 from deid_assets.reports.long_tail_figure import truncation_figure
 from deid_assets.resources import Workplace
@@ -66,8 +67,39 @@ def members_left(tail: LongTail, sample: Table, truncated: Table) -> str:
     return f"{drawn} WHERE member_id IN (SELECT member_id FROM {truncated.sql})"
 
 
-def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
-    """How many claims each unit keeps by the policy's method, and the bins that hold."""
+def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusal]:
+    """Count the members of each bin again, in the claims that were kept, and refuse if a bin holds some but too few.
+
+    Bins are of the delivery: all members with claims count, released or not, so that a released member's number of claims
+    is shared, to within a bin, by as many members of the delivery as the policy demands; in the release alone they may be
+    fewer. No rule takes claims from a released member after the long tail was cut (the gate compares the staged rows with
+    the claims counted here, row by row), so that this number is also the one in the files.
+
+    Parameters
+    ----------
+    claims, truncated
+        All claims, from which it follows how wide bins must be, and those that were kept.
+    """
+    if tail.method == "percentile":
+        return []
+    units, left = claims_of_units(claims, tail.unit), claims_of_units(truncated, tail.unit)
+    bins = bins_of(tail, units, np.asarray(units["claims"], dtype=np.int64))
+    kept, needed = np.asarray(left["claims"], dtype=np.int64), smallest_at_least(1 / tail.risk)
+    smallest = min((smallest_bin(kept[table], bins) for table in _tables(left, len(kept))), default=0)
+    if smallest >= needed:
+        return []
+    text = f"{truncated.name}: a bin of the number of claims holds members, but fewer than long_tail.risk demands; materialize it again"
+    return [Refusal("small_bin", truncated.name, float(smallest), float(needed), text, "members")]
+
+
+def bins_of(tail: LongTail, units: dict, counts: np.ndarray) -> Bins:
+    """The bins that hold by the policy's method: as wide as it says, or wider where the lowest one would be too small.
+
+    Raises
+    ------
+    DeliveryError
+        If there are no claims, or fewer members with claims than a bin must hold.
+    """
     if len(counts) == 0:
         raise DeliveryError("grouped_claims holds no claims, so there is no long tail to cut; check the exclusions")
     bins, m = Bins(tail.width, tail.cap), smallest_at_least(1 / tail.risk)
@@ -78,13 +110,19 @@ def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> 
             f"long_tail: in {few} of {len(tables)} tables of the number of claims are fewer members than a bin must hold "
             f"({m} at risk {tail.risk:g}), so that no bins hold; deliver more members, or set unit: member"
         )
-    if tail.method == "optimal_bins":
-        return _optimal(units, counts, bins, m), bins
-    if tail.lowest_bin == "widen":
+    if tail.method == "bins" and tail.lowest_bin == "widen":
         while any((wider := widened(counts[table], bins, m)) != bins for table in tables):
             bins = wider
+    return bins
+
+
+def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
+    """How many claims each unit keeps by the policy's method, and the bins that hold."""
+    bins, m = bins_of(tail, units, counts), smallest_at_least(1 / tail.risk)
+    if tail.method == "optimal_bins":
+        return _optimal(units, counts, bins, m), bins
     kept = _backward(units, counts, bins, m, seed)
-    for table in tables:
+    for table in _tables(units, len(counts)):
         lowest = table & (bins.of(kept) == 0)
         if 0 < np.count_nonzero(lowest) < m:
             kept[lowest] = 0

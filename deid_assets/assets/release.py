@@ -18,6 +18,7 @@ from deid_assets.assets.certificates import certificate_refusals, longitudinal_c
 from deid_assets.assets.date_release import as_file, date_refusals, notes_of, released_dates, told_of_dates
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
+from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.preparation import pseudonym_key
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.release_report import report_of
@@ -42,7 +43,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
-    "removal", "dates", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
+    "removal", "long_tail", "dates", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
 ]  # fmt: skip
 
 
@@ -188,6 +189,7 @@ def _judge(
         "release_claims": claims_query(*common, ClaimTables(eligible_claims, tables.known, tables.held)),
     }
     refusals += gate.identity_refusals(staged, expected)
+    refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
     refusals += gate.membership_refusals(policy, staged, crosswalk, sample, removed)
     secret = workplace.secret()
     refusals += gate.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deid_assets.assets.long_tail_cut import members_left, units_kept
+from deid_assets.assets.long_tail_cut import bin_refusals, members_left, units_kept
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.bin_truncation import Bins, bin_sizes
 from deid_assets.policy.sections import LongTail
@@ -55,6 +55,46 @@ def test_too_few_members_are_refused_with_what_to_do(method):
         kept(tail(method=method, unit="member_year"), [3] * 20 + [3] * 4, [1] * 20 + [2] * 4)
     with pytest.raises(DeliveryError, match="no claims"):
         kept(tail(method=method), [])
+
+
+def refused(section: LongTail, counts, left, years=None) -> list:
+    """Refusals where members of these numbers of claims keep others."""
+    years = [1] * len(counts) if years is None else years
+    with small_store() as store:
+        def table(name, numbers):
+            rows = [(f"m{i:03}", year) for i, (n, year) in enumerate(zip(numbers, years, strict=True)) for _ in range(n)]
+            return store.table(name, "member_id VARCHAR, year INTEGER", rows)
+
+        return bin_refusals(section, table("grouped_claims", counts), table("truncated_claims", left))
+
+
+@pytest.mark.parametrize("method", ["bins", "optimal_bins"])
+def test_the_gate_counts_the_bins_again(method):
+    counts = [33] * 11 + [28] * 4 + [23] * 7 + [3] * 50
+    section = tail(method=method)
+    cut, _ = kept(section, counts)
+    assert refused(section, counts, cut.tolist()) == []
+    (one,) = refused(section, counts, counts)
+    assert (one.rule, one.name, one.measured, one.threshold, one.unit) == ("small_bin", "truncated_claims", 4, 10, "members")
+    assert not any(figure.isdigit() for figure in one.text)
+    one_less = [cut[0] - 3, *cut[1:]]
+    assert refused(section, counts, one_less)[0].measured == 1, "he is alone in a bin"
+    nobody_left = [0] * len(counts)
+    assert refused(section, counts, nobody_left)[0].measured == 0
+    assert refused(tail(method="percentile", percentile=95), counts, counts) == []
+
+
+def test_the_gate_counts_in_bins_as_wide_as_they_were_made_and_in_each_year():
+    counts = [3] * 4 + [8] * 30
+    assert refused(tail(), counts, counts) == [], "bins of 8 hold all"
+    dropped, _ = kept(tail(lowest_bin="drop"), counts)
+    assert refused(tail(lowest_bin="drop"), counts, dropped.tolist()) == []
+    assert refused(tail(lowest_bin="drop"), counts, counts)[0].measured == 4
+    years = [1] * 30 + [2] * 25
+    counts = [12] * 10 + [3] * 20 + [12] * 5 + [3] * 20
+    section = tail(unit="member_year")
+    assert refused(section, counts, kept(section, counts, years)[0].tolist(), years) == []
+    assert refused(section, counts, counts, years)[0].measured == 5
 
 
 def test_members_without_claims_left_are_not_released():

@@ -11,7 +11,8 @@ import pytest
 from deid_assets.assets.date_release import ReleasedDates, date_refusals
 from deid_assets.home import Home
 from deid_assets.methods.date_intervals import Events, Redrawing, redraw
-from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
+from deid_assets.running_summary import REFUSED
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 KEY = "synthetic-3000-1"
@@ -56,7 +57,9 @@ def test_dates_are_released_and_what_follows_from_them_is_told(released):
     assert told["errors"]["p95_days"] % 7 == 0 and told["errors"]["largest_days"] % 30 == 0
     listed = {file["path"] for file in json.loads((folder / "manifest.json").read_text())["files"]}
     assert "data/dates.json" in listed
-    assert "95 % of the dates are at most" in (folder / "report.html").read_text()
+    report = (folder / "report.html").read_text()
+    assert "95 % of the dates are at most" in report and "lower edges of their bins grow: at a width of 7 days" in report
+    assert "Expected to be identified, from the measured share at high risk" in report
 
 
 def test_the_published_dates_are_those_of_the_store_and_not_the_delivered_ones(released):
@@ -88,6 +91,21 @@ def test_every_bin_of_the_number_of_claims_is_empty_or_large_enough(released):
         " GROUP BY bin"
     )["members"]
     assert len(sizes) > 3 and sizes.min() >= 10
+
+
+def test_the_gate_counts_the_bins_again(released, tmp_path):
+    """One member of the delivery with more claims than any other: nobody else is in his bin."""
+    pipeline, _ = released
+    with copy_of(pipeline.home.root, tmp_path / "deid") as copy:
+        copy.edit_store(
+            KEY,
+            """INSERT INTO preparation.dated_claims SELECT c.* FROM preparation.dated_claims c, range(400)
+               WHERE claim_id = (SELECT min(claim_id) FROM preparation.dated_claims)""",
+        )
+        before = copy.published_bytes()
+        summary = copy.run(KEY, ["release"])
+        assert summary.exit_code == REFUSED and copy.published_bytes() == before
+        assert "dated_claims: a bin of the number of claims holds members, but fewer than" in " ".join(summary.reasons)
 
 
 def test_columns_are_traced_to_the_claims_with_released_dates(released):
