@@ -219,8 +219,11 @@ def plant_in_records(
     def numbered(values: Sequence[int | None]) -> tuple[int | None, ...]:
         return tuple(None if value is None else start + value for start, value in zip(first, values, strict=True))
 
+    # Where days are counted on from year to year, a canary's second year comes after all days of its first.
+    on = 1 + max(day for canary in planted for _, _, day, _ in canary.claims) if records.held.days_across_years else 0
+
     def claims(of: Canary, truncated: bool) -> list[tuple]:
-        return [(numbered(values), year, day) for values, year, day, kept in of.claims if kept or not truncated]
+        return [(numbered(values), year, day + on * year) for values, year, day, kept in of.claims if kept or not truncated]
 
     known = ClaimRecords.of([claims(canary, False) for canary in planted], histories)
     held = ClaimRecords.of([claims(canary, True) for canary in planted], histories)

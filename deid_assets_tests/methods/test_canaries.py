@@ -75,6 +75,15 @@ def test_with_few_quasi_identifiers_they_are_still_certain(columns, histories):
     assert sensitivity_of_canaries(fewer, KNOWS, KEY, 300).share == 1
 
 
+def test_where_days_are_counted_across_years_canaries_are_in_order_too():
+    """Released dates tell the order by days alone: a canary of another year on the same day of it had none."""
+    records = many(members=20)
+    dated = replace(
+        records, held=replace(records.held, days_across_years=True), known=replace(records.known, days_across_years=True)
+    )
+    assert sensitivity_of_canaries(dated, KNOWS, KEY, 300).share == 1
+
+
 def gains(data, key, draws):
     return gains_knowing_claims(data, (), (), key, draws)
 
