@@ -61,7 +61,7 @@ STAGE_OF: dict[str, str] = {
 METHOD_VERSIONS = {
     "longitudinal_risk": "3",
     "neighbor_attack": "2",
-    "attack_sensitivity": "3",
+    "attack_sensitivity": "4",
     "demographic_risk": "3",
     "voter_list_attack": "2",
     "inpatient_attack": "3",
