@@ -159,7 +159,7 @@ class Grouping(Section):
 
 
 _WITHOUT_EFFECT = {"percentile": ("width", "risk", "cap", "lowest_bin"), "bins": (), "optimal_bins": ("lowest_bin",)}
-"""Fields of the long tail that a method does not read: a value given for one would be believed to be kept."""
+"""Fields of the long tail that a method does not read: another value than the default would be believed to be kept."""
 
 
 class LongTail(Section):
@@ -192,7 +192,8 @@ class LongTail(Section):
         if self.method != "percentile" and self.percentile is not None:
             raise ValueError(f"percentile goes with method percentile; {self.method} has width, risk and cap")
         for name in _WITHOUT_EFFECT[self.method]:
-            if name in self.model_fields_set and getattr(self, name) is not None:
+            # A policy that was written out whole names every field, each with its default, and is read again by auditors.
+            if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} has no effect with method {self.method}; take it out, or choose another method")
         if self.cap is not None and self.cap <= self.width:
             raise ValueError(f"cap is {self.cap}: the open bin begins above the first bin, which has {self.width} numbers")

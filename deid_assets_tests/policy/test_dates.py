@@ -52,7 +52,7 @@ class TestLongTail:
             (BY_PERCENTILE | {"width": 9}, "width has no effect with method percentile"),
             (BY_PERCENTILE | {"risk": 0.5}, "risk has no effect with method percentile"),
             (BY_PERCENTILE | {"cap": 40}, "cap has no effect with method percentile"),
-            (BY_PERCENTILE | {"lowest_bin": "widen"}, "lowest_bin has no effect with method percentile"),
+            (BY_PERCENTILE | {"lowest_bin": "drop"}, "lowest_bin has no effect with method percentile"),
             (BINS | {"method": "optimal_bins", "lowest_bin": "drop"}, "lowest_bin has no effect with method optimal_bins"),
         ],
     )
