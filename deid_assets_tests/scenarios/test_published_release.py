@@ -17,6 +17,7 @@ from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED
 from deid_assets_tests.scenarios.pipeline import copy_of
 
+
 def svg_in(markdown: str) -> str:
     return base64.b64decode(re.search(r"data:image/svg\+xml;base64,([\w+/=]+)", markdown)[1]).decode()
 
