@@ -55,8 +55,10 @@ def store():
 
 
 @pytest.fixture(scope="module")
-def canaries(store) -> Canaries:
-    return Canaries(store, policy("heritage"), level=1)
+def canaries():
+    """In a store of their own: another policy's would be of the same names."""
+    with small_store() as own, connect(own.file):
+        yield Canaries(own, policy("heritage"), level=1)
 
 
 def test_every_assessment_has_canaries():
@@ -105,8 +107,9 @@ class TestWorkingAttacks:
         assert found.share == 1 and found.draws >= 4
 
 
-def test_canaries_lie_in_a_file_of_their_own_that_is_gone_afterwards(store, canaries, monkeypatch):
-    before = store.file.read_bytes()
+def test_canaries_lie_in_a_file_of_their_own_that_is_gone_afterwards(canaries, monkeypatch):
+    file = canaries.tables["release_members"].file
+    before = file.read_bytes()
     seen = []
     honest = assessment.demographics_of
 
@@ -116,8 +119,8 @@ def test_canaries_lie_in_a_file_of_their_own_that_is_gone_afterwards(store, cana
 
     monkeypatch.setattr(assessment, "demographics_of", watched)
     canaries.demographic_risk()
-    assert seen and not seen[0].exists() and seen[0] != store.file
-    assert store.file.read_bytes() == before
+    assert seen and not seen[0].exists() and seen[0] != file
+    assert file.read_bytes() == before
 
 
 def test_a_column_that_the_layout_lacks_is_an_error(store):
