@@ -11,6 +11,7 @@ from deid_assets.methods.optimality_certificate import (
     MeasuredNode,
     OptimalityCertificate,
     failed_antichain,
+    no_better_nodes,
 )
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -98,9 +99,7 @@ def flat_certificate(
         chosen=node,
         chosen_loss=loss[node],
         failed=failed_antichain([own for own in measured.values() if criterion.fails(own)]),
-        passing=()
-        if level_losses is not None
-        else tuple((own, loss[own]) for own, found in measured.items() if not criterion.fails(found)),
+        no_better=() if level_losses is not None else no_better_nodes(loss, node),
         neighbours=tuple(measured[below] for below in lower_neighbours(node)),
     ).with_rest()
 

@@ -1,7 +1,5 @@
 """A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods.md 1, 2)."""
 
-from collections.abc import Callable
-
 import dagster as dg
 import numpy as np
 import pandas as pd
@@ -22,7 +20,7 @@ from deid_assets.methods.flat_search import (
     search_flat_table,
     search_flat_table_by_classes,
 )
-from deid_assets.methods.flat_table import FlatTable, Node
+from deid_assets.methods.flat_table import FlatTable
 from deid_assets.methods.information_loss import monotone_discernibility
 from deid_assets.methods.optimal_lattice_search import node_text, parse_node
 from deid_assets.methods.value_domains import distinct_values, value_domain
@@ -68,9 +66,9 @@ def record_lattice(
     """Every node that the search looked at: loss, share of records in small classes, and which one is chosen."""
     policy = policies.of(context)
     table = flat_table(policy, records, record_domains)
-    found, loss = search(policy, table)
+    found = search(policy, table)
     names = [qi.release_as for qi in policy.quasi_identifiers]
-    nodes = nodes_frame(found, names, table.records, loss)
+    nodes = nodes_frame(found, names, table.records)
     label = LOSS_LABELS[policy.risk.loss]
     figures = nodes.assign(lower=nodes["share"], upper=nodes["share"], reached="measured")
     context.add_output_metadata(
@@ -235,26 +233,23 @@ def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...]
     return LEVEL_LOSSES[kind](table) if kind in LEVEL_LOSSES else None
 
 
-def search(policy: FlatPolicy, table: FlatTable) -> tuple[FlatResult, Callable[[Node], float]]:
-    """The best node, and the loss of any node."""
+def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:
+    """The best node, and every node that was looked at."""
     risk = policy.risk
     losses = level_losses(policy, table)
     if losses is not None:
-        found = search_flat_table(table, risk.k, risk.max_suppressed, losses)
-        return found, lambda node: float(sum(own[level] for own, level in zip(losses, node, strict=True)))
-    of_classes = CLASS_LOSSES[risk.loss]
-    found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, of_classes)
-    return found, lambda node: float(of_classes(table.classes_at(node)))
+        return search_flat_table(table, risk.k, risk.max_suppressed, losses)
+    return search_flat_table_by_classes(table, risk.k, risk.max_suppressed, CLASS_LOSSES[risk.loss])
 
 
-def nodes_frame(found: FlatResult, names: list[str], records: int, loss: Callable[[Node], float]) -> pd.DataFrame:
+def nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFrame:
     """Every node that was looked at as a row."""
     rows = [
         {
             "node": node_text(node),
             **{f"level_of_{name}": level for name, level in zip(names, node, strict=True)},
             "height": sum(node),
-            "loss": loss(node),
+            "loss": float(found.losses[node]),
             "share": below / records,
             "decision": "candidate" if below <= found.allowed else "not_candidate",
             "chosen": node == found.node,

@@ -1,10 +1,14 @@
 """The best generalization of a flat table: k-anonymity or k-map with a bound on suppressed records (methods.md 2).
 
 A node passes when at most MaxSup of the records lie in classes below k. Classes only merge on the way up, so every node
-above one that passes passes, and every node below one that fails fails. Where the loss of a node is the sum of the losses
-of its levels (non-uniform entropy, Prec), it is known before any record is looked at: a node that passes rules out all
-that lose more. Among the nodes that nothing rules out the search asks about the one that lies highest, for if it fails it
-rules out most; the nodes that failed last are the antichain that proves the optimum.
+above one that passes passes, and every node below one that fails fails; and no node loses less than one below it. So a
+node that fails rules out all below it, and a node that loses no less than the best one that passes so far rules out all
+above it, whether it passes or not. The search goes down from the top to a first good node and then asks about those that
+may be expected to lose about as much as the best so far: there the nodes that fail and those that lose too much meet.
+What was looked at proves the optimum: an antichain of nodes that failed, and one of nodes that lose no less.
+
+Where the loss of a node is the sum of the losses of its levels (non-uniform entropy, Prec), it is known before any record
+is looked at; where only its classes tell it (DM*, average class size), it is counted with them.
 """
 
 import math
@@ -15,7 +19,11 @@ import numpy as np
 
 from deid_assets.methods.flat_table import ClassTable, FlatTable, Node
 from deid_assets.methods.information_loss import entropy_loss
-from deid_assets.methods.optimal_lattice_search import lower_neighbours, minimal_passing_nodes
+from deid_assets.methods.optimal_lattice_search import lower_neighbours
+
+_ROUND_OFF = 1e-12
+
+_Rank = tuple[float, int, Node]
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class FlatResult:
         Records that may be suppressed.
     evaluated
         Every node that was looked at, with its records below k; the direct lower neighbours of the best are among them.
+    losses
+        The loss of each of these.
     """
 
     node: Node | None
@@ -39,6 +49,7 @@ class FlatResult:
     below_k: int
     allowed: int
     evaluated: dict[Node, int]
+    losses: dict[Node, float]
 
 
 def entropy_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
@@ -74,6 +85,8 @@ def search_flat_table(
 ) -> FlatResult:
     """Find the node of least loss that passes; ties go to the lower node, then in lexicographic order.
 
+    Losses are sums of floating-point numbers, so that two are a tie where they differ by less than 1e-12 of the largest.
+
     Parameters
     ----------
     k
@@ -93,72 +106,138 @@ def search_flat_table(
         raise ValueError("losses must give one number for each level of each quasi-identifier")
     if any(np.any(np.diff(own) < 0) for own in losses):
         raise ValueError("losses must not fall from a level to the next")
-    allowed = _allowed(table, max_suppressed)
-    levels = np.indices([len(own) for own in losses]).reshape(len(losses), -1).T.astype(np.int8)
-    # Added in the order of the columns, so that equal nodes have equal sums to the last bit.
-    loss = sum(np.asarray(own, dtype=np.float64)[levels[:, i]] for i, own in enumerate(losses))
-    order = np.lexsort((*levels.T[::-1], levels.sum(axis=1, dtype=np.int64), loss))
-    levels, loss = levels[order], loss[order]
-    columns = np.ascontiguousarray(levels.T)
-    relative_height = (levels / np.maximum(table.heights, 1)).sum(axis=1)
-    open_, best = np.ones(len(levels), dtype=bool), len(levels)
-    evaluated: dict[Node, int] = {}
-    while len(places := np.flatnonzero(open_[:best])):
-        place = int(places[np.argmax(relative_height[places])])
-        node = _node(levels[place])
-        evaluated[node] = table.below_k(node, k)
-        if evaluated[node] <= allowed:
-            best = place
-        else:
-            open_ &= _somewhere_above(columns, node)
-    if best == len(levels):
-        return FlatResult(None, math.inf, table.records, allowed, evaluated)
-    return _proven(table, k, allowed, _node(levels[best]), float(loss[best]), evaluated)
+    ranks = _ranks(_sums(losses))
+    search = _Search(table, k, max_suppressed, ranks, lambda node, classes: int(ranks[node]), known=True)
+    return search.result(
+        {node: float(sum(own[level] for own, level in zip(losses, node, strict=True))) for node in search.looked_at}
+    )
 
 
 def search_flat_table_by_classes(
     table: FlatTable, k: int, max_suppressed: float, loss: Callable[[ClassTable], float]
 ) -> FlatResult:
-    """The same for a loss that only the classes tell (DM*, average class size), and that does not fall on the way up.
+    """The same for a loss that only the classes tell (DM*, average class size): positive, and not falling on the way up.
 
-    The optimum is one of the nodes that pass while no node below them does: all of these are looked at.
+    What a node will lose is guessed from what each quasi-identifier would lose if it were the only one, as if they were
+    independent. Guesses choose what is asked first; they rule out nothing.
     """
-    allowed = _allowed(table, max_suppressed)
-    evaluated: dict[Node, int] = {}
-
-    def passes(node: Node) -> bool:
-        evaluated[node] = table.below_k(node, k)
-        return evaluated[node] <= allowed
-
-    minimal = minimal_passing_nodes(table.heights, passes)
-    if not minimal:
-        return FlatResult(None, math.inf, table.records, allowed, evaluated)
-    found = {node: loss(table.classes_at(node)) for node in minimal}
-    node = min(found, key=lambda node: (found[node], sum(node), node))
-    return _proven(table, k, allowed, node, found[node], evaluated)
+    alone = [
+        [math.log(loss(_classes_of(level[column]))) for level in domain.levels]
+        for column, domain in zip(np.asarray(table.codes).T, table.domains, strict=True)
+    ]
+    search = _Search(table, k, max_suppressed, _sums(alone), lambda node, classes: loss(classes), known=False)
+    return search.result({node: rank[0] for node, (rank, _) in search.looked_at.items()})
 
 
-def _somewhere_above(columns: np.ndarray, node: Node) -> np.ndarray:
-    """(nodes,) bool: which nodes, (quasi-identifiers, nodes) levels, do not lie below or at this one."""
-    above = columns[0] > node[0]
-    for column, level in zip(columns[1:], node[1:], strict=True):
-        above |= column > level
-    return above
+def _classes_of(values: np.ndarray) -> ClassTable:
+    """The classes of records that differ in one column only."""
+    counts = np.bincount(values)
+    return ClassTable((), counts, counts)
 
 
-def _proven(
-    table: FlatTable, k: int, allowed: int, node: Node, loss: float, evaluated: dict[Node, int]
-) -> FlatResult:
-    for below in lower_neighbours(node):
-        if below not in evaluated:
-            evaluated[below] = table.below_k(below, k)
-    return FlatResult(node, loss, evaluated[node], allowed, evaluated)
+class _Search:
+    """One search, from beginning to end: which nodes are open, and the best of those that passed.
+
+    Parameters
+    ----------
+    expected
+        Shape of the lattice: how much each node may be expected to lose, in any unit; it decides what is asked first.
+    loss
+        Of a node and its classes; it does not fall on the way up.
+    known
+        Whether nodes lose exactly in the order of `expected`.
+
+    Attributes
+    ----------
+    looked_at
+        Each node that was, with its rank (loss, height, node: the least is the best) and its records below k.
+    """
+
+    def __init__(
+        self,
+        table: FlatTable,
+        k: int,
+        max_suppressed: float,
+        expected: np.ndarray,
+        loss: Callable[[Node, ClassTable], float],
+        known: bool,
+    ):
+        self._table, self._k, self._allowed = table, k, _allowed(table, max_suppressed)
+        self._expected, self._loss, self._known = expected, loss, known
+        self._open = np.ones(expected.shape, dtype=bool)
+        self._best: _Rank | None = None
+        self.looked_at: dict[Node, tuple[_Rank, int]] = {}
+        if self._look_at(tuple(table.heights)):
+            self._descend()
+            while self._improve():
+                pass
+            for below in lower_neighbours(self._best[-1]):
+                if below not in self.looked_at:
+                    self._look_at(below)
+
+    def result(self, losses: dict[Node, float]) -> FlatResult:
+        """What was found, with the loss of every node that was looked at."""
+        evaluated = {node: below for node, (_, below) in self.looked_at.items()}
+        if self._best is None:
+            return FlatResult(None, math.inf, self._table.records, self._allowed, evaluated, losses)
+        node = self._best[-1]
+        return FlatResult(node, losses[node], evaluated[node], self._allowed, evaluated, losses)
+
+    def _look_at(self, node: Node) -> bool:
+        """Count a node, close what that rules out, and return whether it is the best so far."""
+        classes = self._table.classes_at(node)
+        below = classes.below(self._k)
+        rank = (self._loss(node, classes), sum(node), node)
+        self.looked_at[node] = rank, below
+        passes = below <= self._allowed
+        better = passes and (self._best is None or rank < self._best)
+        if better:
+            self._best = rank
+            if self._known:
+                self._open &= self._expected <= rank[0]
+        if not passes:
+            self._open[tuple(slice(level + 1) for level in node)] = False
+        # What lies above loses no less and is higher: where this one is not better than the best, neither is that.
+        if self._best is not None and rank >= self._best:
+            self._open[tuple(slice(level, None) for level in node)] = False
+        return better
+
+    def _descend(self) -> None:
+        """Go down from the top, each time to the neighbour that loses least among those that pass."""
+        while True:
+            lower = [below for below in lower_neighbours(self._best[-1]) if self._open[below]]
+            if not any([self._look_at(below) for below in lower]):
+                return
+
+    def _improve(self) -> bool:
+        """Ask nodes in the order of how near they are expected to be to the best, until one is better, or none is open."""
+        expected = self._expected.ravel()
+        near = np.abs(expected - self._expected[self._best[-1]])
+        places = np.flatnonzero(self._open)
+        for place in places[np.argsort(near[places], kind="stable")]:
+            node = tuple(int(level) for level in np.unravel_index(place, self._open.shape))
+            if self._open[node] and self._look_at(node):
+                return True
+        return False
+
+
+def _sums(losses: Sequence[Sequence[float]]) -> np.ndarray:
+    """For each node of the lattice, by its levels, the sum of one loss from each quasi-identifier."""
+    total = np.zeros(())
+    for own in losses:
+        total = total[..., np.newaxis] + np.asarray(own, dtype=np.float64)
+    return total
+
+
+def _ranks(loss: np.ndarray) -> np.ndarray:
+    """Number losses in rising order; those that differ by no more than rounding errors do are one rank."""
+    order = np.argsort(loss, axis=None)
+    ordered = loss.ravel()[order]
+    ranks = np.empty(loss.size, dtype=np.int64)
+    ranks[order] = np.cumsum(np.diff(ordered, prepend=ordered[:1]) > _ROUND_OFF * ordered[-1])
+    return ranks.reshape(loss.shape)
 
 
 def _allowed(table: FlatTable, max_suppressed: float) -> int:
     """Records that may be suppressed; a share such as .3 of 10 records is 3, though .3 is a little less in binary."""
     return math.floor(max_suppressed * table.records + 1e-9)
-
-
-def _node(levels: np.ndarray) -> Node:
-    return tuple(int(level) for level in levels)

@@ -2,8 +2,10 @@
 
 The proof rests on two facts (methods.md 2): a node below one that fails fails too, and no node loses less than one below
 it. So a few failed nodes, the antichain, rule out everything below them; the losses of the levels say which nodes would
-lose less than the chosen one; each of these must be ruled out, or must have been looked at and passed over. Whoever
-trusts the measured failures need trust nothing else: `problems` goes through the whole lattice again.
+lose less than the chosen one; each of these must be ruled out, or must have been looked at and passed over. Where only
+classes tell losses, each node that no failed one rules out must lie above one that was seen to lose no less than the
+chosen one, whether that passes or not. Whoever trusts the measured failures, and then the measured losses, need trust
+nothing else: `problems` goes through the whole lattice again.
 """
 
 import math
@@ -108,13 +110,15 @@ class OptimalityCertificate:
         Measured nodes that failed and that have no failed node above: everything below them fails as well.
     passed_over
         Nodes that were looked at and did not become the choice, each with the gate that it would not hold.
-    passing
-        Where `losses` is None: the nodes that pass while none below does, with their losses. Others lose no less.
+    no_better
+        Where `losses` is None: nodes that were looked at and lose no less than the chosen one, with their losses; the
+        chosen one and the coarsest are among them. What lies above them loses no less either.
     neighbours
         The nodes directly below the chosen one, each measured for itself: until it failed, or one above it did.
     rest_loss
         The least loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best that
-        was never evaluated. None where there is no such node.
+        was never evaluated. None where there is no such node. Where `losses` is None: the least in `no_better` but for
+        the chosen node; nothing above the others loses less.
 
     Examples
     --------
@@ -139,7 +143,7 @@ class OptimalityCertificate:
     chosen_loss: float
     failed: tuple[MeasuredNode, ...]
     passed_over: Mapping[Node, str] = field(default_factory=dict)
-    passing: tuple[tuple[Node, float], ...] = ()
+    no_better: tuple[tuple[Node, float], ...] = ()
     neighbours: tuple[MeasuredNode, ...] = ()
     rest_loss: float | None = None
 
@@ -198,12 +202,12 @@ class OptimalityCertificate:
             most = math.fsum(own[-1] for own in self.losses) or 1.0
             losses = tuple(tuple(_down(loss / most, step) for loss in own) for own in self.losses)
             chosen_loss = round(math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True)), 12)
-            passing = ()
+            no_better = ()
         else:
-            most = max(loss for _, loss in self.passing) or 1.0
+            most = max(loss for _, loss in self.no_better) or 1.0
             losses = None
             chosen_loss = _down(self.chosen_loss / most, step)
-            passing = tuple((node, _down(loss / most, step)) for node, loss in self.passing)
+            no_better = tuple((node, _down(loss / most, step)) for node, loss in self.no_better)
 
         def told(measured: MeasuredNode) -> MeasuredNode:
             if not hide_counts:
@@ -217,7 +221,7 @@ class OptimalityCertificate:
             losses=losses,
             step=step,
             chosen_loss=chosen_loss,
-            passing=passing,
+            no_better=no_better,
             failed=tuple(told(measured) for measured in self.failed),
             neighbours=tuple(told(measured) for measured in self.neighbours),
         )
@@ -232,13 +236,13 @@ class OptimalityCertificate:
             return ["what losses are rounded to, or the threshold, is out of range"]
         if math.prod(height + 1 for height in self.heights) > LARGEST_LATTICE:
             return [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
-        nodes = [self.chosen, *self.passed_over, *(node for node, _ in self.passing)]
+        nodes = [self.chosen, *self.passed_over, *(node for node, _ in self.no_better)]
         nodes += [measured.node for measured in (*self.failed, *self.neighbours)]
         if not all(self._in_lattice(node) for node in nodes):
             return ["a node does not lie in the lattice"]
         if self.losses is None:
-            own = dict(self.passing).get(self.chosen)
-            return [] if _same(own, self.chosen_loss) else ["the loss of the chosen node is not that of a passing node"]
+            own = dict(self.no_better).get(self.chosen)
+            return [] if _same(own, self.chosen_loss) else ["the loss of the chosen node is not that measured there"]
         if [len(own) for own in self.losses] != [height + 1 for height in self.heights]:
             return ["each level needs its loss"]
         if any(later < earlier for own in self.losses for earlier, later in zip(own, own[1:], strict=False)):
@@ -292,18 +296,17 @@ class OptimalityCertificate:
         return None, rest
 
     def _left_without_losses(self) -> tuple[Node | None, float | None]:
-        """The same where only classes tell losses: whatever is not below a failed node lies above a passing one."""
-        shape = [height + 1 for height in self.heights]
-        failed, passing = [measured.node for measured in self.failed], [node for node, _ in self.passing]
-        for first in range(0, math.prod(shape), _AT_ONCE):
-            places = np.arange(first, min(first + _AT_ONCE, math.prod(shape)))
-            nodes = np.stack(np.unravel_index(places, shape), axis=1)
-            open_ = nodes[~_below_any(nodes, failed)]
-            above = ~_below_any(-open_, [tuple(-level for level in node) for node in passing])
-            for node in open_[above]:
-                if tuple(int(level) for level in node) not in self.passed_over:
-                    return tuple(int(level) for level in node), None
-        others = [(loss, node) for node, loss in self.passing if node != self.chosen]
+        """The same where only classes tell losses: what is not below a failed node lies above one that is no better."""
+        open_ = np.ones([height + 1 for height in self.heights], dtype=bool)
+        for measured in self.failed:
+            open_[tuple(slice(level + 1) for level in measured.node)] = False
+        for node in [node for node, _ in self.no_better]:
+            open_[tuple(slice(level, None) for level in node)] = False
+        for node in self.passed_over:
+            open_[node] = False
+        if np.any(open_):
+            return tuple(int(level) for level in np.unravel_index(np.argmax(open_), open_.shape)), None
+        others = [(loss, node) for node, loss in self.no_better if node != self.chosen]
         limit = self.chosen_loss - self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss))
         better = next((node for loss, node in others if loss < limit), None)
         return better, min((loss for loss, _ in others), default=None)
@@ -317,11 +320,35 @@ def failed_antichain(failed: Sequence[MeasuredNode]) -> tuple[MeasuredNode, ...]
     >>> [found.node for found in failed_antichain([MeasuredNode((0, 1), 1.0), MeasuredNode((1, 1), 1.0)])]
     [(1, 1)]
     """
-    kept: list[MeasuredNode] = []
-    for measured in sorted(failed, key=lambda found: (-sum(found.node), found.node)):
-        if not np.any(_below_any([measured.node], [above.node for above in kept])):
-            kept.append(measured)
-    return tuple(sorted(kept, key=lambda found: found.node))
+    by_node = {measured.node: measured for measured in failed}
+    return tuple(by_node[node] for node in _highest(list(by_node)))
+
+
+def no_better_nodes(losses: Mapping[Node, float], chosen: Node) -> tuple[tuple[Node, float], ...]:
+    """Of nodes with their losses those that show that nothing above them is better than the chosen one.
+
+    They are the ones that lose no less and have no such node below, the chosen one itself, and the highest, whose loss
+    is the largest.
+
+    Examples
+    --------
+    >>> no_better_nodes({(0, 1): 2, (1, 0): 3, (1, 1): 4, (2, 0): 5, (2, 1): 9}, (1, 0))
+    (((1, 0), 3), ((2, 1), 9))
+    """
+    no_less = [node for node, loss in losses.items() if loss >= losses[chosen]]
+    lowest = [_mirrored(node) for node in _highest([_mirrored(node) for node in no_less])]
+    return tuple((node, losses[node]) for node in sorted({*lowest, chosen, max(losses, key=sum)}))
+
+
+def _mirrored(node: Node) -> Node:
+    """The node of the lattice upside down."""
+    return tuple(-level for level in node)
+
+
+def _highest(nodes: Sequence[Node]) -> list[Node]:
+    """Of different nodes those with none above them, in lexicographic order."""
+    every = np.array(nodes)
+    return sorted(node for node in nodes if np.count_nonzero(np.all(every >= node, axis=1)) == 1)
 
 
 def _below_any(nodes: Sequence[Node] | np.ndarray, tops: Sequence[Node]) -> np.ndarray:

@@ -19,7 +19,7 @@ FORMAT = "deid_assets certificate 1"
 FILE = "certificate.json"
 _LEAST_STEP = 0.001
 _PEOPLE_PER_STEP = 25
-_LISTS = ("dimensions", "directly_below", "failed", "passed_over", "passing")
+_LISTS = ("dimensions", "directly_below", "failed", "passed_over", "no_better")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _to_json(proof: OptimalityCertificate) -> dict:
         "directly_below": [_measured_to_json(measured) for measured in proof.neighbours],
         "failed": [_measured_to_json(measured) for measured in proof.failed],
         "passed_over": [{"node": node, "gate": gate} for node, gate in sorted(proof.passed_over.items())],
-        "passing": [{"node": node, "loss": loss} for node, loss in proof.passing],
+        "no_better": [{"node": node, "loss": loss} for node, loss in proof.no_better],
         "least_loss_never_evaluated": proof.rest_loss,
     }
 
@@ -130,6 +130,8 @@ def _measured_to_json(measured: MeasuredNode) -> dict:
 
 
 def _from_json(told: Mapping) -> OptimalityCertificate:
+    # Earlier certificates name these nodes "passing": all of them pass, and they lose no less than the chosen one.
+    told = {"no_better": told.get("passing")} | dict(told)
     if not all(isinstance(told[key], list) for key in _LISTS):
         raise TypeError("not a list")
     criterion = told["criterion"]
@@ -156,7 +158,7 @@ def _from_json(told: Mapping) -> OptimalityCertificate:
         chosen_loss=float(told["chosen"]["loss"]),
         failed=tuple(_measured_from_json(measured) for measured in told["failed"]),
         passed_over={_node(passed["node"]): str(passed["gate"]) for passed in told["passed_over"]},
-        passing=tuple((_node(found["node"]), float(found["loss"])) for found in told["passing"]),
+        no_better=tuple((_node(found["node"]), float(found["loss"])) for found in told["no_better"]),
         neighbours=tuple(_measured_from_json(measured) for measured in told["directly_below"]),
         rest_loss=None if rest is None else float(rest),
     )

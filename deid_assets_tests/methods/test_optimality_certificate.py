@@ -20,6 +20,7 @@ from deid_assets.methods.optimality_certificate import (
     MeasuredNode,
     OptimalityCertificate,
     failed_antichain,
+    no_better_nodes,
 )
 from deid_assets.methods.sequential_decision import SequentialRule
 
@@ -104,15 +105,38 @@ class TestItHolds:
         best = min(minimal, key=lambda node: (loss[node], sum(node), node))
         proof = replace(
             additive, losses=None, chosen=best, chosen_loss=loss[best],
-            passing=tuple((node, loss[node]) for node in minimal),
+            no_better=tuple((node, loss[node]) for node in minimal),
             neighbours=tuple(MeasuredNode(own, below[own] / RECORDS, below[own], RECORDS) for own in lower_neighbours(best)),
         ).with_rest()  # fmt: skip
         assert proof.problems() == []
         assert proof.rounded(0.001, hide_counts=True).problems() == []
         if len(minimal) > 1:
-            lost = next(found for found in proof.passing if found[0] != best)
-            missing = replace(proof, passing=tuple(found for found in proof.passing if found != lost))
+            lost = next(found for found in proof.no_better if found[0] != best)
+            missing = replace(proof, no_better=tuple(found for found in proof.no_better if found != lost))
             assert missing.problems()
+
+    @settings(max_examples=200, deadline=None)
+    @given(lattices())
+    def test_by_nodes_that_lose_no_less_though_they_fail(self, lattice):
+        """What fails and loses too much rules out all above it; only failed nodes that would be better are needed."""
+        heights, losses, below = lattice
+        additive, loss, passing = proof_of(*lattice)
+        best = additive.chosen
+        cheap = [found for found in additive.failed if loss[found.node] < loss[best]]
+        cheap += [MeasuredNode(node, below[node] / RECORDS, below[node], RECORDS) for node in below
+                  if node not in passing and loss[node] < loss[best]]  # fmt: skip
+        proof = replace(
+            additive, losses=None, failed=failed_antichain(cheap), no_better=no_better_nodes(loss, best)
+        ).with_rest()
+        assert proof.problems() == []
+        assert proof.rounded(0.001, hide_counts=True).problems() == []
+        for node, measured in proof.no_better:
+            if node != best and measured < loss[tuple(heights)]:
+                others = tuple(found for found in proof.no_better if found[0] != node)
+                covered = any(below_or_equal(other, node) for other, _ in others)
+                assert covered or replace(proof, no_better=others).problems()
+        for better in (found for found in proof.failed if loss[found.node] < loss[best]):
+            assert replace(proof, failed=tuple(found for found in proof.failed if found != better)).problems()
 
 
 SMALL = ((1, 2), ((0.0, 5.0), (0.0, 2.0, 4.0)))

@@ -44,6 +44,13 @@ def test_the_public_one_tells_no_count_of_people():
         assert all(loss == pytest.approx(round(loss, 3), abs=0) for loss in own)
 
 
+def test_a_certificate_that_names_its_nodes_as_earlier_ones_do_holds_as_well():
+    def earlier(told):
+        told["passing"] = told.pop("no_better")
+
+    assert certificate_problems(changed(earlier), "heritage", 1) == []
+
+
 def test_counts_of_random_draws_may_be_told():
     told = json.loads(certificate_editions(PROOF, "heritage", 1, 50_000, False, SALT).public)
     assert [node["flagged"] for node in told["failed"]] == [40]
@@ -109,7 +116,7 @@ def test_nothing_that_a_file_may_hold_is_an_error(content):
     assert certificate_problems(content, "heritage", 1)
 
 
-@pytest.mark.parametrize("key", ["losses", "chosen", "failed", "criterion", "dimensions", "passed_over", "passing"])
+@pytest.mark.parametrize("key", ["losses", "chosen", "failed", "criterion", "dimensions", "passed_over", "no_better"])
 @pytest.mark.parametrize("value", [None, 0, "text", [], {}, [[]], [None], {"node": []}])
 def test_a_replaced_part_is_a_problem_and_no_error(key, value):
     told = json.loads(EDITIONS.public)
