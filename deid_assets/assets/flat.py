@@ -44,7 +44,11 @@ from deid_assets.store import Table, connect, drop_schema, write_table
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
 def record_domains(context: dg.AssetExecutionContext, records: Table, policies: Policies) -> pd.DataFrame:
     """Every value of every quasi-identifier, numbered once, with its label and class at every level."""
-    policy = policies.of(context)
+    return domains_frame(policies.of(context), records)
+
+
+def domains_frame(policy: FlatPolicy, records: Table) -> pd.DataFrame:
+    """Number the values of the records, and of the population where there is one."""
     population = population_of(policy, records)
     frames = []
     for qi in policy.quasi_identifiers:
@@ -101,10 +105,9 @@ def record_generalization(
     policy = policies.of(context)
     chosen = record_lattice.query(f"SELECT * FROM {record_lattice.sql} WHERE chosen")
     if not len(chosen):
-        least = record_lattice.query(f"SELECT min(share) AS least FROM {record_lattice.sql}")["least"].iloc[0]
-        step = rounding_step(records.count())
+        least = float(record_lattice.query(f"SELECT min(share) AS least FROM {record_lattice.sql}")["least"].iloc[0])
         raise dg.Failure(
-            f"refused: even at the coarsest node a share of about {round(least / step) * step:.3g} of the records is in "
+            f"refused: even at the coarsest node {_about(least, policy.risk.max_suppressed, records.count())} in "
             f"classes of fewer than {policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer quasi-identifiers, "
             "give a hierarchy a coarser level, or allow more suppression",
             metadata={"refused": True},
@@ -263,6 +266,19 @@ def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains
     """SELECT the rows to be published from the restricted store."""
     others = [column.release_as for column in policy.attributes]
     return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others)
+
+
+def _about(share: float, threshold: float, records: int) -> str:
+    """A share of the records that is above the threshold, as far as it may be told: it is rounded, or left out.
+
+    Examples
+    --------
+    >>> _about(0.0312, 0.01, 5_000), _about(0.0312, 0.01, 40), _about(0.0012, 0.001, 5_000)
+    ('a share of about 0.03 of the records is', 'too many records are', 'too many records are')
+    """
+    step = rounding_step(records)
+    told = round(share / step) * step
+    return f"a share of about {told:.3g} of the records is" if step <= 0.1 and told > threshold else "too many records are"
 
 
 def _stage(staging: Staging, candidate: Table) -> Table:

@@ -91,7 +91,7 @@ def value_counts(members: str, class_columns: Sequence[str], value: str) -> str:
         SELECT of class (BIGINT, from 0) | value | members.
     """
     return f"""
-        SELECT class, {quoted(value)} AS value, count(*)::BIGINT AS members
+        SELECT _class AS class, {quoted(value)} AS value, count(*)::BIGINT AS members
         FROM ({_numbered(members, class_columns)}) GROUP BY ALL ORDER BY ALL"""
 
 
@@ -108,7 +108,7 @@ def held_counts(members: str, key: str, class_columns: Sequence[str], held: str,
         What to write after FROM: rows of key and value, each as often as it likes; missing values are not held.
     """
     return f"""
-        SELECT class, {quoted(value)} AS value, count(DISTINCT {quoted(key)})::BIGINT AS members
+        SELECT _class AS class, {quoted(value)} AS value, count(DISTINCT {quoted(key)})::BIGINT AS members
         FROM ({_numbered(members, class_columns)}) AS m
         JOIN (SELECT {quoted(key)}, {quoted(value)} FROM {held} WHERE {quoted(value)} IS NOT NULL) AS h
         USING ({quoted(key)}) GROUP BY ALL ORDER BY ALL"""
@@ -128,7 +128,8 @@ def sets_of_values(members: str, key: str, class_columns: Sequence[str], held: s
 def _numbered(members: str, class_columns: Sequence[str]) -> str:
     names = ", ".join(quoted(name) for name in class_columns)
     number = f"dense_rank() OVER (ORDER BY {names}) - 1" if names else "0"
-    return f"SELECT ({number})::BIGINT AS class, * FROM {members}"
+    # A column of the release may be called class; none begins with an underscore.
+    return f"SELECT ({number})::BIGINT AS _class, * FROM {members}"
 
 
 def leading_number(value: str) -> str:

@@ -14,7 +14,7 @@ def generalized_records(
 ) -> str:
     """SELECT record, the label of every quasi-identifier at its level, and other columns as they are.
 
-    Missing values are a class of their own and stay missing, unless their hierarchy lets them join one.
+    Missing values are a class of their own and stay missing.
     """
     labels, joins = label_joins(domains, levels, records.columns(), "r", missing_is_value=True)
     selects = ["r.record", *(f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True))]
@@ -46,9 +46,10 @@ def classes_beyond(rows: str, population: str, columns: Sequence[str]) -> str:
         What to write after FROM.
     """
     names = ", ".join(quoted(column) for column in columns)
-    released = f"(SELECT {names}, count(*) AS rows FROM {rows} GROUP BY ALL)"
+    # No released column begins with an underscore.
+    released = f"(SELECT {names}, count(*) AS _rows FROM {rows} GROUP BY ALL)"
     sized = class_sizes(released, population, columns)
-    return f"SELECT rows - class_size AS beyond FROM ({sized}) WHERE rows > class_size"
+    return f"SELECT _rows - class_size AS beyond FROM ({sized}) WHERE _rows > class_size"
 
 
 def small_records(records: Table, population: Table | None, domains: Table, levels: Mapping[str, int], k: int) -> str:

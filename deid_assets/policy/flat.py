@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure import FlatAttributeDisclosure
@@ -15,17 +16,28 @@ from deid_assets.policy.validation import Problem, did_you_mean
 LARGEST_LATTICE = 2_000_000
 """Nodes of a lattice that is kept in memory as a whole."""
 
-OWN_COLUMNS = ("record", "class_size")
-"""Columns that the store adds to the records: a released one of this name would be taken for it."""
+OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
+"""Columns that the store adds to the records, or to the rows of a file: a released one of this name would be taken for it."""
 
 Loss = Literal["entropy", "precision", "discernibility", "average_class_size"]
+
+
+def _below_the_folder(file: str) -> str:
+    """Refuse a file that the digest of the delivery does not cover: it could change without a trace."""
+    path = PurePosixPath(file)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError("must be a file name below the delivery's folder: not absolute, without '..'")
+    return file
+
+
+FileBelow = Annotated[Said, AfterValidator(_below_the_folder)]
 
 
 class FlatSource(Section):
     """One table: CSV, Parquet or DuckDB."""
 
     kind: Literal["flat"] = "flat"
-    file: Said | None = Field(None, description="file name or pattern below the delivery's folder; none: the delivery is the file")
+    file: FileBelow | None = Field(None, description="file name below the delivery's folder; none: the delivery is the file")
     table: Said | None = Field(None, description="of a DuckDB file: table or schema.table")
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
         ",", description="character between the fields of a CSV file"
@@ -48,7 +60,7 @@ class FlatQuasiIdentifier(FlatColumn):
 class FlatPopulation(Section):
     """A table of the population that the records are part of: classes are counted in it (k-map)."""
 
-    file: Said = Field(description="file name below the delivery's folder, of the same columns and format")
+    file: FileBelow = Field(description="file name below the delivery's folder, of the same columns and format")
 
 
 class FlatRisk(Section):

@@ -122,11 +122,17 @@ def _open(path: Path) -> io.BufferedIOBase:
 
 
 def _header(path: Path, name: str, delimiter: str) -> list[str]:
-    """Column names of the first line."""
+    """Column names of the first line; what a later line holds says nothing of it."""
     try:
-        with closing(_open(path)) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-            return next(csv.reader(text, delimiter=delimiter), [])
-    except (UnicodeDecodeError, csv.Error, OSError, EOFError, zlib.error):
+        # The wrapper decodes ahead: a byte that is not UTF-8 stands for itself until the first line is known.
+        with (
+            closing(_open(path)) as stream,
+            io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as text,
+        ):
+            header = next(csv.reader(text, delimiter=delimiter), [])
+        "".join(header).encode()
+        return header
+    except (UnicodeEncodeError, csv.Error, OSError, EOFError, zlib.error):
         raise DeliveryError(f"{name}: unreadable file: the first line is not a header in UTF-8") from None
 
 

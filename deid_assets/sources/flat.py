@@ -73,8 +73,8 @@ def read_flat_delivery(
     Raises
     ------
     DeliveryError
-        If a file is missing, empty, unreadable, without rows or lacks a column, or too many rows are unusable. The
-        message names file, column, number of rows and rule, never a value.
+        If a file is missing, empty, unreadable, without rows or lacks a column, if it lies outside the delivery's
+        folder, or too many rows are unusable. The message names file, column, number of rows and rule, never a value.
     """
     folder = owner_only(store_file.parent)
     quasi_identifiers = {name: columns[name] for name in columns if name in allowed}
@@ -111,6 +111,10 @@ def _path(delivery: Delivery, file: str | None) -> Path:
         )
     if file is None:
         raise DeliveryError(f"delivery {delivery.key} is a folder: the policy must name the file (source.file)")
+    if not (path / file).resolve().is_relative_to(path.resolve()):
+        raise DeliveryError(
+            f"delivery {delivery.key}: {file} lies outside the delivery's folder, or is a link that leads out of it: put the file itself there"
+        )
     return path / file
 
 

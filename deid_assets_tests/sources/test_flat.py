@@ -1,0 +1,165 @@
+"""Intake of a flat table: files that stay inside the delivery, headers, and names of columns, on to the measured risk."""
+
+import ast
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from deid_assets.assets import record_risk
+from deid_assets.assets.flat import domains_frame
+from deid_assets.assets.flat_disclosure import attribute_disclosure_of
+from deid_assets.errors import DeliveryError
+from deid_assets.methods import attribute_disclosure, encoding, flat_rows, value_domains
+from deid_assets.policy import policy_from
+from deid_assets.policy.flat import OWN_COLUMNS, FlatPolicy
+from deid_assets.sources import csv_files, files, flat
+from deid_assets.sources.delivery import Delivery
+from deid_assets.store import Table, write_table
+from deid_assets_tests.scenarios.policies import changed
+from deid_assets_tests.scenarios.test_flat_release import FLAT
+
+COLUMNS = {"a": "a", "b": "b"}
+
+
+def read(tmp_path: Path, folder: Path, file: str | None, population: str | None = None, columns=COLUMNS) -> flat.FlatReport:
+    return flat.read_flat_delivery(
+        tmp_path / "store" / "store.duckdb", "one", Delivery("one", "flat", (folder,)), file, population, None, ",",
+        columns, {name: ["1", "2"] for name in columns}, 0.0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "store").mkdir()
+    for place in (tmp_path, tmp_path / "in"):
+        (place / "people.csv").write_text("a,b\n1,2\n2,2\n")
+    return tmp_path / "in"
+
+
+class TestFilesStayInside:
+    """The digest of a delivery covers what lies in its folder: any other file could change without a trace."""
+
+    @pytest.mark.parametrize("file", ["../people.csv", "{}/people.csv", "link.csv", "elsewhere/people.csv"])
+    @pytest.mark.parametrize("of", ["source", "population"])
+    def test_a_file_elsewhere_is_refused(self, tmp_path, folder, file, of):
+        (folder / "link.csv").symlink_to(tmp_path / "people.csv")
+        (folder / "elsewhere").symlink_to(tmp_path)
+        named = file.format(tmp_path)
+        names = (named, None) if of == "source" else ("people.csv", named)
+        with pytest.raises(DeliveryError, match="lies outside the delivery's folder, or is a link that leads out of it"):
+            read(tmp_path, folder, *names)
+
+    def test_folders_and_links_inside_are_read(self, tmp_path, folder):
+        (folder / "below").mkdir()
+        (folder / "below" / "link.csv").symlink_to(folder / "people.csv")
+        (tmp_path / "link to the delivery").symlink_to(folder)
+        for place in (folder, tmp_path / "link to the delivery"):
+            for file in ("people.csv", "below/link.csv"):
+                assert read(tmp_path, place, file, file).rows_kept == {"records": 2, "population_records": 2}
+
+
+class TestHeader:
+    def test_a_byte_of_a_later_line_is_not_the_header(self, tmp_path, folder):
+        (folder / "people.csv").write_bytes(b"a,b\n1,2\n2,\xff\n")
+        with pytest.raises(DeliveryError) as refused:
+            read(tmp_path, folder, "people.csv")
+        assert "not UTF-8" in str(refused.value) and "header" not in str(refused.value)
+
+    @pytest.mark.parametrize("header", [b"a,\xff,b\n", b"a,b\xe4\r\n", b"\xff\xfea\x00,\x00b\x00\n\x00"])
+    def test_a_byte_of_the_first_line_is(self, tmp_path, folder, header):
+        (folder / "people.csv").write_bytes(header + b"1,2,2\n")
+        with pytest.raises(DeliveryError, match="the first line is not a header in UTF-8"):
+            read(tmp_path, folder, "people.csv")
+
+    def test_the_mark_of_the_encoding_is_no_part_of_a_name(self, tmp_path, folder):
+        (folder / "people.csv").write_bytes(b'\xef\xbb\xbfa,"b, c"\r\n1,2\r\n')
+        assert read(tmp_path, folder, "people.csv", columns={"a": "a", "b": "b, c"}).rows_kept == {"records": 1}
+
+
+MODULES = (attribute_disclosure, encoding, files, flat, flat_rows, record_risk, value_domains, csv_files)
+AT_ONCE = 16
+
+
+def words_of(module: ModuleType) -> set[str]:
+    """Words in the statements of a module: in its texts that are no docstrings."""
+    tree = ast.parse(Path(module.__file__).read_text())
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+    ]
+    statements = [text for text in texts if re.search(r"\b[A-Z]{2,}\b", text)]
+    return {word.lower() for text in statements for word in re.findall(r"[A-Za-z]\w*", text)}
+
+
+WORDS = sorted(
+    set().union(*map(words_of, MODULES))
+    | {"d", "p", "r", "t", "d0", "d1", "c0", "c1", "select", "order", "value", "place"}
+)
+"""Whatever the statements name: any of them may be the name of a column."""
+
+
+def policy_with(quasi_identifiers: tuple[str, ...], attributes: tuple[str, ...]) -> FlatPolicy:
+    return policy_from(
+        changed(
+            FLAT,
+            population={"file": "everyone.csv"},
+            quasi_identifiers=[
+                {"column": f"{name}!", "release_as": name, "hierarchy": "sex"} for name in quasi_identifiers
+            ],
+            attributes=[{"column": f"{name}!", "release_as": name} for name in attributes],
+            risk={"k": 2, "max_suppressed": 0.5},
+        )
+    )
+
+
+def write_rows(file: Path, names: list[str], rows: list[str]) -> None:
+    file.write_text("\n".join([",".join(f"{name}!" for name in names), *(",".join([sex] * len(names)) for sex in rows)]) + "\n")
+
+
+def goes_through(root: Path, policy: FlatPolicy) -> None:
+    """From intake to the measured risk, on three records of which one is alone in the population."""
+    folder = root / "in"
+    folder.mkdir(parents=True)
+    names, own = [column.release_as for column in policy.columns], [qi.release_as for qi in policy.quasi_identifiers]
+    write_rows(folder / "people.csv", names, ["F", "F", "M"])
+    write_rows(folder / "everyone.csv", own, ["F", "F", "M"])
+    store = root / "store.duckdb"
+    flat.read_flat_delivery(
+        store, "one", Delivery("one", "flat", (folder,)), "people.csv", "everyone.csv", None, ",",
+        {column.release_as: column.column for column in policy.columns}, {name: ["F", "M"] for name in own}, 0.0,
+    )  # fmt: skip
+    records, domains, suppressed, released = (
+        Table(store, "one", name) for name in (flat.RECORDS, "record_domains", "suppressed_records", "release_records")
+    )
+    write_table(domains, domains_frame(policy, records))
+    assert encoding.record_codes(records, domains, own).tolist() == [[0] * len(own)] * 2 + [[1] * len(own)]
+    levels = dict.fromkeys(own, 0)
+    population = Table(store, "one", flat.POPULATION)
+    write_table(suppressed, flat_rows.small_records(records, population, domains, levels, 2))
+    assert suppressed.frame()["record"].tolist() == [3]
+    others = [column.release_as for column in policy.attributes]
+    write_table(released, flat_rows.released_records(records, suppressed, domains, levels, others))
+    assert released.frame().to_numpy().tolist() == [["F"] * len(names)] * 2
+    measured = {found.name: found.value for found in record_risk.measured_risk(policy, released, records, domains, levels)}
+    assert sorted(measured.values()) == [0, pytest.approx(1 / 3), 2]
+    for column in others:
+        assert attribute_disclosure_of(policy, column, released).homogeneous_share == 1
+
+
+def test_words_of_the_statements_are_among_the_names():
+    assert {"rows", "class_size", "row_key", "class", "members", "beyond", "label", "source_table"} <= set(WORDS)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_column_may_have_any_name_that_the_policy_accepts(tmp_path, swap):
+    accepted = [word for word in WORDS if word not in OWN_COLUMNS]
+    for number in range(0, len(accepted), AT_ONCE):
+        names = tuple(accepted[number : number + AT_ONCE])
+        half = len(names) // 2
+        listed = (names[half:], names[:half]) if swap else (names[:half], names[half:])
+        goes_through(tmp_path / str(number), policy_with(*listed))
