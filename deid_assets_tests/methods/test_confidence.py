@@ -31,10 +31,18 @@ def test_intervals_equal_those_of_scipy(hits, trials, confidence):
     )
 
 
-def test_half_width_of_methods_4():
-    # 30,486 draws at a share of .008 give a half-width of .001.
-    low, high = wilson_interval(round(0.008 * 30_486), 30_486)
-    assert (high - low) / 2 == pytest.approx(0.001, rel=0.01)
+@pytest.mark.parametrize(("draws", "half_width"), [(30_486, 0.001), (3_048_693, 0.0001)])
+def test_half_widths_of_methods_4(draws, half_width):
+    low, high = wilson_interval(round(0.008 * draws), draws)
+    assert (high - low) / 2 == pytest.approx(half_width, rel=0.01)
+
+
+@pytest.mark.parametrize(("iterations", "standard_error"), [(1, 8.9e-4), (10, 2.8e-4), (100, 8.9e-5), (1000, 2.8e-5)])
+def test_standard_errors_of_methods_4(iterations, standard_error):
+    """Half of an interval of 68.27 % is one standard error, of iterations of 10,000 draws at a share of .008."""
+    draws = 10_000 * iterations
+    low, high = wilson_interval(round(0.008 * draws), draws, confidence=0.6827)
+    assert (high - low) / 2 == pytest.approx(standard_error, rel=0.015)
 
 
 def test_no_trials_say_nothing():

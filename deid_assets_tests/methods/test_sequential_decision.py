@@ -56,13 +56,17 @@ def test_a_node_without_flags_is_decided_in_the_second_thousand_draws():
     [
         (0.004, 7_500, "candidate"),
         (0.006, 33_000, "candidate"),
+        (0.007, 143_000, "candidate"),
+        (0.0075, 655_000, "candidate"),
+        (0.0085, 721_000, "not_candidate"),
+        (0.009, 149_000, "not_candidate"),
         (0.010, 40_000, "not_candidate"),
         (0.016, 3_200, "not_candidate"),
         (0.03, 1_050, "not_candidate"),
     ],
 )
 def test_mean_effort_is_that_of_methods_4(share, draws, decision):
-    decisions, mean = effort(share, 0.001, runs=60, cap=400_000)
+    decisions, mean = effort(share, 0.001, runs=60, cap=5_000_000)
     assert set(decisions) == {decision}
     assert mean == pytest.approx(draws, rel=0.25)
 
