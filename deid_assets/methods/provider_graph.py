@@ -25,8 +25,10 @@ from deid_assets.store import Table, quoted
 
 TOP_PARTNERS = 3
 """Partners whose numbers of patients the adversary knows."""
-BYTES_AT_ONCE = 64_000_000
-"""Of bit-sets that are matched at once."""
+CANDIDATES_AT_ONCE, WORDS_AT_ONCE = 1 << 18, 1 << 16
+"""Work in pieces that stay in the second-level cache."""
+CANDIDATE_IN_WORDS = 16
+"""To ask about one provider takes as long as to join so many words of bit-sets."""
 
 
 def numbered_patterns(register: str, pattern: Sequence[str]) -> str:
@@ -114,12 +116,12 @@ def recognition(classes: ArrayLike, providers: int, enough: int) -> Recognition:
 
 
 class PatternRegister:
-    """Which providers of a register show which patterns: a bit for each.
+    """Which providers of a register show which patterns.
 
     Parameters
     ----------
     providers, patterns
-        (pairs,) provider and number of pattern, as `shown_patterns` selects them from the register.
+        (pairs,) provider and number of pattern, as `shown_patterns` selects them from the register: each pair once.
     count
         Number of patterns.
     """
@@ -129,11 +131,17 @@ class PatternRegister:
         if pattern.size and (pattern.min() < 0 or pattern.max() >= count):
             raise ValueError("the register shows a pattern without a number")
         size = int(provider.max(initial=-1)) + 1
-        self.bits = np.zeros((count, (size + 63) // 64), dtype=np.uint64)
-        np.bitwise_or.at(self.bits, (pattern, provider >> 6), np.uint64(1) << (provider & 63).astype(np.uint64))
+        # A bit for each pair; and each pattern's providers in a row.
+        self._bits = np.zeros((count, (size + 63) // 64), dtype=np.uint64)
+        np.bitwise_or.at(self._bits, (pattern, provider >> 6), np.uint64(1) << (provider & 63).astype(np.uint64))
+        self._support = np.bincount(pattern, minlength=count)
+        self._begin = np.cumsum(self._support) - self._support
+        self._providers = provider[np.argsort(pattern, kind="stable")]
 
     def class_sizes(self, starts: NDArray[np.int64], patterns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count the providers who show all patterns of each draw.
+
+        Where one of them is rare, those who show it are asked about the others; else bit-sets are joined.
 
         Parameters
         ----------
@@ -142,17 +150,49 @@ class PatternRegister:
         patterns
             (starts[-1],) their numbers.
         """
-        draws = starts.size - 1
-        found = np.empty(draws, dtype=np.int64)
-        rows_at_once = max(1, BYTES_AT_ONCE // (8 * max(self.bits.shape[1], 1)))
-        first = 0
-        while first < draws:
-            last = max(first + 1, int(np.searchsorted(starts, starts[first] + rows_at_once, side="right")) - 1)
-            own = self.bits[patterns[starts[first] : starts[last]]]
-            held = np.bitwise_and.reduceat(own, starts[first:last] - starts[first], axis=0)
-            found[first:last] = np.bitwise_count(held).sum(axis=1)
-            first = last
+        begin, length = starts[:-1], np.diff(starts)
+        patterns = patterns[np.lexsort((self._support[patterns], np.repeat(np.arange(length.size), length)))]
+        fewest = self._support[patterns[begin]]
+        found = fewest.copy()
+        several = length > 1
+        rare = several & (fewest * CANDIDATE_IN_WORDS < length * self._bits.shape[1])
+        for draws, count, weight, at_once in (
+            (np.flatnonzero(rare), self._by_candidates, fewest, CANDIDATES_AT_ONCE),
+            (np.flatnonzero(several & ~rare), self._by_bits, np.full(length.size, self._bits.shape[1]), WORDS_AT_ONCE),
+        ):
+            # Draws that ask for most patterns first: those still asking at a step are a prefix.
+            draws = draws[np.argsort(-length[draws], kind="stable")]
+            pieces = np.cumsum(weight[draws]) // at_once
+            for piece in np.split(draws, np.flatnonzero(np.diff(pieces)) + 1):
+                found[piece] = count(begin[piece], length[piece], patterns)
         return found
+
+    def _by_candidates(self, begin: NDArray, length: NDArray, patterns: NDArray) -> NDArray[np.int64]:
+        """Of a few draws, their patterns in order of rarity: go through those who show the rarest."""
+        rarest = patterns[begin]
+        candidates = self._support[rarest]
+        draw = np.repeat(np.arange(length.size), candidates)
+        place = np.arange(draw.size) - np.repeat(np.cumsum(candidates) - candidates, candidates)
+        provider = self._providers[np.repeat(self._begin[rarest], candidates) + place]
+        found = np.zeros(length.size, dtype=np.int64)
+        for step in range(1, int(length.max(initial=0)) + 1):
+            asked = int(np.searchsorted(draw, np.count_nonzero(length > step)))
+            found += np.bincount(draw[asked:], minlength=length.size)
+            draw, provider = draw[:asked], provider[:asked]
+            words = self._bits[patterns[begin[draw] + step], provider >> 6]
+            shows = (words >> (provider & 63).astype(np.uint64) & np.uint64(1)).astype(bool)
+            draw, provider = draw[shows], provider[shows]
+        return found
+
+    def _by_bits(self, begin: NDArray, length: NDArray, patterns: NDArray) -> NDArray[np.int64]:
+        """Of a few draws: join the bit-sets of their patterns."""
+        joined = self._bits[patterns[begin]]
+        buffer = np.empty_like(joined)
+        for step in range(1, int(length.max(initial=0))):
+            asked = int(np.count_nonzero(length > step))
+            np.take(self._bits, patterns[begin[:asked] + step], axis=0, out=buffer[:asked], mode="clip")
+            np.bitwise_and(joined[:asked], buffer[:asked], out=joined[:asked])
+        return np.bitwise_count(joined).sum(axis=1, dtype=np.int64)
 
 
 def recognized_by_patterns(

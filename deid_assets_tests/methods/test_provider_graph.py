@@ -89,8 +89,8 @@ def test_with_some_patterns_known_the_mean_is_that_over_all_choices(rows, known)
     assert found.success == pytest.approx(exact, abs=0.04)  # 6,000 draws of values in [0, 1]
 
 
-def test_bit_sets_beyond_one_word_and_in_small_pieces(monkeypatch):
-    """200 providers, 37 patterns: the same counts however many rows are matched at once."""
+def test_bit_sets_and_candidates_count_the_same_in_small_pieces(monkeypatch):
+    """200 providers, 37 patterns: the same counts however many are looked at together, and by whichever way."""
     generator = np.random.default_rng(3)
     shows = generator.random((200, 37)) < 0.4
     shows[:, 0] = True
@@ -100,8 +100,11 @@ def test_bit_sets_beyond_one_word_and_in_small_pieces(monkeypatch):
     starts = np.concatenate([[0], np.cumsum([len(draw) for draw in draws])])
     expected = [int(shows[:, draw].all(axis=1).sum()) for draw in draws]
     assert register.class_sizes(starts, np.concatenate(draws)).tolist() == expected
-    monkeypatch.setattr(provider_graph, "BYTES_AT_ONCE", 1)
-    assert register.class_sizes(starts, np.concatenate(draws)).tolist() == expected
+    for at_once in ("CANDIDATES_AT_ONCE", "WORDS_AT_ONCE"):
+        monkeypatch.setattr(provider_graph, at_once, 1)
+    for candidate_in_words in (0, 1, 10_000):
+        monkeypatch.setattr(provider_graph, "CANDIDATE_IN_WORDS", candidate_in_words)
+        assert register.class_sizes(starts, np.concatenate(draws)).tolist() == expected
 
 
 @given(claims_of, st.integers(0, 3))
