@@ -33,7 +33,7 @@ from deid_assets.methods.released_rows import released_data, released_profiles
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.digests import tables_digest
+from deid_assets.release.digests import tables_digest_once
 from deid_assets.release.evidence import Evidence, Measurement, to_frame
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
 from deid_assets.resources import Policies, Workplace
@@ -63,19 +63,20 @@ def longitudinal_risk(
     """
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    computation = node_computation(policy, tables)
+    node = chosen_node(policy, chosen_generalization)
+    computation = node_computation(policy, tables, node)
     keep = kept_targets(member_profiles, suppressed_members)
     with search_executor() as executor:
         readings = both_readings(
             computation.keeping(keep),
-            chosen_node(policy, chosen_generalization),
+            node,
             adversary_of(policy, member_profiles).of(keep),
             stream_key(context, workplace, "assessment"),
             policy.risk.gate.draws,
             executor,
         )
     commitment = workplace.secret().commitment()
-    levels = computation.generalization(chosen_node(policy, chosen_generalization))
+    levels = computation.generalization(node)
     canaries = flags_of_canaries(
         computation.data, levels, computation.k, stream_key(context, workplace, "canaries of longitudinal risk")
     )
@@ -282,7 +283,7 @@ def evidence_frame(
     """One row of evidence, bound to the candidate's rows, the policy and the method; its numbers are metadata too."""
     name = context.asset_key.path[-1]
     evidence = Evidence(
-        name, context.partition_key, policy.hash, tables_digest({table.name: table for table in candidate}), METHOD_VERSIONS[name], measured
+        name, context.partition_key, policy.hash, tables_digest_once({table.name: table for table in candidate}), METHOD_VERSIONS[name], measured
     )
     table = pd.DataFrame(
         [(m.name, m.value, m.bound, m.threshold, m.gating, m.passed) for m in measured],

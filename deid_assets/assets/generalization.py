@@ -287,12 +287,14 @@ class Progress:
             self._context.log.info(f"{done} of {total} nodes: {text}")
 
 
-def node_computation(policy: Policy, tables: PopulationTables) -> NodeComputation:
-    """The node computation of this policy on these tables."""
+def node_computation(
+    policy: Policy, tables: PopulationTables, only_at: tuple[int, ...] | None = None
+) -> NodeComputation:
+    """The node computation of this policy on these tables; of one node only, where that is all that is measured."""
     data = encoded_data(policy, tables)
     delivered = tables.profiles.count()
     needed = class_size_needed(policy, sampling_fraction(policy, len(data.targets), delivered))
-    return NodeComputation(data, lattice_dimensions(policy), needed)
+    return NodeComputation(data, lattice_dimensions(policy), needed, only_at=only_at)
 
 
 def other_gates_of(

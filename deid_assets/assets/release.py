@@ -216,7 +216,7 @@ def _judge(
     absence = absence_numbers(eligible, removed, risk.released + before)
     measured = list(measure.demographic_measurements(policy, risk, *absence))
 
-    computation = node_computation(policy, tables).keeping(keep)
+    computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
     # Rows or a policy that were changed after a refusal are judged on other draws.
     key = stream_key(context, workplace, f"gate {policy.hash} {digest}")

@@ -120,7 +120,9 @@ class NodeComputation:
     k
         A class of fewer members is at high risk: 20 for a risk threshold of .05, counted in the population.
     index
-        A bit-set index of the same population made before; made here when absent or too small.
+        A bit-set index of the same population made before; made here, when it is first needed, if absent or too small.
+    only_at
+        The one node that is measured; bit-sets of other levels are not made. None: any node may be.
 
     Examples
     --------
@@ -139,18 +141,38 @@ class NodeComputation:
     """
 
     def __init__(
-        self, data: LongitudinalData, dimensions: Sequence[Dimension], k: int, index: MemberIndex | None = None
+        self,
+        data: LongitudinalData,
+        dimensions: Sequence[Dimension],
+        k: int,
+        index: MemberIndex | None = None,
+        only_at: Sequence[int] | None = None,
     ):
         if k < 1:
             raise ValueError("k must be at least 1")
         self.data, self.dimensions, self.k = data, tuple(dimensions), k
         self.top = generalization_at(data, self.dimensions, top_node(self.dimensions))
-        if index is None or not index.covers(self.top.histories, data.most_known):
-            levels = [range(level + 1) for level in self.top.histories]
-            # A target that lacks its own knowledge counts itself on top of those found: hence rows of k - 1.
-            index = MemberIndex.of(data, levels, data.most_known, least_row=k - 1, least_cell=k)
-        self._draws = DrawnBlocks(data, index)
+        self._only_at, self._given = only_at, index
+        self._made: DrawnBlocks | None = None
         self._exact: NodeComputation | None = None
+
+    @property
+    def _draws(self) -> DrawnBlocks:
+        """Blocks of draws and the bit-sets that they are matched with; exact classes have others, and need not wait for these."""
+        if self._made is None:
+            index = self._given
+            needed = (self.top if self._only_at is None else self.generalization(self._only_at)).histories
+            if index is None or not index.covers(needed, self.data.most_known):
+                levels = [range(level + 1) if self._only_at is None else (level,) for level in needed]
+                # A target that lacks its own knowledge counts itself on top of those found: hence rows of k - 1.
+                index = MemberIndex.of(self.data, levels, self.data.most_known, least_row=self.k - 1, least_cell=self.k)
+            self._made = DrawnBlocks(self.data, index)
+        return self._made
+
+    def _ready(self) -> "NodeComputation":
+        """The same with its bit-sets made: once and here, before threads or workers share it."""
+        assert self._draws is not None
+        return self
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_exact": None}
@@ -162,11 +184,11 @@ class NodeComputation:
 
     def keeping(self, keep: np.ndarray) -> "NodeComputation":
         """The same population and bit-sets with some released members only; `keep` is (n,) bool."""
-        return NodeComputation(self.data.keeping(keep), self.dimensions, self.k, self.index)
+        return NodeComputation(self.data.keeping(keep), self.dimensions, self.k, self.index, self._only_at)
 
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
         """The same with another adversary power, such as p recomputed on generalized data."""
-        return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index)
+        return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index, self._only_at)
 
     def generalization(
         self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()
@@ -202,7 +224,7 @@ class NodeComputation:
         """
         levels = self._levels(node)
         batches = _batches(draws, self.data.members)
-        measured = _map(executor, partial(self._flags_of_batch, levels, stream_key, exemption), batches)
+        measured = _map(executor, partial(self._ready()._flags_of_batch, levels, stream_key, exemption), batches)
         flagged = exempt = 0
         kept = []
         for (flags, exempted), size in zip(measured, _wanted(batches, draws), strict=True):
@@ -224,7 +246,7 @@ class NodeComputation:
             batches = [
                 range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)
             ]
-            measured = _map(executor, partial(self._flags_of_batch, levels, stream_key, "once"), batches)
+            measured = _map(executor, partial(self._ready()._flags_of_batch, levels, stream_key, "once"), batches)
             for batch, counts in zip(batches, measured, strict=True):
                 for flags, exempted in zip(*(column.reshape(len(batch), -1) for column in counts), strict=True):
                     done += 1
@@ -245,7 +267,7 @@ class NodeComputation:
         Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods.md 0).
         """
         levels = self._levels(node)
-        count = partial(self._target_flags_of_batch, levels, stream_key, exemption)
+        count = partial(self._ready()._target_flags_of_batch, levels, stream_key, exemption)
         targets = len(self.data.targets)
         total = np.zeros((2, targets), dtype=np.int64)
         batches = _batches(draws, self.data.members)
@@ -270,7 +292,7 @@ class NodeComputation:
         if self._exact is None or not self._exact.index.covers(levels.histories, self.data.most_known):
             chosen = [() if level is None else (level,) for level in levels.histories]
             self._exact = copy.copy(self)
-            self._exact._draws = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
+            self._exact._made = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
         batches = _batches(draws, self.data.members)
         found = _map(executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
         parts = [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release import digests
 from deid_assets.release.digests import (
     canonical_json,
     columns_digest,
@@ -117,3 +118,18 @@ def test_canonical_json_refuses_what_json_has_no_word_for_and_does_not_repeat_it
 def test_canonical_json_reads_back(value):
     assert parse_json(canonical_json(value)) == value
     assert canonical_json(parse_json(canonical_json(value))) == canonical_json(value)
+
+
+def test_tables_are_digested_once_until_they_change(tmp_path, monkeypatch):
+    table = Table(tmp_path / "store.duckdb", "candidate", "release_members")
+    write_table(table, "SELECT range AS a FROM range(5)")
+    counted = []
+    honest = digests.tables_digest
+    monkeypatch.setattr(digests, "tables_digest", lambda tables: counted.append(1) or honest(tables))
+    first = digests.tables_digest_once({"members": table})
+    write_table(table, "SELECT 4 - range AS a FROM range(5)")
+    assert digests.tables_digest_once({"members": table}) == first == honest({"members": table}) and len(counted) == 1
+    for other in ("SELECT range AS a FROM range(6)", "SELECT range AS b FROM range(5)", "SELECT range::INT AS a FROM range(5)"):
+        write_table(table, other)
+        assert digests.tables_digest_once({"members": table}) == honest({"members": table}) != first
+    assert len(counted) == 4
