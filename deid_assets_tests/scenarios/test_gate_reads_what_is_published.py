@@ -55,6 +55,7 @@ def test_a_candidate_edited_in_the_store_refuses(pipeline, edit):
     refused(pipeline, "it judged other rows than those staged", *(f"{name}: {NOT_THE_STORES}" for name in EDITS[edit]))
 
 
+@pytest.mark.matrix
 def test_a_candidate_edited_before_it_was_judged_refuses(pipeline):
     """The evidence is then about the edited rows, and all checks pass: only the restricted store tells."""
     pipeline.edit_store(KEY, RESTORED_PROVIDER)

@@ -124,6 +124,7 @@ def test_members_published_elsewhere_after_the_assessments_count(pipeline):
     assert pipeline.published_bytes() == before
 
 
+@pytest.mark.matrix
 def test_attack_1_is_judged_at_the_alpha_of_the_release(pipeline):
     """Where only the figure for any member gates: it was measured before others of the population were published."""
     (item,) = from_frame(pipeline.table(KEY, "neighbor_attack").frame())
@@ -246,6 +247,7 @@ def test_a_kernel_whose_classes_are_too_large_by_one_is_found_by_the_cross_check
     refused(pipeline, "cross_check_disagreements")
 
 
+@pytest.mark.matrix
 def test_a_kernel_that_flags_nobody_from_the_search_on_publishes_nothing(pipeline, monkeypatch):
     """It suppresses nobody and finds no risk; the counts of the staged rows do not believe it."""
     monkeypatch.setattr(NodeComputation, "_flags_of_batch", _nobody_flagged(NodeComputation._flags_of_batch))

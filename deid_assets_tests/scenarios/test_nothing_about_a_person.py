@@ -179,6 +179,7 @@ PLACES = {
 @pytest.mark.parametrize(
     ("place", "error"), [*(("an asset", error) for error in ERRORS), ("a table", ERRORS[1]), ("a check", ERRORS[1])]
 )
+@pytest.mark.matrix
 def test_an_error_that_nobody_foresaw_leaves_no_value_in_the_event_log(pipeline, monkeypatch, capfd, place, error):
     """Messages of libraries may quote a cell: Dagster would store them, with those that they were raised from."""
 

@@ -64,6 +64,7 @@ def test_columns_left_out_stays_of_0_and_1_day_and_nobody_removed_are_no_obstacl
     assert not list(data.glob("DaysInHospital*"))
 
 
+@pytest.mark.matrix
 def test_a_delivery_of_which_nobody_is_eligible_is_refused(tmp_path):
     """The header samples of DE-SynPUF hold a few rows of each file; no beneficiary has a claim among them."""
     code, printed = deid(tmp_path / "deid", "run", "--policy", "desynpuf", "--delivery", public_data("desynpuf", "header-samples"))
