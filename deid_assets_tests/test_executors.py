@@ -88,6 +88,25 @@ def everything(computation, node, draws, executor=None) -> list:
     return found + list(computation.running_counts(node, KEY, 6, executor))
 
 
+ANY_CASE = st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case))
+
+
+def assert_same_on(executor, case) -> None:
+    """Flags, classes and the whole search are the same there and here."""
+    people, demographic_domains, history_domains, dimensions, k = case
+    computation = NodeComputation(data_of(people, demographic_domains, history_domains), dimensions[:2], k)
+    loss = LatticeLoss(computation.data, computation.dimensions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_computation, "BLOCKS_AT_ONCE", 1)
+        bottom = (0,) * len(computation.dimensions)
+        assert everything(computation, bottom, 9_001, executor) == everything(computation, bottom, 9_001)
+        one, other = (
+            search_lattice(computation, loss, KEY, 0.2, draws_at_most=9_000, draws_for_inferred=9_000, executor=where)
+            for where in (None, executor)
+        )
+    assert one == other
+
+
 class TestSameResults:
     def test_the_search_is_the_same_alone_in_threads_and_on_one_worker_or_two(
         self, computation, executor, every_array_is_large
@@ -115,23 +134,16 @@ class TestSameResults:
         for made in (computation.keeping(keep), computation.with_power(power), computation):
             assert everything(made, (0, 1), 20_001, executor) == everything(made, (0, 1), 20_001)
 
-    @given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)))
+    @given(case=ANY_CASE)
     @settings(max_examples=40, deadline=None)
     def test_random_cases(self, executor, case):
-        people, demographic_domains, history_domains, dimensions, k = case
-        computation = NodeComputation(data_of(people, demographic_domains, history_domains), dimensions[:2], k)
-        loss = LatticeLoss(computation.data, computation.dimensions)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(node_computation, "BLOCKS_AT_ONCE", 1)
-            bottom = (0,) * len(computation.dimensions)
-            assert everything(computation, bottom, 9_001, executor) == everything(computation, bottom, 9_001)
-            one, other = (
-                search_lattice(
-                    computation, loss, KEY, 0.2, draws_at_most=9_000, draws_for_inferred=9_000, executor=where
-                )
-                for where in (None, executor)
-            )
-        assert one == other
+        assert_same_on(executor, case)
+
+    @pytest.mark.matrix
+    @given(case=ANY_CASE)
+    @settings(max_examples=300, deadline=None)
+    def test_hundreds_of_random_cases(self, executor, case):
+        assert_same_on(executor, case)
 
 
 class TestWhatTravels:
