@@ -102,7 +102,7 @@ def named(name: str) -> Engine:
             classes.matching_members,
             classes.matching_knowledge,
             batch_factor=4,
-            large_batch_factor=8,
+            large_batch_factor=16,
         )
     return Engine(name, sorted_draws.draw_in_order, class_size.rows_for_knowledge, class_size.matching_members)
 

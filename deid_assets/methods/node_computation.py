@@ -362,7 +362,8 @@ def _batches(draws: int, members: int) -> list[range]:
     if draws < 1:
         raise ValueError("at least one draw is needed")
     blocks = -(-draws // DRAWS_PER_BLOCK)
-    together = BLOCKS_AT_ONCE * engine.chosen().times_more_draws(members)
+    # Two batches at least, where that many draws are asked for: one for each of two cores.
+    together = min(BLOCKS_AT_ONCE * engine.chosen().times_more_draws(members), max(BLOCKS_AT_ONCE, -(-blocks // 2)))
     return [range(first, min(first + together, blocks)) for first in range(0, blocks, together)]
 
 
