@@ -19,7 +19,7 @@ import numpy as np
 
 from deid_assets.methods.flat_table import ClassTable, FlatTable, Node
 from deid_assets.methods.information_loss import entropy_loss
-from deid_assets.methods.optimal_lattice_search import lower_neighbours
+from deid_assets.methods.optimal_lattice_search import lower_neighbours, sums_of_losses
 
 _ROUND_OFF = 1e-12
 
@@ -106,11 +106,10 @@ def search_flat_table(
         raise ValueError("losses must give one number for each level of each quasi-identifier")
     if any(np.any(np.diff(own) < 0) for own in losses):
         raise ValueError("losses must not fall from a level to the next")
-    ranks = _ranks(_sums(losses))
+    loss = sums_of_losses(losses)
+    ranks = _ranks(loss)
     search = _Search(table, k, max_suppressed, ranks, lambda node, classes: int(ranks[node]), known=True)
-    return search.result(
-        {node: float(sum(own[level] for own, level in zip(losses, node, strict=True))) for node in search.looked_at}
-    )
+    return search.result({node: float(loss[node]) for node in search.looked_at})
 
 
 def search_flat_table_by_classes(
@@ -125,7 +124,7 @@ def search_flat_table_by_classes(
         [math.log(loss(_classes_of(level[column]))) for level in domain.levels]
         for column, domain in zip(np.asarray(table.codes).T, table.domains, strict=True)
     ]
-    search = _Search(table, k, max_suppressed, _sums(alone), lambda node, classes: loss(classes), known=False)
+    search = _Search(table, k, max_suppressed, sums_of_losses(alone), lambda node, classes: loss(classes), known=False)
     return search.result({node: rank[0] for node, (rank, _) in search.looked_at.items()})
 
 
@@ -219,14 +218,6 @@ class _Search:
             if self._open[node] and self._look_at(node):
                 return True
         return False
-
-
-def _sums(losses: Sequence[Sequence[float]]) -> np.ndarray:
-    """For each node of the lattice, by its levels, the sum of one loss from each quasi-identifier."""
-    total = np.zeros(())
-    for own in losses:
-        total = total[..., np.newaxis] + np.asarray(own, dtype=np.float64)
-    return total
 
 
 def _ranks(loss: np.ndarray) -> np.ndarray:

@@ -131,10 +131,6 @@ class FlatTable:
         """The highest level of each quasi-identifier."""
         return tuple(domain.height for domain in self.domains)
 
-    def below_k(self, node: Sequence[int], k: int) -> int:
-        """Records of the release that share their generalized values with too few."""
-        return self.classes_at(node).below(k)
-
     def classes_at(self, node: Sequence[int]) -> ClassTable:
         """The classes of a node, rolled up from the smallest table that is kept directly below it."""
         node = tuple(int(level) for level in node)

@@ -51,6 +51,20 @@ def lower_neighbours(node: Node) -> list[Node]:
     return [node[:axis] + (level - 1,) + node[axis + 1 :] for axis, level in enumerate(node) if level > 0]
 
 
+def sums_of_losses(losses: Sequence[Sequence[float]]) -> np.ndarray:
+    """For each node of the lattice, by its levels, the sum of one loss from each dimension.
+
+    Examples
+    --------
+    >>> sums_of_losses([[0, 3], [0, 1, 5]]).tolist()
+    [[0.0, 1.0, 5.0], [3.0, 4.0, 8.0]]
+    """
+    total = np.zeros(())
+    for own in losses:
+        total = total[..., np.newaxis] + np.asarray(own, dtype=np.float64)
+    return total
+
+
 def nodes_between(bottom: Node, top: Node, height: int) -> Iterator[Node]:
     """The nodes of a sublattice at one height, left to right.
 

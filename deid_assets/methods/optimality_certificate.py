@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from deid_assets.methods.confidence import wilson_interval
-from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours, node_text
+from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours, node_text, sums_of_losses
 from deid_assets.methods.sequential_decision import SequentialRule
 
 LARGEST_LATTICE = 2**24
@@ -273,7 +273,7 @@ class OptimalityCertificate:
         """A node that would have been better and that nothing rules out; and the least loss of what is left."""
         if self.losses is None:
             return self._left_without_losses()
-        loss = _sums(self.losses)
+        loss = sums_of_losses(self.losses).ravel()
         order = np.argsort(loss, kind="stable")
         failed = [measured.node for measured in self.failed]
         handled = {self.chosen, *self.passed_over}
@@ -358,14 +358,6 @@ def _below_any(nodes: Sequence[Node] | np.ndarray, tops: Sequence[Node]) -> np.n
     for top in tops:
         found |= np.all(nodes <= top, axis=1)
     return found
-
-
-def _sums(losses: Sequence[Sequence[float]]) -> np.ndarray:
-    """(nodes,) float64: the sum of one loss from each dimension, in the order of the nodes."""
-    total = np.zeros(1)
-    for own in losses:
-        total = (total[:, np.newaxis] + np.asarray(own, dtype=np.float64)).ravel()
-    return total
 
 
 def _down(number: float, step: float) -> float:

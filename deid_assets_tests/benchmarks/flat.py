@@ -107,7 +107,7 @@ def compared(table: FlatTable, rounds: int, python: str) -> None:
     }
     found = least_seconds(works, rounds)
     counts = [found[name][1] for name in counting]
-    if any(other != counts[0] for other in counts) or counts[0] != [table.below_k(tuple(node), K) for node in some]:
+    if any(other != counts[0] for other in counts) or counts[0] != [table.classes_at(tuple(node)).below(K) for node in some]:
         raise SystemExit("the counts of records below k differ")
     others = by_worker(table, some, python)
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from deid_assets.methods.flat_search import (
     FlatResult,
     _ranks,
-    _sums,
     average_class_size,
     entropy_losses,
     precision_losses,
@@ -22,7 +21,7 @@ from deid_assets.methods.flat_search import (
 from deid_assets.methods.flat_table import FlatTable
 from deid_assets.methods.information_loss import discernibility, monotone_discernibility
 from deid_assets.methods.longitudinal_data import Domain
-from deid_assets.methods.optimal_lattice_search import lower_neighbours
+from deid_assets.methods.optimal_lattice_search import lower_neighbours, sums_of_losses
 from deid_assets.methods.optimality_certificate import (
     Criterion,
     MeasuredNode,
@@ -173,7 +172,7 @@ def nodes_of(table: FlatTable):
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.data())
 def test_records_below_k_are_those_counted_one_by_one_in_whatever_order_nodes_are_asked(table, k, data):
     for node in data.draw(st.permutations(nodes_of(table)))[:12]:
-        assert table.below_k(node, k) == below_k(table, node, k)
+        assert table.classes_at(node).below(k) == below_k(table, node, k)
         classes = table.classes_at(node)
         assert classes.released.sum() == table.records
         assert len(set(zip(*(word.tolist() for word in classes.words), strict=True))) == len(classes)
@@ -255,7 +254,7 @@ def test_sums_that_differ_by_rounding_only_are_ties_and_go_to_the_lower_node():
     wanted = {(0, 2, 3), (1, 1, 1)}
     sums = [sum(own[level] for own, level in zip(losses, node, strict=True)) for node in sorted(wanted)]
     assert sums[0] < sums[1] and math.isclose(*sums)
-    ranks = _ranks(_sums(losses))
+    ranks = _ranks(sums_of_losses(losses))
     assert ranks[0, 2, 3] == ranks[1, 1, 1] and ranks[1, 1, 1] < ranks[1, 2, 1]
 
 
