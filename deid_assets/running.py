@@ -1,6 +1,5 @@
 """`deid run`: register a delivery, run the policy's job as a first-class run of the instance, and say what came of it."""
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -18,13 +17,15 @@ from dagster._core.remote_origin import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
+from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.errors import DeliveryError, PolicyError, ReleaseError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
+from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
+from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.registration import register_delivery
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify
@@ -55,7 +56,8 @@ def run_policy(
     console = console or Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     started = time.monotonic()
     policy, file = find_policy(home, policy_name)
-    _adopt_policy(home, policy, file)
+    if file is not None:
+        policy = adopt(home, policy, file)
     delivery = _delivery(home, policy, paths, delivery_key, members, release_members, seed, console)
     register_delivery(home, delivery)
     earlier = _released_before(home, policy, delivery)
@@ -91,31 +93,23 @@ def find_policy(home: Home, name: str) -> tuple[ReleasePolicy, Path | None]:
     Raises
     ------
     PolicyError
-        If there is none, or something is wrong with it.
+        If there is none, something is wrong with it, or it names a file of this home.
     """
     path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        return load_policy(path), path
-    return policy_by_name(name, [home.policies]), None
-
-
-def _adopt_policy(home: Home, policy: ReleasePolicy, file: Path | None) -> None:
-    """Copy a policy from elsewhere, with the files that it names, to where the code location finds it."""
-    if file is None:
-        return
-    shipped = {found.name: found for found in map(load_policy, shipped_policies())}
-    if policy.name in shipped:
-        if shipped[policy.name].hash == policy.hash:
-            return
-        raise PolicyError(f"policy file {file}: a policy that ships is called {policy.name} too; give yours another name")
-    owner_only(home.policies)
-    shutil.copyfile(file, home.policies / f"{policy.name}.yaml")
-    for name in policy.files:
-        target = home.policies / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file.parent / name, target)
-    if policies_in(home.policies)[policy.name].hash != policy.hash:
-        raise PolicyError(f"policy file {file}: another file in {home.policies} holds a policy of the same name")
+    if path.suffix not in ENDINGS:
+        return policy_by_name(name, [home.policies]), None
+    policy = load_policy(path)
+    policies = home.policies.resolve()
+    at_home = path.absolute().parent.resolve() == policies
+    for file in (path, *(path.parent / file for file in policy.files)):
+        lies = file.resolve()
+        if lies.is_relative_to(home.root.resolve()) and not (at_home and lies.is_relative_to(policies)):
+            raise PolicyError(
+                f"policy file {path}: it lies in the home {home.root}, or names a file there, beside keys and restricted data; "
+                "put the policy and its files into a folder of their own"
+            )
+    # A file that lies among the home's policies is found there as it is.
+    return policy, None if at_home else path
 
 
 def _delivery(

@@ -1,6 +1,8 @@
 """A table of people that an adversary holds, read for attacks 2 and 3 at the levels of the release."""
 
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import dagster as dg
 import pandas as pd
@@ -8,17 +10,15 @@ import pandas as pd
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.models import Policy
 from deid_assets.policy.population_labels import TOO_WIDE, table_labels
-from deid_assets.policy.population_sections import DischargeTable, PopulationTable, digest_of
+from deid_assets.policy.population_sections import DischargeTable, PopulationTable
 from deid_assets.sources.population_tables import TableLayout, read_population_table
-from deid_assets.store import Table
+from deid_assets.store import Table, owner_only
 
 
 def read_table(
     context: dg.AssetExecutionContext, policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table
 ) -> Table:
     """Read a population table, generalized to the levels of the release; what was not usable goes into the metadata."""
-    if digest_of(table.path) != table.digest:
-        raise DeliveryError(f"population table: {table.file} changed while it was used; run again")
     mapped = dict(table.columns)
     labels: dict[str, Callable] = {
         column: lambda values, column=column: table_labels(
@@ -38,7 +38,13 @@ def read_table(
         table.count,
         table.person if isinstance(table, DischargeTable) else None,
     )
-    report = read_population_table(target, table.path, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most)
+    # A copy: what is read is what the policy was judged with, whoever changes or swaps the file meanwhile.
+    with tempfile.TemporaryDirectory(dir=owner_only(target.file.parent), prefix="population-") as folder:
+        try:
+            file = table.copy_to(Path(folder))
+        except ValueError as error:
+            raise DeliveryError(f"population table: {error}") from None
+        report = read_population_table(target, file, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most)
     context.add_output_metadata(report.metadata())
     if table.people_at_most is not None and people_of(target) > table.people_at_most:
         raise DeliveryError(

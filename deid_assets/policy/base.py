@@ -2,18 +2,36 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from deid_assets.errors import PolicyError
+from deid_assets.policy.files import Folder
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.hierarchy_specs import AnyHierarchy, CsvSpec
 from deid_assets.policy.sections import Name, Owner, Recipients, Said, Section
 
 RESTRICTED_SECTIONS = ("opt_outs",)
 """Sections that name members. They never leave, not even as a digest: a guessed identifier could be tried on it."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a policy was read from.
+
+    Attributes
+    ----------
+    folder
+        Holds the files that the policy names.
+    text
+        SHA-256 of the policy's text; None for a policy that was made of values.
+    """
+
+    folder: Folder
+    text: str | None = None
 
 
 class ReleasePolicy(Section):
@@ -25,16 +43,60 @@ class ReleasePolicy(Section):
     owners: tuple[Owner, ...] = Field(min_length=1, description="who answers for releases: e-mail or team:name")
     recipients: Recipients = Field(description="recipient_class and terms_of_use")
     hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
+    _origin: Origin = PrivateAttr(Origin(Folder(None)))
 
     @property
     def name(self) -> str:
         """Name of the policy."""
         return self.policy
 
+    # Text and files
+
+    def named_files(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each file that a section names: section, path below the policy's folder, SHA-256 as it was read."""
+        for spec in self.hierarchies.values():
+            if isinstance(spec, CsvSpec):
+                yield "hierarchies", spec.file, spec.digest
+
     @property
     def files(self) -> tuple[str, ...]:
         """Files that belong to the policy, relative to it: whoever copies it must copy these."""
-        return tuple(sorted({spec.file for spec in self.hierarchies.values() if isinstance(spec, CsvSpec)}))
+        return tuple(self.file_digests())
+
+    def file_digests(self, *sections: str) -> dict[str, str]:
+        """Return the SHA-256 of each file that some sections name (all, if none is given), in the order of their paths."""
+        named = {file: digest for section, file, digest in self.named_files() if section in (sections or (section,))}
+        return dict(sorted(named.items()))
+
+    @property
+    def origin(self) -> Origin:
+        """Where the policy was read from."""
+        return self._origin
+
+    def read_from(self, origin: Origin) -> "ReleasePolicy":
+        """Note where the policy was read from, and return it."""
+        self._origin = origin
+        return self
+
+    @property
+    def reading(self) -> str:
+        """SHA-256 of the bytes that were read: of the policy's text, and of every file that it names. Restricted.
+
+        `hash` is of what they mean, so that a comment does not count there.
+        """
+        return _digest({"text": self._origin.text, "files": self.file_digests(), "hash": self.hash})
+
+    def changed_files(self) -> tuple[str, ...]:
+        """Return the files that no longer are what the policy was read with; each is read again now."""
+        return tuple(file for file, digest in self.file_digests().items() if not self._holds(file, digest))
+
+    def _holds(self, file: str, digest: str) -> bool:
+        try:
+            return self._origin.folder.digest(file, anew=True) == digest
+        except ValueError:
+            return False
+
+    # Hierarchies
 
     def hierarchy(self, name: str) -> Hierarchy:
         """Return a hierarchy by its name."""

@@ -1,56 +1,275 @@
-"""Files that a policy names: lists of members who opted out, and hierarchies as CSV.
+"""Files that a policy names: lists of members who opted out, hierarchies as CSV, tables of people.
 
-Their paths are relative to the policy. Messages name the file and count lines; they never show one.
+Each is a regular file below the policy's own folder. No name leads out of the folder, and nothing on the way may be a
+symbolic link: a policy from elsewhere would otherwise choose which files of this host are read, copied and published.
+Messages name the file and count lines; they never show one.
 """
 
 import csv
+import hashlib
 import io
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+LARGEST_TEXT = 64_000_000
+"""Bytes of a list or of a hierarchy, which are kept in memory."""
+
+LARGEST_TABLE = 64_000_000_000
+"""Bytes of a table of people, which is read from the disk."""
+
+_DIGESTS: dict[tuple[int, ...], str] = {}
+"""Digests of files as they were last read: every asset reads its policy anew, and tables may be large."""
+
+RECORD = "adopted.json"
+"""The record in the folder of an adopted policy; its files are nobody else's."""
+
+_LONGEST_NAME = 255
+_CHUNK = 1 << 22
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a named pipe waits for somebody who writes to it.
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a policy's own files lie; `None` for a policy that lies in no folder."""
+    """Where the files of a policy lie.
+
+    Attributes
+    ----------
+    path
+        The folder; `None` for a policy that lies in no folder.
+    stored
+        Of an adopted policy: the SHA-256 of every file that it names. Such a file lies where `stored_name` says.
+    """
 
     path: Path | None
+    stored: Mapping[str, str] | None = None
+
+    @contextmanager
+    def opened(self, file: str, at_most: int = LARGEST_TEXT) -> Iterator[BinaryIO]:
+        """Open a file that the policy names.
+
+        Raises
+        ------
+        ValueError
+            If the name leads elsewhere, or what it names is no regular file below the folder, or is too large.
+        """
+        parts = parts_of(file)
+        if self.path is None:
+            raise ValueError(f"file {file} can not be found: this policy lies in no folder")
+        if self.stored is not None:
+            if file not in self.stored:
+                raise ValueError(f"file {file} is not among the files that were adopted with the policy")
+            parts = parts_of(stored_name(self.stored[file], file))
+        with opened_below(self.path, parts, file, at_most) as stream:
+            yield stream
+
+    def read(self, file: str) -> tuple[bytes, str]:
+        """Return the content of a file that the policy names, and its SHA-256.
+
+        Raises
+        ------
+        ValueError
+            As `opened`; or if an adopted file is no longer what was adopted.
+        """
+        with self.opened(file) as stream:
+            content = stream.read(LARGEST_TEXT + 1)
+        if len(content) > LARGEST_TEXT:
+            raise _too_large(file, LARGEST_TEXT)
+        return content, self._verified(file, hashlib.sha256(content).hexdigest())
+
+    def digest(self, file: str, anew: bool = False) -> str:
+        """Return the SHA-256 of a file that the policy names.
+
+        Parameters
+        ----------
+        anew
+            Whether it is read again in any case; else only when the file or its times of change are others.
+
+        Raises
+        ------
+        ValueError
+            As `read`.
+        """
+        with self.opened(file, LARGEST_TABLE) as stream:
+            state = os.fstat(stream.fileno())
+            # The time of the last change of the entry cannot be set back, as that of the content can.
+            key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+            if anew or key not in _DIGESTS:
+                _DIGESTS[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+            return self._verified(file, _DIGESTS[key])
+
+    def copy(self, file: str, target: Path) -> str:
+        """Copy a file that the policy names to a new file of its owner's only; return the SHA-256 of what was copied.
+
+        Raises
+        ------
+        ValueError
+            As `read`.
+        """
+        digest = hashlib.sha256()
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as copied, self.opened(file, LARGEST_TABLE) as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+                copied.write(chunk)
+            copied.flush()
+            os.fsync(copied.fileno())
+        return self._verified(file, digest.hexdigest())
+
+    def _verified(self, file: str, digest: str) -> str:
+        if self.stored is not None and digest != self.stored[file]:
+            raise ValueError(f"file {file} is not the one that was adopted with the policy: it was changed")
+        return digest
 
 
-def read_text(folder: Folder | None, file: str) -> str:
-    """Return the text of a file that a policy names.
+def stored_name(digest: str, file: str) -> str:
+    """Where an adopted policy keeps a file: in a folder called after its content, under its own last name.
+
+    >>> stored_name("ab12", "lists/voters.csv")
+    'content/ab12/voters.csv'
+    """
+    return f"content/{digest}/{parts_of(file)[-1]}"
+
+
+def parts_of(file: str) -> tuple[str, ...]:
+    """Return the folders and the last name of a relative path.
+
+    Raises
+    ------
+    ValueError
+        If the path is absolute, leads upwards, or is not written plainly.
+    """
+    if not file.isprintable() or "\\" in file or any(len(part.encode()) > _LONGEST_NAME for part in file.split("/")):
+        raise ValueError("the name of a file holds printable characters and no backslash, at most 255 bytes between slashes")
+    parts = tuple(file.split("/"))
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError(
+            f"file {file} must lie beside the policy or below it: write its path without a leading slash, '.' and '..'"
+        )
+    return parts
+
+
+@contextmanager
+def opened_below(folder: Path, parts: tuple[str, ...], shown: str, at_most: int) -> Iterator[BinaryIO]:
+    """Open a regular file below a folder, by descriptors all the way: a swap between check and read changes nothing.
+
+    Raises
+    ------
+    ValueError
+        If it is not there, is no regular file, lies behind a symbolic link, may not be read, or is too large.
+    """
+    try:
+        descriptor = _open_below(folder, parts)
+    except OSError as error:
+        reason = error.strerror or "it cannot be read"
+        raise ValueError(f"file {shown}, looked for beside the policy: {reason}") from None
+    except _Refused as refused:
+        raise ValueError(f"file {shown}: {refused}") from None
+    with os.fdopen(descriptor, "rb") as stream:
+        if os.fstat(descriptor).st_size > at_most:
+            raise _too_large(shown, at_most)
+        yield stream
+
+
+class _Refused(Exception):
+    """Why something is not opened."""
+
+
+def _open_below(folder: Path, parts: tuple[str, ...]) -> int:
+    above = os.open(folder, _OPEN_FOLDER)
+    try:
+        for part in parts[:-1]:
+            _require(stat.S_ISDIR, part, above, "a folder on the way to it")
+            below = os.open(part, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=above)
+            os.close(above)
+            above = below
+            if RECORD in os.listdir(above):
+                raise _Refused("it lies in the folder of an adopted policy; put a copy beside yours")
+        # Asked before the file is opened, because opening a device may do something; and again of what was opened.
+        _require(stat.S_ISREG, parts[-1], above, "it")
+        descriptor = os.open(parts[-1], _OPEN_FILE | os.O_NOFOLLOW, dir_fd=above)
+    finally:
+        os.close(above)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _Refused("it is not a regular file")
+    return descriptor
+
+
+def _require(is_kind, part: str, above: int, what: str) -> None:
+    mode = os.stat(part, dir_fd=above, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        raise _Refused(f"{what} is a symbolic link, which could lead anywhere; put the file itself below the policy's folder")
+    if not is_kind(mode):
+        raise _Refused(f"{what} is not a {'folder' if is_kind is stat.S_ISDIR else 'regular file'}")
+
+
+def _too_large(shown: str, at_most: int) -> ValueError:
+    return ValueError(f"file {shown} is larger than {at_most:,} bytes")
+
+
+def read_plain(path: Path, at_most: int) -> bytes:
+    """Return the content of a policy file, reached by any path; a pipe or a device is not waited for.
+
+    Raises
+    ------
+    OSError
+        If it is not there or may not be read.
+    ValueError
+        If it is no regular file, or is too large.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it is not a regular file")
+    with os.fdopen(os.open(path, _OPEN_FILE), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError("it is not a regular file")
+        content = stream.read(at_most + 1)
+    if len(content) > at_most:
+        raise ValueError(f"it is larger than {at_most:,} bytes")
+    return content
+
+
+def read_text(folder: Folder | None, file: str) -> tuple[str, str]:
+    """Return the text of a file that a policy names, and its SHA-256.
 
     Raises
     ------
     ValueError
         If it is not there, not readable, or not UTF-8. (Pydantic adds the field, the loader file and line.)
     """
-    if folder is None or folder.path is None:
-        raise ValueError(f"file {file} can not be found: this policy lies in no folder")
+    content, digest = (folder or Folder(None)).read(file)
     try:
-        return (folder.path / file).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        reason = error.strerror or "it can not be read"
-        raise ValueError(f"file {file}, looked for beside the policy: {reason}") from None
+        return content.decode("utf-8-sig"), digest
     except UnicodeDecodeError:
         raise ValueError(f"file {file} is not UTF-8 text") from None
 
 
-def read_member_ids(folder: Folder | None, file: str) -> tuple[str, ...]:
-    """Return the identifiers in a file with one per line; blank lines are skipped."""
-    lines = (line.strip() for line in read_text(folder, file).splitlines())
-    return tuple(line for line in lines if line)
+def read_member_ids(folder: Folder | None, file: str) -> tuple[tuple[str, ...], str]:
+    """Return the identifiers in a file with one per line, blank lines skipped, and the file's SHA-256."""
+    text, digest = read_text(folder, file)
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line for line in lines if line), digest
 
 
-def read_rows(folder: Folder | None, file: str) -> tuple[tuple[str, ...], ...]:
-    """Return the rows of a hierarchy as ARX writes it: no header, a value and its labels, separated by semicolons.
+def read_rows(folder: Folder | None, file: str) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """Return the rows of a hierarchy as ARX writes it, and the file's SHA-256.
+
+    There is no header; each row is a value and its labels, separated by semicolons.
 
     Raises
     ------
     ValueError
         If the file is empty, or its rows differ in the number of columns.
     """
+    text, digest = read_text(folder, file)
     try:
-        lines = csv.reader(io.StringIO(read_text(folder, file)), delimiter=";", strict=True)
+        lines = csv.reader(io.StringIO(text), delimiter=";", strict=True)
         rows = [tuple(row) for row in lines if row]
     except csv.Error:
         raise ValueError(f"file {file} is not CSV: a quote is open or misplaced") from None
@@ -63,4 +282,4 @@ def read_rows(folder: Folder | None, file: str) -> tuple[tuple[str, ...], ...]:
             f"file {file}: {len(ragged)} rows do not have {columns} columns as the first row has (the first is row "
             f"{ragged[0]}); every value needs a label at every level"
         )
-    return tuple(rows)
+    return tuple(rows), digest

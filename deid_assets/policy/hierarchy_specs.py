@@ -119,13 +119,14 @@ class CsvSpec(HierarchySpec):
     """A table in a file, as ARX writes it: one row per value, one column per level, semicolons between them."""
 
     kind: Literal["csv"]
-    file: Said = Field(description="path of the file, relative to the policy")
+    file: Said = Field(description="path of the file, below the policy's folder")
     level_names: tuple[Said, ...] | None = Field(None, description="names of the levels; the first is the value itself")
     _rows: tuple[tuple[str, ...], ...] = PrivateAttr(())
+    _digest: str = PrivateAttr("")
 
     def _read(self, info: ValidationInfo) -> None:
         if not self._rows:  # a hierarchy that was already read may become part of another policy
-            self._rows = read_rows(info.context, self.file)
+            self._rows, self._digest = read_rows(info.context, self.file)
         columns = len(self._rows[0])
         if self.level_names is not None and len(self.level_names) != columns:
             raise ValueError(f"file {self.file} has {columns} columns, but {len(self.level_names)} levels are named")
@@ -134,6 +135,11 @@ class CsvSpec(HierarchySpec):
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Contents of the file."""
         return self._rows
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return self._digest
 
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from deid_assets.errors import PolicyError
+from deid_assets.policy.adopted import PolicyText, files_in, text_at, text_digest, texts_in
+from deid_assets.policy.base import Origin
 from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
 from deid_assets.policy.models import Policy
@@ -16,36 +18,40 @@ from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.validation import Problem, did_you_mean, problems
 from deid_assets.policy.yaml_text import Parsed, parse
 
-SHIPPED = resources.files("deid_assets.policy")
-ENDINGS = (".yaml", ".yml")
+SHIPPED = Path(str(resources.files("deid_assets.policy")))
 
 
 def load_policy(path: Path) -> Policy:
-    """Return the policy in a YAML file.
+    """Return the policy in a YAML file, or the adopted policy in a folder.
 
     Raises
     ------
     PolicyError
-        If the file can not be read or something is wrong with it: every problem with its line, its field, what is
+        If the file cannot be read or something is wrong with it: every problem with its line, its field, what is
         wrong and what is allowed. Rules that look at several sections are applied once each section is in order.
+        An adopted policy whose text or files are not those that were adopted is refused.
     """
-    path = Path(path)
-    parsed = _parsed(path)
-    return _judged(parsed.values, Folder(path.absolute().parent), f"policy file {path}", parsed)
+    return _loaded(text_at(Path(path)))
 
 
-def _parsed(path: Path) -> Parsed:
-    """The text of a policy file as values, not judged yet; refused where it is no YAML."""
+def _loaded(text: PolicyText) -> Policy:
+    content = text.content()
+    parsed = _parsed(text, content)
+    policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(Origin(text.folder, text_digest(content)))
+    if text.record is not None and (policy.name, policy.file_digests()) != (text.record.policy, dict(text.record.files)):
+        raise PolicyError(f"{text.shown}: its record is of another policy or of other files; adopt the policy again")
+    return policy
+
+
+def _parsed(text: PolicyText, content: bytes) -> Parsed:
+    """The text of a policy as values, not judged yet; refused where it is no YAML."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise PolicyError(f"policy file {path}: {error.strerror or 'it can not be read'}") from None
+        parsed = parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise PolicyError(f"policy file {path} is not UTF-8 text") from None
-    parsed = parse(text)
+        raise PolicyError(f"{text.shown} is not UTF-8 text") from None
     if parsed.faults:
         lines = [_line(fault.line, Problem(without_members(fault.path), fault.message)) for fault in parsed.faults]
-        raise PolicyError(_listed(f"policy file {path}", lines))
+        raise PolicyError(_listed(text.shown, lines))
     return parsed
 
 
@@ -64,7 +70,7 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> Policy
     PolicyError
         With every problem.
     """
-    return _judged(values, Folder(folder), "this policy")
+    return _judged(values, Folder(folder), "this policy").read_from(Origin(Folder(folder)))
 
 
 def with_sections(policy: Policy, **sections: Any) -> Policy:
@@ -88,23 +94,24 @@ def with_sections(policy: Policy, **sections: Any) -> Policy:
     500
     """
     current = {name: getattr(policy, name) for name in type(policy).model_fields}
-    return _judged({**current, **sections}, Folder(None), f"policy {policy.name}, changed")
+    changed = _judged({**current, **sections}, policy.origin.folder, f"policy {policy.name}, changed")
+    return changed.read_from(Origin(policy.origin.folder))
 
 
 def shipped_policies() -> tuple[Path, ...]:
     """Return the files of the policies that ship with the package, in order of their names."""
-    return _policy_files([Path(str(SHIPPED))])
+    return tuple(text.path for text in files_in(SHIPPED))
 
 
 def policies_in(*folders: Path) -> dict[str, Policy]:
-    """Return the policies that ship and those in some folders, by name.
+    """Return the policies that ship and those in some folders (YAML files and adopted policies), by name.
 
     Raises
     ------
     PolicyError
-        If a file is wrong, or two files hold different policies of one name: an asset key could mean either.
+        If one is wrong, or two different policies have one name: an asset key could mean either.
     """
-    return _by_name((*shipped_policies(), *_policy_files(folders)))
+    return _by_name(_texts(folders))
 
 
 def policy_called(name: str, *folders: Path) -> Policy:
@@ -113,28 +120,35 @@ def policy_called(name: str, *folders: Path) -> Policy:
     Raises
     ------
     PolicyError
-        If there is none, its file is wrong, or two files hold different policies of this name.
+        If there is none, its text is wrong, or two different policies have this name.
     """
-    files = (*shipped_policies(), *_policy_files(folders))
-    found = _by_name([path for path in files if _name_in(path) == name])
+    found = _by_name(text for text in _texts(folders) if _name_in(text) == name)
     if name not in found:
         raise PolicyError(f"there is no policy '{name}' any more; was its file removed or renamed?")
     return found[name]
 
 
-def _name_in(path: Path) -> Any:
-    values = _parsed(path).values
+def policy_file_called(name: str, folder: Path) -> Path | None:
+    """Return the YAML file in a folder whose policy has this name; None where there is none."""
+    return next((text.path for text in files_in(folder) if _name_in(text) == name), None)
+
+
+def _name_in(text: PolicyText) -> Any:
+    if text.record is not None:
+        return text.record.policy
+    values = _parsed(text, text.content()).values
     return values.get("policy") if isinstance(values, Mapping) else None
 
 
-def _by_name(files: Iterable[Path]) -> dict[str, Policy]:
-    found: dict[str, tuple[Path, Policy]] = {}
-    for path in files:
-        policy = load_policy(path)
+def _by_name(texts: Iterable[PolicyText]) -> dict[str, Policy]:
+    found: dict[str, tuple[PolicyText, Policy]] = {}
+    for text in texts:
+        policy = _loaded(text)
         other = found.get(policy.name)
         if other is not None and other[1].hash != policy.hash:
-            raise PolicyError(f"two policies are called {policy.name}: {other[0].name} and {path.name}; rename one")
-        found.setdefault(policy.name, (path, policy))
+            places = f"{other[0].path.name} and {text.path.name}"
+            raise PolicyError(f"two policies are called {policy.name}: {places}; rename one")
+        found.setdefault(policy.name, (text, policy))
     return {name: policy for name, (_, policy) in found.items()}
 
 
@@ -151,11 +165,10 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> Policy:
     PolicyError
         If there is no such policy (the message lists those that there are), or something is wrong with it.
     """
-    files = (*shipped_policies(), *_policy_files(extra_folders))
     wanted = name.replace("-", "_")
-    for path in files:
-        if path.stem.replace("-", "_") == wanted:
-            return load_policy(path)
+    for text in _texts(extra_folders):
+        if text.name.replace("-", "_") == wanted:
+            return _loaded(text)
     policies = policies_in(*extra_folders)
     if wanted in policies:
         return policies[wanted]
@@ -165,14 +178,8 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> Policy:
     )
 
 
-def _policy_files(folders: Iterable[Path]) -> tuple[Path, ...]:
-    return tuple(
-        path
-        for folder in folders
-        if Path(folder).is_dir()
-        for path in sorted(Path(folder).iterdir())
-        if path.suffix in ENDINGS and path.is_file()
-    )
+def _texts(folders: Iterable[Path]) -> tuple[PolicyText, ...]:
+    return (*files_in(SHIPPED), *(text for folder in folders for text in texts_in(folder)))
 
 
 def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> Policy:

@@ -1,6 +1,7 @@
 """The policy of a longitudinal release: all sections together, and the questions that the rest of the package asks it."""
 
 import math
+from collections.abc import Iterator
 
 from pydantic import Field
 
@@ -69,11 +70,13 @@ class Policy(ReleasePolicy):
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Files that belong to the policy, relative to it: whoever copies it must copy these."""
-        tables = {table.file for table in self.population_tables.values()}
-        return tuple(sorted({*super().files, *tables, *([self.opt_outs.file] if self.opt_outs.file else [])}))
+    def named_files(self) -> Iterator[tuple[str, str, str]]:
+        """As every policy's; with the list of members who opted out, and tables of people."""
+        yield from super().named_files()
+        if self.opt_outs.file is not None:
+            yield "opt_outs", self.opt_outs.file, self.opt_outs.digest
+        for section, table in self.population_tables.items():
+            yield section, table.file, table.digest
 
     @property
     def population_tables(self) -> dict[str, PopulationTable]:
@@ -156,7 +159,9 @@ class Policy(ReleasePolicy):
             if name in content:
                 content[name]["table"]["sha256"] = table.digest
         if "opt_outs" in content:
-            content["opt_outs"] = {"members": list(self.opt_outs.all_members)}
+            content["opt_outs"] = {
+                "members": list(self.opt_outs.all_members), "matched_at_least": self.opt_outs.matched_at_least
+            }  # fmt: skip
         return content
 
 

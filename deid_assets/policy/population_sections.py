@@ -3,9 +3,7 @@
 Without a table the identified file is the delivery itself: every member of it, with the claims before the long tail
 is cut. No register that holds all members of the delivery has smaller classes, so that its number is an upper bound."""
 
-import hashlib
-from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
@@ -18,7 +16,6 @@ VISIT_COLUMNS = ("length_of_stay", "condition_group", "procedure_group")
 DATES = "service_date"
 """What attack 3 does not compare though a policy may release it: a table lacks it, as far as the attack goes."""
 CODED_COLUMNS = ("condition_group", "procedure_group")
-_CHUNK = 1 << 22
 
 
 class TableColumn(Section):
@@ -42,7 +39,7 @@ class TableColumn(Section):
 class PopulationTable(Section):
     """A table of people whom an adversary can name: CSV, Parquet or DuckDB, beside the policy."""
 
-    file: Said = Field(description="path of the file, relative to the policy")
+    file: Said = Field(description="path of the file, below the policy's folder")
     table: Said | None = Field(None, description="of a DuckDB file: table or schema.table")
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
         ",", description="character between the fields of a CSV file"
@@ -69,35 +66,35 @@ class PopulationTable(Section):
         description="people whom the table may stand for: those of the area that the release is of. A larger area hides "
         "more people than there are; a gate needs it",
     )
-    _path: Path | None = PrivateAttr(None)
+    _folder: Folder | None = PrivateAttr(None)
     _digest: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _find(self, info: ValidationInfo) -> "PopulationTable":
-        inside = PurePosixPath(self.file)
-        if inside.is_absolute() or ".." in inside.parts:
-            raise ValueError(f"file {self.file} must lie beside the policy or below it: it is copied with the policy")
-        if self._path is None:  # a section that was already read may become part of another policy
-            folder = info.context.path if isinstance(info.context, Folder) else None
-            if folder is None:
-                raise ValueError(f"file {self.file} can not be found: this policy lies in no folder")
-            if not (folder / self.file).is_file():
-                raise ValueError(f"file {self.file}, looked for beside the policy: there is no such file")
-            self._path = folder / self.file
-            state = self._path.stat()
-            self._digest = file_digest(self._path, state.st_size, state.st_mtime_ns)
+        if self._folder is None:  # a section that was already read may become part of another policy
+            folder = info.context if isinstance(info.context, Folder) else Folder(None)
+            self._digest = folder.digest(self.file)
+            self._folder = folder
         return self
-
-    @property
-    def path(self) -> Path:
-        """Where the file lies."""
-        assert self._path is not None
-        return self._path
 
     @property
     def digest(self) -> str:
         """SHA-256 of the file as the policy was read: another file is another policy, and needs other evidence."""
         return self._digest
+
+    def copy_to(self, folder: Path) -> Path:
+        """Copy the table into a folder, and return where it lies there: what is read afterwards cannot be swapped.
+
+        Raises
+        ------
+        ValueError
+            If the file is no longer the one that the policy was read with.
+        """
+        assert self._folder is not None
+        target = folder / self.file.split("/")[-1]
+        if self._folder.copy(self.file, target) != self._digest:
+            raise ValueError(f"file {self.file} changed while it was used; run again")
+        return target
 
 
 class DischargeTable(PopulationTable):
@@ -140,18 +137,3 @@ class InpatientAttack(Section):
         description="largest acceptable expected share of released members with inpatient visits who are matched, in "
         "the worst year and with the worst choice of columns; null: reported only",
     )
-
-
-@lru_cache(maxsize=64)
-def file_digest(path: Path, size: int, modified: int) -> str:
-    """SHA-256 of a file; read again only when its size or time of change is another."""
-    return digest_of(path)
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file, read now."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

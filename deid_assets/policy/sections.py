@@ -90,20 +90,31 @@ class Intake(Section):
 class OptOuts(Section):
     """Members who do not want to be released. Their identifiers are restricted: no message, log or repr shows one."""
 
-    file: Said | None = Field(None, description="file with one member identifier per line, relative to the policy")
+    file: Said | None = Field(None, description="file with one member identifier per line, below the policy's folder")
     members: tuple[Said, ...] = Field((), repr=False, description="member identifiers")
+    matched_at_least: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.5,
+        description="share of the listed identifiers that must be those of delivered members: a list that matches nobody is "
+        "written differently, or is another delivery's; 0: none must be, as where a delivery is a small extract",
+    )
     _listed: tuple[str, ...] | None = PrivateAttr(None)
+    _digest: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _read_file(self, info: ValidationInfo) -> "OptOuts":
         if self._listed is None:  # a section that was already read may become part of another policy
-            self._listed = read_member_ids(info.context, self.file) if self.file is not None else ()
+            self._listed, self._digest = read_member_ids(info.context, self.file) if self.file is not None else ((), "")
         return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file; empty where there is none."""
+        return self._digest
 
     @property
     def all_members(self) -> tuple[str, ...]:
         """Identifiers from the policy and from its file, each once, in order."""
-        return tuple(sorted({*self.members, *(self._listed or ())}))
+        return tuple(sorted({*(member.strip() for member in self.members), *(self._listed or ())}))
 
 
 class Removal(Section):

@@ -429,7 +429,17 @@ def _dates(policy: Policy) -> Iterator[Problem]:
     yield from (Problem(path, message) for path, message in date_problems(policy))
 
 
+def _secret_list(policy: Policy) -> Iterator[Problem]:
+    """Rows of a hierarchy and digests of tables are published with the manifest; who opted out must not be."""
+    for section, _, digest in policy.named_files():
+        if policy.opt_outs.file is not None and section != "opt_outs" and digest == policy.opt_outs.digest:
+            yield Problem(
+                ("opt_outs", "file"), f"{section} names the same file, or one of the same content, and what it names is published"
+            )
+
+
 RULES: tuple[Rule, ...] = (
+    _secret_list,
     _population,
     _not_vacuous,
     _attack_gates,

@@ -364,6 +364,6 @@ def test_hierarchies_of_arx_are_read_as_they_are():
 
     adult = public_data("adult")
     for file in sorted(adult.glob("adult_hierarchy_*.csv")):
-        rows = read_rows(Folder(adult), file.name)
+        rows, _ = read_rows(Folder(adult), file.name)
         hierarchy = Hierarchy(file.stem, tuple(f"level {level}" for level in range(len(rows[0]))), CodeTable(rows))
         assert len(hierarchy.order(hierarchy.levels - 1)) == 1, "the top of an ARX hierarchy is one class"

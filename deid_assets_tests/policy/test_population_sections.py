@@ -52,16 +52,24 @@ class TestFiles:
         for name in ("mine.yaml", *here.files):
             shutil.copyfile(folder / name, there / name)
         copied = load_policy(there / "mine.yaml")
-        assert copied.hash == here.hash and copied.voter_list_attack.table.path == there / "people.csv"
+        assert copied.hash == here.hash and copied.file_digests() == here.file_digests()
 
-    def test_a_policy_with_other_sections_changed_keeps_its_tables(self, folder):
+    def test_a_policy_with_other_sections_changed_keeps_its_tables(self, folder, tmp_path_factory):
         changed = with_sections(with_tables(folder), sample={"members": 500})
-        assert changed.voter_list_attack.table.path == folder / "people.csv"
+        copied = changed.voter_list_attack.table.copy_to(tmp_path_factory.mktemp("copy"))
+        assert copied.read_bytes() == (folder / "people.csv").read_bytes()
+
+    def test_a_table_that_changed_after_the_policy_was_read_is_not_used(self, folder, tmp_path_factory):
+        policy = with_tables(folder)
+        (folder / "people.csv").write_text("AGE,SEX,N\n1,F,9\n")
+        with pytest.raises(ValueError, match="file people.csv changed while it was used"):
+            policy.voter_list_attack.table.copy_to(tmp_path_factory.mktemp("copy"))
+        assert policy.changed_files() == ("people.csv",)
 
     @pytest.mark.parametrize(
         ("file", "message"),
         [
-            ("gone.csv", "voter_list_attack.table: file gone.csv, looked for beside the policy: there is no such file"),
+            ("gone.csv", "voter_list_attack.table: file gone.csv, looked for beside the policy: No such file or directory"),
             ("../people.csv", "must lie beside the policy or below it"),
             ("/people.csv", "must lie beside the policy or below it"),
         ],
