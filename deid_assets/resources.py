@@ -4,6 +4,7 @@ The IO manager hands `Table` handles to assets and turns a returned SELECT into 
 so that lineage follows parameter names and no row moves through Python.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 from pydantic import PrivateAttr
 
-from deid_assets.errors import StoreError
+from deid_assets.errors import PolicyError, StoreError
 from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.meter import meter
@@ -48,14 +49,21 @@ def policy_name(key: dg.AssetKey) -> str:
     return key.path[0]
 
 
+_readings: dict[tuple[str, str], set[str]] = {}
+"""By run and step: digests of the bytes of the policy and its files, as often as the step read others."""
+
+
 class Policies(dg.ConfigurableResource):
-    """The policies that this code location knows: those that ship, and those copied to `.deid/policies`."""
+    """The policies that this code location knows: those that ship, and those in the home's `policies`."""
 
     root: str
 
     def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> ReleasePolicy:
         """The policy of the asset, or of the check's asset, that is running."""
-        return self.named(policy_name(asset_key_of(context)))
+        policy = self.named(policy_name(asset_key_of(context)))
+        step = context.op_execution_context.get_step_execution_context()
+        _readings.setdefault((step.run_id, step.step.key), set()).add(policy.reading)
+        return policy
 
     def named(self, name: str) -> ReleasePolicy:
         return policy_called(name, Home(Path(self.root)).policies)
@@ -151,6 +159,8 @@ class RestrictedStore(dg.ConfigurableIOManager):
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         while self._locks:
             self._locks.popitem()[1].release()
+        for key in [key for key in _readings if context.run is not None and key[0] == context.run.run_id]:
+            del _readings[key]
 
     def table(self, key: dg.AssetKey, delivery: str) -> Table:
         """The handle on the table of one asset and delivery, whether it exists or not."""
@@ -181,14 +191,27 @@ class RestrictedStore(dg.ConfigurableIOManager):
         context.add_output_metadata(metadata)
 
     def _made_under(self, context: dg.OutputContext) -> dict[str, str]:
-        """What of the policy this table was made by; the gate refuses what an earlier text of it made, or nothing told."""
+        """What of the policy this table was made by; the gate refuses what an earlier text of it made, or nothing told.
+
+        Raises
+        ------
+        PolicyError
+            If the policy or a file that it names changed while the table was made: nobody could say what made it.
+        """
         stated = context.definition_metadata
+        read = _readings.get((context.run_id, context.step_key), set())
         if "policy_sections" not in stated:
             return {}
         home = Home(Path(self.root))
         policy = policy_called(policy_name(context.asset_key), home.policies)
-        digest = made_under(policy, load_secret(home.keys), stated["method_version"], stated["policy_sections"])
-        return {"made_under": digest}
+        if not read <= {policy.reading}:
+            raise PolicyError(
+                f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was made; "
+                "run again"
+            )
+        secret = load_secret(home.keys)
+        digest = made_under(policy, secret, stated["method_version"], stated["policy_sections"])
+        return {"made_under": digest, "policy_reading": policy_reading(policy, secret)}
 
     def load_input(self, context: dg.InputContext) -> Table:
         self.lock(policy_name(context.asset_key), context.partition_key)
@@ -219,11 +242,17 @@ def content_key(secret: Secret) -> bytes:
 
 
 def made_under(policy: ReleasePolicy, secret: Secret, version: str, sections: Sequence[str]) -> str:
-    """A keyed digest of a method's version and of the policy sections that an asset reads.
+    """A keyed digest of a method's version, of the policy sections that an asset reads, and of the files that they name.
 
     Keyed, because one section names members who opted out, and a guess could be tried on a plain digest.
     """
-    return secret.keyed_digest("made under", version, *sections, policy.section_hash(*sections))
+    files = json.dumps(policy.file_digests(*sections)) if sections else "{}"
+    return secret.keyed_digest("made under", version, *sections, policy.section_hash(*sections), files)
+
+
+def policy_reading(policy: ReleasePolicy, secret: Secret) -> str:
+    """A keyed digest of the bytes of a policy's text and of every file that it names."""
+    return secret.keyed_digest("policy reading", policy.reading)
 
 
 def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> dg.AssetKey:

@@ -17,12 +17,20 @@ from deid_assets.assets.intake import delivery_version
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import risk_checks_of
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.methods.optimality_certificate import OptimalityCertificate
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.loading import policy_called
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import certificate_editions
-from deid_assets.release.event_log import data_versions, edited_evidence, edited_tables, stale_inputs, witness
+from deid_assets.release.event_log import (
+    data_versions,
+    edited_evidence,
+    edited_tables,
+    measured_under_another_text,
+    stale_inputs,
+    witness,
+)
 from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest import (
@@ -36,7 +44,7 @@ from deid_assets.release.manifest import (
 )
 from deid_assets.release.publication import Releases, Staging
 from deid_assets.release.registry import Entry
-from deid_assets.resources import Workplace, content_key, made_under
+from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, stages_of
 from deid_assets.store import Table, fingerprint
@@ -75,6 +83,7 @@ def common_refusals(
     found += witness(instance, gating_checks(policy), delivery)
     found += stale_inputs(instance, must_be_made_under, delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
+    found += _policy_refusals(context, policy, workplace)
     return found + _delivery_refusals(context, [dg.AssetKey([policy.name, name]) for name in taken_in], workplace)
 
 
@@ -134,6 +143,8 @@ def publish(
     staging.write_file(CERTIFICATE, certificate.public)
 
     def describe(place: Place):
+        if not _is_still(policy, workplace):
+            raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not still_so():
             raise ReleaseError(
                 "members of this population were released meanwhile, so that what the gate judged is no longer so; run again"
@@ -240,6 +251,37 @@ def content_of(table: Table, secret: Secret) -> str | None:
         return fingerprint(table, content_key(secret))
     except duckdb.Error:
         return None
+
+
+def _policy_refusals(
+    context: dg.AssetExecutionContext, policy: ReleasePolicy, workplace: Workplace
+) -> list[Refusal]:
+    """Refuse when the policy that judges is not, byte by byte, the one that measured, or its files are others by now."""
+    found = [
+        Refusal(
+            "changed_policy_file", policy.name, None, None,
+            f"policy {policy.name}: the file {file} is not the one that it was read with: it was changed or is gone; run the "
+            "whole job again",
+        )
+        for file in policy.changed_files()
+    ]  # fmt: skip
+    measured = [dg.AssetKey([policy.name, name]) for name in stages_of(policy)["assessment"]]
+    expected = policy_reading(policy, workplace.secret())
+    found += measured_under_another_text(context.instance, measured, context.partition_key, expected)
+    if not _is_still(policy, workplace):
+        found.append(Refusal("changed_policy", policy.name, None, None, f"policy {policy.name}: {_POLICY_CHANGED}"))
+    return found
+
+
+_POLICY_CHANGED = "its text, or a file that it names, changed while the release was judged; run again"
+
+
+def _is_still(policy: ReleasePolicy, workplace: Workplace) -> bool:
+    """Whether the home holds the policy as it was read, byte by byte."""
+    try:
+        return policy_called(policy.name, workplace.home.policies).reading == policy.reading
+    except PolicyError:
+        return False
 
 
 def _delivery_refusals(

@@ -146,6 +146,28 @@ def edited_beside(
     return [Refusal("edited_table", table, None, None, text)]
 
 
+def measured_under_another_text(
+    instance: dg.DagsterInstance, assessments: Iterable[dg.AssetKey], partition: str, expected: str
+) -> list[Refusal]:
+    """Refuse where an assessment was made under other bytes of the policy, or of a file that it names.
+
+    Parameters
+    ----------
+    assessments
+        The assets that measured what the gate judges.
+    expected
+        The keyed digest of the policy that judges.
+    """
+    return [
+        Refusal(
+            "other_policy_text", key.path[-1], None, None,
+            f"{key.path[-1]}: it was measured under another text of the policy, or of a file that it names; materialize it again",
+        )
+        for key in assessments
+        if not _is_as_stated(instance, key, partition, "policy_reading", expected)
+    ]  # fmt: skip
+
+
 def _is_as_stated(
     instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, content: str | None
 ) -> bool:
