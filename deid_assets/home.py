@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from deid_assets.errors import StoreError
 from deid_assets.store import owner_only
 
 
@@ -20,8 +21,18 @@ class Home:
 
     @classmethod
     def here(cls) -> "Home":
-        """The home of this process: DEID_HOME, else `.deid` in the current folder."""
-        return cls(Path(os.environ.get("DEID_HOME", ".deid")).absolute())
+        """The home of this process: DEID_HOME, else `.deid` in the current folder.
+
+        Raises
+        ------
+        StoreError
+            If DEID_HOME is empty, which would make the current folder the home, or names what is no folder.
+        """
+        named = os.environ.get("DEID_HOME", ".deid")
+        root = Path(named).absolute()
+        if not named.strip() or (root.exists() and not root.is_dir()):
+            raise StoreError("DEID_HOME is empty, or names a file: let it name a folder, or unset it")
+        return cls(root)
 
     @property
     def dagster(self) -> Path:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.home import Home
-from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.delivery import Delivery, plain_key
 
 
 def delivery_file(home: Home, key: str) -> Path:
     """Where the record of a delivery lies."""
-    return home.deliveries / f"{key}.json"
+    return home.deliveries / f"{plain_key(key)}.json"
 
 
 def register_delivery(home: Home, delivery: Delivery) -> None:

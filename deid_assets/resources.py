@@ -24,7 +24,7 @@ from deid_assets.registration import registered_delivery
 from deid_assets.release.cumulative import earlier_releases, member_tags
 from deid_assets.release.keys import Secret, SigningKey, load_secret
 from deid_assets.release.registry import Registry
-from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.delivery import Delivery, plain_key
 from deid_assets.stages import STAGE_OF
 from deid_assets.store import Query, Table, fingerprint, held_open, write_table
 from deid_assets.store_lock import StoreLock
@@ -165,7 +165,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
     def table(self, key: dg.AssetKey, delivery: str) -> Table:
         """The handle on the table of one asset and delivery, whether it exists or not."""
         policy, name = key.path
-        return Table(Home(Path(self.root)).store / policy / f"{delivery}.duckdb", STAGE_OF[name], name)
+        return Table(Home(Path(self.root)).store / policy / f"{plain_key(delivery)}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
         self.lock(policy_name(context.asset_key), context.partition_key)

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.errors import DeliveryError, PolicyError, ReleaseError
+from deid_assets.errors import DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
@@ -161,8 +161,11 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance) -> list[str]:
     cleaned = []
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=under_way)):
         policy, _, delivery = run.tags.get(STORE_TAG, "").partition("/")
-        lock = StoreLock.of(home, policy, delivery)
-        if policy and delivery and lock.try_acquire():
+        try:
+            lock = StoreLock.of(home, policy, delivery)
+        except StoreError:  # a run that somebody tagged by hand
+            continue
+        if lock.try_acquire():
             lock.release()
             instance.report_run_failed(run, "its process ended without a word, and nobody holds the lock of its store")
             cleaned.append(run.run_id)

@@ -5,12 +5,16 @@ A DuckDB file has one writer; without the lock a second run of the same delivery
 
 import fcntl
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.errors import StoreError
+from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.home import Home
+from deid_assets.sources.delivery import plain_key
 from deid_assets.store import owner_only
+
+_POLICY = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 @dataclass
@@ -22,7 +26,19 @@ class StoreLock:
 
     @classmethod
     def of(cls, home: Home, policy: str, delivery: str) -> "StoreLock":
-        return cls(home.store / policy / f"{delivery}.lock")
+        """The lock of a policy's store of a delivery.
+
+        Raises
+        ------
+        StoreError
+            If no policy or no delivery can be called so: nothing is made elsewhere.
+        """
+        if not _POLICY.match(policy):
+            raise StoreError("no policy can be called as the run says: its name holds lower-case letters, digits and '_'")
+        try:
+            return cls(home.store / policy / f"{plain_key(delivery)}.lock")
+        except DeliveryError as error:
+            raise StoreError(str(error)) from None
 
     def acquire(self) -> None:
         """Take the lock.

@@ -15,6 +15,7 @@ from deid_assets.methods.pseudonyms import pseudonyms
 from deid_assets.methods.removal import DIAGNOSES, codes_of_claims, distinct_codes
 from deid_assets.methods.removal import eligible_claims as eligible_claims_query
 from deid_assets.methods.removal import eligible_members as eligible_members_query
+from deid_assets.methods.removal import opt_out_match
 from deid_assets.methods.removal import removed_members as removed_members_query
 from deid_assets.methods.sampling import released_sample as released_sample_query
 from deid_assets.methods.sampling import sample_size
@@ -79,7 +80,11 @@ def removed_members(
     policies: Policies,
 ) -> Query:
     """Members who may not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out."""
-    opted_out = policies.of(context).opt_outs.all_members
+    opt_outs = policies.of(context).opt_outs
+    opted_out = opt_outs.all_members
+    problems = opt_out_match(members, opted_out).problems(opt_outs.matched_at_least)
+    if problems:
+        raise dg.Failure(f"refused: {'; '.join(problems)}", metadata={"refused": True}, allow_retries=False)
     return removed_members_query(members, claims, quarantined_rows, code_book, opted_out)
 
 

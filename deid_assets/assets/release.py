@@ -191,6 +191,7 @@ def _judge(
     refusals += gate.identity_refusals(staged, expected)
     refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
     refusals += gate.membership_refusals(policy, staged, crosswalk, sample, removed)
+    refusals += gate.opt_out_refusals(policy, tables.profiles)
     secret = workplace.secret()
     refusals += gate.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
     refusals += gate.provider_refusals(policy, staged, levels, tables.known, tables.domains)

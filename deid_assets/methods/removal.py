@@ -1,6 +1,7 @@
 """Which members and claims may not be released (S3 section 2; methods.md 11)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from deid_assets.store import Query, Table
 
@@ -51,7 +52,7 @@ def removed_members(
     code_book
         Distinct codes with `removal_reason`, null where a code is no reason.
     opted_out
-        Identifiers of members who opted out; those who are not in the delivery are ignored.
+        Identifiers of members who opted out; `opt_out_match` counts those who are not in the delivery.
 
     Returns
     -------
@@ -76,6 +77,65 @@ def removed_members(
         ORDER BY member_id, reason
     """
     return Query(sql, (list(opted_out),))
+
+
+@dataclass(frozen=True)
+class OptOutMatch:
+    """How a list of members who opted out meets a delivery.
+
+    Attributes
+    ----------
+    listed
+        Identifiers listed, each once.
+    matched
+        Those of delivered members.
+    nearly
+        Those of no delivered member, which would be one's if case, white space, quotes and leading zeros did not count.
+    """
+
+    listed: int
+    matched: int
+    nearly: int
+
+    def problems(self, matched_at_least: float) -> tuple[str, ...]:
+        """Say why the list cannot be trusted to keep out those whom it means; how many matched is not told."""
+        found = []
+        if self.listed and self.matched < matched_at_least * self.listed:
+            found.append(
+                f"opt_outs: of {self.listed:,} identifiers listed fewer than the share {matched_at_least:g} (matched_at_least) are "
+                "those of delivered members, so that members who opted out may be released; check whether the list is of this "
+                "delivery, and writes identifiers as it does: prefixes, leading zeros, upper and lower case, white space. Where "
+                "a delivery holds few of those listed, state a smaller share; 0 asks for none"
+            )
+        if self.nearly:
+            found.append(
+                f"opt_outs: among {self.listed:,} identifiers listed are some that match no delivered member as they are written, "
+                "but would if upper and lower case, white space, quotes and leading zeros did not count; write them as the "
+                "delivery does, or take those out who are not meant"
+            )
+        return tuple(found)
+
+
+def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:
+    """Count the listed identifiers that are, or nearly are, those of members.
+
+    Parameters
+    ----------
+    members
+        Has the member_id of every delivered member.
+    opted_out
+        Identifiers, each once.
+    """
+    alike = r"ltrim(lower(regexp_replace({}, '[\s''\"]+', '', 'g')), '0')"
+    found = members.query(
+        f"""WITH listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id),
+            missed AS (SELECT id FROM listed WHERE id NOT IN (SELECT member_id FROM {members.sql}))
+            SELECT (SELECT count(*) FROM listed) AS listed, (SELECT count(*) FROM missed) AS missed,
+              (SELECT count(*) FROM missed
+               WHERE {alike.format("id")} IN (SELECT {alike.format("member_id")} FROM {members.sql})) AS nearly""",
+        [list(opted_out)],
+    ).iloc[0]
+    return OptOutMatch(int(found["listed"]), int(found["listed"] - found["missed"]), int(found["nearly"]))
 
 
 def eligible_claims(

@@ -5,8 +5,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
-from pydantic import Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.files import Folder
@@ -16,6 +17,19 @@ from deid_assets.policy.sections import Name, Owner, Recipients, Said, Section
 
 RESTRICTED_SECTIONS = ("opt_outs",)
 """Sections that name members. They never leave, not even as a digest: a guessed identifier could be tried on it."""
+
+
+TAKEN = ("errors", "manifests")
+"""Folders of the restricted store that are no policy's: each policy has one there under its name."""
+
+
+def _not_taken(name: str) -> str:
+    if name in TAKEN:
+        raise ValueError(f"a folder of the restricted store is called {name}; take another name")
+    return name
+
+
+PolicyName = Annotated[Name, AfterValidator(_not_taken)]
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,7 @@ class Origin:
 class ReleasePolicy(Section):
     """The sections that all policies share, and the identity of a policy."""
 
-    policy: Name = Field(description="name of the policy; the first part of asset keys")
+    policy: PolicyName = Field(description="name of the policy; the first part of asset keys")
     title: Said = Field(description="one line for people")
     description: Said = Field(description="what the policy is for")
     owners: tuple[Owner, ...] = Field(min_length=1, description="who answers for releases: e-mail or team:name")

@@ -49,8 +49,8 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
                 yield (*claims, listed[column], "column"), (
                     f"{column} is dropped by dates.derived: drop; take it out, or say recompute"
                 )
-    names = {*OTHER_RELEASE_COLUMNS, *(qi.release_as for qi in policy.quasi_identifiers.all)}
-    if dates.release_as in names:
+    names = {name.lower() for name in (*OTHER_RELEASE_COLUMNS, *(qi.release_as for qi in policy.quasi_identifiers.all))}
+    if dates.release_as.lower() in names:
         yield ("dates", "release_as"), f"the release already has a column {dates.release_as}"
     delivered = policy.source.claims if policy.source.kind == "tables" else None
     if delivered is not None and "service_date" not in delivered.columns:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from deid_assets.policy.sections import ColumnName, Section
+from deid_assets.policy.sections import ClassSize, ColumnName, Section
 
 Width = Annotated[int, Field(ge=2, le=366)]
 
@@ -13,7 +13,7 @@ class NarrowerBins(Section):
     """Local recoding: members of large classes have their intervals drawn from narrower bins."""
 
     width: Width = Field(description="days in a bin of intervals, for members of large classes")
-    class_size_at_least: Annotated[int, Field(ge=2)] = Field(
+    class_size_at_least: ClassSize = Field(
         description="members of the delivery of the same sex and the same ten years of age that make a class large"
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from deid_assets.policy.sections import ColumnName, Count, Probability, Section, Share
+from deid_assets.policy.sections import SMALLEST, ColumnName, Probability, Section, Share, Trials
 
 SENSITIVE_COLUMNS = (
     "condition_group",
@@ -48,7 +48,7 @@ class DisclosureLimits(Section):
     homogeneous_share_at_most: Share | None = Field(
         None, description="share of members whose whole class has one value of an attribute; null: no gate"
     )
-    l_at_least: Annotated[float, Field(gt=1)] | None = Field(
+    l_at_least: Annotated[float, Field(gt=1, le=1_000_000)] | None = Field(
         None, description="l that every class must have of every sensitive attribute (l-diversity); null: no gate"
     )
     l_kind: Literal["distinct", "entropy"] = Field(
@@ -81,8 +81,8 @@ class FlatAttributeDisclosure(DisclosureLimits):
 class MembershipDisclosure(Section):
     """How well one can tell whether a member of the delivery is in the release (delta-presence)."""
 
-    draws: Count = Field(10_000, description="simulated adversaries who know claims, too")
-    presence_at_most: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    draws: Trials = Field(10_000, description="simulated adversaries who know claims, too")
+    presence_at_most: Annotated[float, Field(ge=SMALLEST, le=1)] | None = Field(
         None, description="greatest probability, given demographics, that a member is in the release; null: no gate"
     )
     advantage_at_most: Probability | None = Field(
@@ -93,8 +93,8 @@ class MembershipDisclosure(Section):
 class ProviderGraph(Section):
     """Recognizing providers by patterns of care that one identifier joins, and by shared patients."""
 
-    patterns_known: Count = Field(5, description="patterns of a provider that the adversary knows")
-    draws: Count = Field(10_000, description="simulated adversaries for each kind of identifier")
+    patterns_known: Annotated[int, Field(ge=1, le=1_000)] = Field(5, description="patterns of a provider that the adversary knows")
+    draws: Trials = Field(10_000, description="simulated adversaries for each kind of identifier")
     pattern_success_at_most: Probability | None = Field(
         None, description="success probability of an adversary who knows patterns; null: no gate"
     )

@@ -103,7 +103,10 @@ def _removed(policy: Policy) -> Iterator[str]:
     if removal.rare_visible_diseases:
         yield "members with a rare and visible disease, with all of their claims"
     if policy.opt_outs.all_members:
-        yield f"members who opted out: {len(policy.opt_outs.all_members)}"
+        yield (
+            f"members who opted out: {len(policy.opt_outs.all_members)}; refused if fewer than {policy.opt_outs.matched_at_least:.0%} "
+            "of them are in the delivery"
+        )
     if removal.newborn_days is not None:
         yield f"claims up to {removal.newborn_days} days after birth"
     if removal.non_procedure_claims:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.hierarchies import Hierarchy
-from deid_assets.policy.sections import ColumnName, Intake, Name, Said, Section, Share
+from deid_assets.policy.sections import ClassSize, ColumnName, Intake, Name, Said, Section, Share
 from deid_assets.policy.validation import Problem, did_you_mean
 
 LARGEST_LATTICE = 2_000_000
@@ -66,7 +66,7 @@ class FlatPopulation(Section):
 class FlatRisk(Section):
     """When a flat release is safe enough (methods.md 1, 2)."""
 
-    k: Annotated[int, Field(ge=2)] = Field(description="smallest class that hides a record")
+    k: ClassSize = Field(description="smallest class that hides a record")
     max_suppressed: Share = Field(description="share of the records that may lie in smaller classes, and are left out (MaxSup)")
     loss: Loss = Field("entropy", description="information loss that chooses among nodes that pass")
 
@@ -134,13 +134,13 @@ def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
     names: set[str] = set()
     for section, listed in sections:
         for number, one in enumerate(listed):
-            if one.column in columns:
+            if one.column.lower() in columns:
                 yield Problem((section, number, "column"), f"column {one.column} is listed twice")
             if one.release_as.lower() in names:
                 yield Problem((section, number, "release_as"), f"the release already has a column {one.release_as}")
             if one.release_as.lower() in OWN_COLUMNS:
                 yield Problem((section, number, "release_as"), f"{one.release_as} is a column of the store: choose another name")
-            columns.add(one.column)
+            columns.add(one.column.lower())
             names.add(one.release_as.lower())
 
 

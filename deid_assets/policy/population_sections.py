@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
 
 from deid_assets.policy.files import Folder
-from deid_assets.policy.sections import Probability, Said, Section
+from deid_assets.policy.sections import People, Probability, Said, Section
 
 PERSON_COLUMNS = ("age", "sex")
 VISIT_COLUMNS = ("length_of_stay", "condition_group", "procedure_group")
@@ -28,7 +28,7 @@ class TableColumn(Section):
     width: Annotated[int, Field(ge=1, le=1000)] = Field(
         1, description="whole numbers that a value stands for, from itself on: 5 where 5-year ages are 0, 5, 10"
     )
-    top: Annotated[int, Field(ge=0)] | None = Field(
+    top: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
         None, description="value that stands for itself and everything above, such as 85 for 85 and over"
     )
     coded: bool = Field(
@@ -61,7 +61,7 @@ class PopulationTable(Section):
         description="published columns that the table does not hold; without saying so none may be missing from a gate; where "
         "dates are released service_date, too, which attack 3 does not compare",
     )
-    people_at_most: Annotated[int, Field(ge=1)] | None = Field(
+    people_at_most: People | None = Field(
         None,
         description="people whom the table may stand for: those of the area that the release is of. A larger area hides "
         "more people than there are; a gate needs it",

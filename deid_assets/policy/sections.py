@@ -62,15 +62,33 @@ def _column_name(text: str) -> str:
     return text
 
 
+def _not_negligible(number: float) -> float:
+    if 0 < number < SMALLEST:
+        raise ValueError(f"must be at least {SMALLEST:g}: no measurement can tell a smaller number from 0")
+    return number
+
+
+SMALLEST = 1e-9
+"""Smallest probability or share above 0 that a policy may state; so many draws as would tell it apart are never made."""
+
+MOST_DRAWS = 1_000_000_000
+MOST_TRIALS = 100_000_000
+"""Draws are counted block by block, trials are kept in memory; more of either would not end, or not fit."""
+
+MOST_PEOPLE = 100_000_000_000
+
 Said = Annotated[str, AfterValidator(_said)]
-Name = Annotated[str, AfterValidator(_name)]
-ColumnName = Annotated[str, AfterValidator(_column_name)]
+Name = Annotated[str, Field(max_length=64), AfterValidator(_name)]
+ColumnName = Annotated[str, Field(max_length=128), AfterValidator(_column_name)]
 Owner = Annotated[str, AfterValidator(_owner)]
-Probability = Annotated[float, Field(gt=0, lt=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+Probability = Annotated[float, Field(gt=0, lt=1), AfterValidator(_not_negligible)]
+Share = Annotated[float, Field(ge=0, lt=1), AfterValidator(_not_negligible)]
 Confidence = Annotated[float, Field(ge=0.5, lt=1)]
 Percentile = Annotated[float, Field(gt=50, lt=100)]
-Count = Annotated[int, Field(ge=1)]
+Draws = Annotated[int, Field(ge=1, le=MOST_DRAWS)]
+Trials = Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+People = Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
+ClassSize = Annotated[int, Field(ge=2, le=1_000_000)]
 Statistic = Literal["upper_bound", "estimate"]
 
 
@@ -125,7 +143,7 @@ class Removal(Section):
         "list omits (extended), or null for none"
     )
     rare_visible_diseases: bool = Field(description="whether members with a rare and visible disease are removed")
-    newborn_days: Annotated[int, Field(ge=0)] | None = Field(
+    newborn_days: Annotated[int, Field(ge=0, le=3_660)] | None = Field(
         description="claims up to this many days after birth are removed; null keeps them"
     )
     non_procedure_claims: bool = Field(description="whether claims whose procedure code is none of CPT are removed")
@@ -142,8 +160,8 @@ class Removal(Section):
 class Sample(Section):
     """The random part of the eligible members that is released: a number of members, or a fraction."""
 
-    members: Count | None = Field(None, description="members to release")
-    fraction: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    members: People | None = Field(None, description="members to release")
+    fraction: Annotated[float, Field(gt=0, le=1), AfterValidator(_not_negligible)] | None = Field(
         None, description="released members over members of the delivery"
     )
 
@@ -187,7 +205,7 @@ class LongTail(Section):
     percentile: Percentile | None = Field(None, description="claims beyond this percentile of claims per unit are cut")
     width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims in a bin")
     risk: Probability = Field(0.1, description="a bin holds at least 1 / risk members, or none")
-    cap: Annotated[int, Field(ge=2)] | None = Field(
+    cap: Annotated[int, Field(ge=2, le=1_000_000)] | None = Field(
         None, description="from this number of claims on there is one open bin, such as 500 or more; null: none"
     )
     lowest_bin: Literal["widen", "drop"] = Field(
@@ -272,8 +290,8 @@ class Search(Section):
         description="the search accepts nodes whose high-risk share is below this part of max_high_risk_share; above "
         "1 it would choose nodes that the gate must refuse",
     )
-    error: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.001, description="probability of a wrong decision in all")
-    draws_at_most: Count = Field(2_000_000, description="draws after which an undecided node is not a candidate")
+    error: Annotated[float, Field(gt=0, lt=0.5), AfterValidator(_not_negligible)] = Field(0.001, description="probability of a wrong decision in all")
+    draws_at_most: Draws = Field(2_000_000, description="draws after which an undecided node is not a candidate")
     exhaustive: bool = Field(
         False, description="whether every node is measured with all draws, rather than decided early or from other nodes"
     )
@@ -282,7 +300,7 @@ class Search(Section):
 class RiskGate(Section):
     """How the chosen node is judged, on draws of its own."""
 
-    draws: Count = Field(1_000_000, description="simulated adversaries")
+    draws: Draws = Field(1_000_000, description="simulated adversaries")
     statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
     confidence: Confidence = Field(0.99, description="confidence of the upper bound")
 
@@ -305,7 +323,7 @@ class Risk(Section):
             "the release by the estimator named",
         )
     )
-    population_size: Count | None = Field(
+    population_size: People | None = Field(
         None, description="members of the population that the delivery is an extract of; estimators need it"
     )
     search: Search = Search()
@@ -327,7 +345,7 @@ class AttackGate(Section):
 class NeighborAttack(Section):
     """Attack 1, the nosey neighbour (S0): over all members, and given that the target is in the release."""
 
-    trials: Count = Field(10_000, description="simulated neighbours")
+    trials: Trials = Field(10_000, description="simulated neighbours")
     unconditional: AttackGate | None = Field(
         description="gate on the success probability for any member; at most alpha by construction; null: no gate"
     )
@@ -339,11 +357,11 @@ class NeighborAttack(Section):
 class Demographics(Section):
     """Classes on member-level columns alone; their members' share is held to max_high_risk_share."""
 
-    class_size_at_least: Annotated[int, Field(ge=2)] = Field(20, description="smallest safe class in the population")
+    class_size_at_least: ClassSize = Field(20, description="smallest safe class in the population")
 
 
 class ProviderSuppression(Section):
     """Identifiers of providers, vendors and PCPs are blanked where few share a pattern of care (methods.md 7)."""
 
-    providers_at_least: Annotated[int, Field(ge=2)] = Field(20, description="distinct identifiers that hide each other")
+    providers_at_least: ClassSize = Field(20, description="distinct identifiers that hide each other")
     estimator: Literal["counted"] = Field("counted", description="how their number is known: counted in the delivery")

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from deid_assets.methods.attack_sensitivity import confidence_of_each
 from deid_assets.methods.confidence import empirical_bernstein_upper_bound
-from deid_assets.policy.sections import AttackGate, Count, Probability, Section
+from deid_assets.policy.sections import AttackGate, Probability, Section, Trials
 
 Power = Annotated[int, Field(ge=1, le=127)]
 VariantName = Literal[
@@ -33,7 +33,7 @@ class Plausible(Section):
 class AttackSensitivity(Section):
     """Attack 1 under other assumptions: greater power, linked or ordered claims, known years, errors."""
 
-    trials: Count = Field(10_000, description="simulated neighbours in each cell")
+    trials: Trials = Field(10_000, description="simulated neighbours in each cell")
     powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns: greatest power of the adversary")
     variants: tuple[VariantName, ...] = Field(ALL, min_length=1, description="rows: what the adversary knows")
     wrong_shares: tuple[Probability, ...] = Field(

@@ -308,13 +308,15 @@ def _value_misfit(column: str, hierarchy: Hierarchy) -> str | None:
 def _release_columns(policy: Policy) -> Iterator[Problem]:
     """Two columns of one name can not be published, nor one column twice: at two levels it would be both."""
     columns: dict[str, str] = {}
-    names = dict.fromkeys(OTHER_RELEASE_COLUMNS, "")
+    # Databases and spreadsheets do not tell Sex from sex.
+    names = {name.lower() for name in OTHER_RELEASE_COLUMNS}
     for path, listed in _listed(policy):
         if listed.column in columns:
             yield Problem((*path, "column"), f"column {listed.column} is listed twice")
-        if listed.release_as in names:
+        if listed.release_as.lower() in names:
             yield Problem((*path, "release_as"), f"the release already has a column {listed.release_as}")
-        columns[listed.column] = names[listed.release_as] = listed.column
+        columns[listed.column] = listed.column
+        names.add(listed.release_as.lower())
 
 
 def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ PyYAML's own messages quote the text around an error, and it lets the last of tw
 quotes text, equal keys are errors, and so are anchors and aliases: in a policy each value stands where it is read.
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,14 +42,34 @@ class Parsed:
         return None
 
 
-class _NoDates(yaml.SafeLoader):
-    """Safe, and leaves dates as text: a policy has no field that is a date, and 2012-04 is a name."""
+class _Plain(yaml.SafeLoader):
+    """Safe, and reads plain words as YAML 1.2 does: numbers are decimal, true and false are the only truth values.
+
+    Dates are text: a policy has no field that is a date, and 2012-04 is a name.
+    """
+
+    yaml_implicit_resolvers: dict = {}
 
 
-_NoDates.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+_TAG = "tag:yaml.org,2002:"
+for _kind, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    ("float", r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", list("-+0123456789.")),
+    ("merge", r"<<", ["<"]),
+):
+    _Plain.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(f"(?:{_pattern})\\Z"), _first)
+
+_OTHERWISE = re.compile(
+    r"""yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|=
+    |[-+]?0[oO]?[0-9_]+|[-+]?0[xX][0-9a-fA-F_]+|[-+]?0[bB][01_]+
+    |[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|[-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?
+    |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)""",
+    re.VERBOSE,
+)
+"""Plain words that one version of YAML takes for a number or a truth value, and another for text."""
 
 
 @lru_cache(maxsize=32)
@@ -83,10 +104,12 @@ def _unreadable(mark: yaml.Mark | None, message: str) -> Parsed:
 
 
 def _parsed(text: str) -> Parsed:
-    for token in yaml.scan(text, Loader=_NoDates):
+    for token in yaml.scan(text, Loader=_Plain):
         if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
             return _unreadable(token.start_mark, "anchors and aliases are not allowed: write values out")
-    loader = _NoDates(text)
+        if isinstance(token, yaml.TagToken | yaml.DirectiveToken):
+            return _unreadable(token.start_mark, "tags and directives are not allowed: quotes make text, nothing else is needed")
+    loader = _Plain(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -99,8 +122,10 @@ def _parsed(text: str) -> Parsed:
         loader.dispose()
 
 
-def _walk(loader: _NoDates, node: yaml.Node, path: Path, lines: dict[Path, int], faults: list[YamlFault]) -> None:
-    """Note the line of every key and list entry below a node, and the keys that occur twice."""
+def _walk(loader: _Plain, node: yaml.Node, path: Path, lines: dict[Path, int], faults: list[YamlFault]) -> None:
+    """Note the line of every key and list entry below a node, keys that occur twice, and words that may mean two things."""
+    if _means_two_things(node):
+        faults.append(YamlFault(node.start_mark.line + 1, path, _TWO_MEANINGS))
     if isinstance(node, yaml.SequenceNode):
         for position, entry in enumerate(node.value):
             lines[(*path, position)] = entry.start_mark.line + 1
@@ -113,6 +138,9 @@ def _walk(loader: _NoDates, node: yaml.Node, path: Path, lines: dict[Path, int],
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
             faults.append(YamlFault(line, path, "a key must be a plain word or text"))
             continue
+        if _means_two_things(key_node):
+            faults.append(YamlFault(line, path, f"of a key here: {_TWO_MEANINGS}"))
+            continue
         key = loader.construct_object(key_node)
         if key in seen:
             message = f"this key occurs twice (first in line {seen[key]}), and only one of them could count"
@@ -121,3 +149,15 @@ def _walk(loader: _NoDates, node: yaml.Node, path: Path, lines: dict[Path, int],
         seen[key] = line
         lines[(*path, key)] = line
         _walk(loader, value, (*path, key), lines, faults)
+
+
+_TWO_MEANINGS = (
+    "this word is a number or a truth value to some readers of YAML and text to others: write text in quotes, numbers with "
+    "decimal digits only and without leading zeros, truth values as true or false"
+)
+
+
+def _means_two_things(node: yaml.Node) -> bool:
+    """Whether a word without quotes is read as text here, and may be meant as something else."""
+    plain = isinstance(node, yaml.ScalarNode) and node.style is None and node.tag == f"{_TAG}str"
+    return plain and _OTHERWISE.fullmatch(node.value) is not None

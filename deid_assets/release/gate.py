@@ -19,6 +19,7 @@ from deid_assets.methods.literal_reading import Adversary, both_readings, litera
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.provider_suppression import IDENTIFIERS, PATTERN, pattern_counts, providers_needed
 from deid_assets.methods.pseudonyms import pseudonyms
+from deid_assets.methods.removal import opt_out_match
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.cross_check import SCHEMA, Counted, compare, compare_fixed, count_by_query, hold_their_own
@@ -124,6 +125,12 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
             text = f"{name}: the staged rows are not those that the restricted store gives"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
     return found
+
+
+def opt_out_refusals(policy: Policy, members: Table) -> list[Refusal]:
+    """Refuse where the list of members who opted out, as it is now, does not match the delivered members."""
+    match = opt_out_match(members, policy.opt_outs.all_members)
+    return [Refusal("opt_outs_not_matched", "opt_outs", None, None, text) for text in match.problems(policy.opt_outs.matched_at_least)]
 
 
 def membership_refusals(

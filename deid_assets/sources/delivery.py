@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from deid_assets.errors import DeliveryError
 
 KINDS = ("synthetic", "desynpuf", "tables", "flat")
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
 # What DuckDB reads in a format: the specifiers of strptime without those that only some platforms know.
 _DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")
 _CHUNK = 1 << 20  # bytes read at a time: digests are streamed
@@ -29,6 +29,22 @@ CLAIM_COLUMNS = (
 )  # fmt: skip
 # Delivered columns from which canonical ones are derived: length of stay, pay delay.
 CLAIM_INGREDIENTS = ("admission_date", "discharge_date", "paid_date")
+
+
+def plain_key(key: str) -> str:
+    """Return the key of a delivery, if files may be called after it: partitions can be added by hand, under any name.
+
+    Raises
+    ------
+    DeliveryError
+        If it is no such key.
+    """
+    if not _KEY.match(key) or ".." in key:
+        raise DeliveryError(
+            "a delivery's key may hold letters, digits, '_', '.' (not two in a row) and '-', begins with a letter or digit, and "
+            "has at most 128 characters"
+        )
+    return key
 
 
 @dataclass(frozen=True)
@@ -64,10 +80,7 @@ class Delivery:
     parameters: Mapping = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if not _KEY.match(self.key):
-            raise DeliveryError(
-                "a delivery's key may hold letters, digits, '_', '.' and '-', and begins with a letter or digit"
-            )
+        plain_key(self.key)
         if self.kind not in KINDS:
             raise DeliveryError(f"delivery {self.key}: the kind must be one of {', '.join(KINDS)}")
         object.__setattr__(self, "paths", tuple(Path(path) for path in self.paths))

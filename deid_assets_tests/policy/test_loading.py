@@ -109,8 +109,8 @@ class TestMessages:
             "2), and only one of them could count"),
             ("policy: [a\n", "line 2, not YAML: expected ',' or ']', but got '<stream end>'"),
             ("a: &x 1\nb: *x\n", "line 1, anchors and aliases are not allowed: write values out"),
-            ("a: !!python/object/apply:os.system [x]\n", "line 1, only plain text, numbers, true, false, lists and "
-            "tables are allowed"),
+            ("a: !!python/object/apply:os.system [x]\n", "line 1, tags and directives are not allowed: quotes "
+            "make text, nothing else is needed"),
             ("a: 1\n? [b]\n: 2\n", "line 2, a key must be a plain word or text"),
             ("a: \x01\n", "line 1, not YAML: a character or value in it can not be read"),
         ],
