@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home, workspace_file
 from deid_assets.registration import delivery_file, register_delivery, registered_delivery
@@ -25,6 +25,15 @@ class TestHome:
         assert Home.here().root == tmp_path / ".deid"
         monkeypatch.setenv("DEID_HOME", "elsewhere")
         assert Home.here().root == tmp_path / "elsewhere"
+
+    @pytest.mark.parametrize("value", ["", "  ", "a_file"])
+    def test_one_that_is_no_folder_is_an_error(self, tmp_path, monkeypatch, value):
+        """Empty, it would be the current folder, which nobody meant."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "a_file").write_text("")
+        monkeypatch.setenv("DEID_HOME", value)
+        with pytest.raises(StoreError, match="DEID_HOME is empty, or names a file"):
+            Home.here()
 
     def test_asking_where_it_is_makes_nothing(self, tmp_path, monkeypatch):
         monkeypatch.setenv("DEID_HOME", str(tmp_path / "deid"))
@@ -74,6 +83,12 @@ class TestRegistration:
         with pytest.raises(DeliveryError, match="a different delivery is registered as 2012-04"):
             register_delivery(home, self.delivery(paths=(Path("elsewhere"),)))
         assert registered_delivery(home, "2012-04") == self.delivery()
+
+    @pytest.mark.parametrize("key", ["../keys/x", "/tmp/x", "a/b", "a..b", "", "x" * 129, "a\n"])
+    def test_a_key_that_leads_elsewhere_is_refused(self, home, key):
+        """A partition can be added by hand in the UI, under any name."""
+        with pytest.raises(DeliveryError, match="a delivery's key may hold"):
+            registered_delivery(home, key)
 
     def test_an_unknown_key_says_what_to_do(self, home):
         with pytest.raises(DeliveryError, match="no delivery is registered as 2013; .*registers it"):

@@ -37,6 +37,16 @@ def test_it_lies_beside_the_store_and_is_for_its_owner_only(lock, tmp_path):
     assert stat.S_IMODE(lock.path.parent.stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize(
+    ("policy", "delivery"), [("policy", "../../releases/x"), ("..", "x"), ("a/b", "x"), ("", "x"), ("policy", ""), ("policy", "/tmp/x")]
+)
+def test_nothing_is_made_where_a_name_leads_elsewhere(tmp_path, policy, delivery):
+    """Partitions and tags of a run can be written by hand."""
+    with pytest.raises(StoreError):
+        StoreLock.of(Home(tmp_path), policy, delivery)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_second_run_is_told_what_is_going_on(lock):
     lock.acquire()
     with pytest.raises(StoreError, match="another run is working on the delivery delivery under the policy policy"):

@@ -46,13 +46,13 @@ def test_a_refusal_never_recommends_a_smaller_release(refused_run):
 
 
 def test_a_policy_from_elsewhere_is_run_at_once(tmp_path):
-    """It is copied to where the UI finds it, and its job is there in the very run that brings it."""
+    """It is adopted to where the UI finds it, and its job is there in the very run that brings it."""
     file = tmp_path / "policies" / "tables.yaml"
     write_policy(file.parent, TABLES)
     delivery = good_tables(tmp_path / "delivery")
     (delivery / "claims.csv").unlink()
     code, printed = deid(tmp_path / "deid", "run", "--policy", file, "--delivery", delivery)
-    assert (tmp_path / "deid" / "policies" / "tables.yaml").exists()
+    assert (tmp_path / "deid" / "policies" / "tables" / "adopted.json").exists()
     assert "Traceback" not in printed
     assert "claims.csv" in printed and "missing file" in printed
     assert code == ERROR
