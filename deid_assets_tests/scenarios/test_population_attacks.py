@@ -129,7 +129,7 @@ class TestVoterList:
         write_list(pipeline.home.policies, 1_000)
         write_policy(pipeline.home.policies, voter_policy())
         (pipeline.home.policies / "voters.csv").unlink()
-        with pytest.raises(PolicyError, match=r"voters\.csv, looked for beside the policy: there is no such file"):
+        with pytest.raises(PolicyError, match=r"voters\.csv, looked for beside the policy: No such file or directory"):
             load_policy(pipeline.home.policies / "small.yaml")
 
 
