@@ -72,7 +72,7 @@ def common_refusals(
     must_be_made_under = {key: made_under(policy, secret, *MADE_FROM[key.path[-1]]) for key in keys}
     tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
     found = edited_evidence(instance, policy.name, evidence, delivery)
-    found += witness(instance, gating_checks(policy), delivery)
+    found += witness(instance, gating_checks(policy), delivery, context.run.run_id)
     found += stale_inputs(instance, must_be_made_under, delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
     return found + _delivery_refusals(context, [dg.AssetKey([policy.name, name]) for name in taken_in], workplace)
