@@ -274,7 +274,11 @@ def upstream(policy: ReleasePolicy) -> list[dg.AssetKey]:
 
 
 def refusal(refusals: list[Refusal]) -> dg.Failure:
-    """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody."""
+    """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody.
+
+    Its metadata `refused` says whether privacy is a reason, or only something kept the gate from judging.
+    """
+    judged = any(refusal.is_judgement for refusal in refusals)
     shown = [
         f"{refusal.text}"
         + (
@@ -285,9 +289,10 @@ def refusal(refusals: list[Refusal]) -> dg.Failure:
         for refusal in refusals
     ]
     return dg.Failure(
-        f"refused by the gate for {len(refusals)} reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown),
+        f"{'refused by the gate' if judged else 'the gate could not judge this release'} for {len(refusals)} "
+        f"reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown),
         metadata={
-            "refused": True,
+            "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
             **{
                 f"{refusal.rule}: {refusal.name}": float(refusal.measured)
