@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from deid_assets.errors import StoreError
 from deid_assets.store import owner_only
 
 
@@ -20,8 +21,17 @@ class Home:
 
     @classmethod
     def here(cls) -> "Home":
-        """The home of this process: DEID_HOME, else `.deid` in the current folder."""
-        return cls(Path(os.environ.get("DEID_HOME", ".deid")).absolute())
+        """The home of this process: DEID_HOME, else `.deid` in the current folder.
+
+        Raises
+        ------
+        StoreError
+            If the current folder is gone.
+        """
+        try:
+            return cls(Path(os.environ.get("DEID_HOME", ".deid")).absolute())
+        except OSError as error:
+            raise StoreError(f"the current folder cannot be used: {error.strerror}; go to another one") from None
 
     @property
     def dagster(self) -> Path:
@@ -48,10 +58,22 @@ class Home:
         return self.root / "keys"
 
     def create(self) -> "Home":
-        """Make the folders; those that may hold anything about a person are for their owner only."""
-        for folder in (self.root, self.releases):
-            folder.mkdir(parents=True, exist_ok=True)
-        # The event log holds exact counts, and a policy may name who opted out.
-        for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
-            owner_only(folder)
+        """Make the folders; those that may hold anything about a person are for their owner only.
+
+        Raises
+        ------
+        StoreError
+            If one cannot be made, is no folder, or belongs to somebody else.
+        """
+        try:
+            for folder in (self.root, self.releases):
+                folder.mkdir(parents=True, exist_ok=True)
+            # The event log holds exact counts, and a policy may name who opted out.
+            for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
+                owner_only(folder)
+        except OSError as error:
+            raise StoreError(
+                f"the home {self.root} cannot be used: {folder.name} is no folder that you can write to ({error.strerror}); "
+                "name one by DEID_HOME"
+            ) from None
         return self
