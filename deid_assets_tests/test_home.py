@@ -1,5 +1,6 @@
 """Where things lie: the home and its folders, deliveries that were registered, the instance's settings."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home, workspace_file
 from deid_assets.registration import delivery_file, register_delivery, registered_delivery
@@ -50,6 +51,25 @@ class TestHome:
         home = Home(tmp_path)
         folders = {home.dagster, home.store, home.releases, home.policies, home.deliveries, home.keys}
         assert len(folders) == 6 and {folder.parent for folder in folders} == {tmp_path}
+
+
+    @pytest.mark.parametrize("name", ["", "below", "store", "releases", "keys"])
+    def test_what_cannot_be_a_home_is_one_sentence(self, tmp_path, name):
+        in_the_way = tmp_path / "deid" if name in ("", "below") else tmp_path / "deid" / name
+        in_the_way.parent.mkdir(parents=True, exist_ok=True)
+        in_the_way.write_text("a file")
+        root = in_the_way / "below" if name == "below" else tmp_path / "deid"
+        with pytest.raises(StoreError, match=r"the home .* cannot be used: .*; name one by DEID_HOME") as caught:
+            Home(root).create()
+        assert caught.value.__cause__ is None
+
+    def test_a_folder_of_somebody_else_is_one_sentence(self, tmp_path, monkeypatch):
+        def not_ours(*_):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr(os, "chmod", not_ours)
+        with pytest.raises(StoreError, match="Operation not permitted"):
+            Home(tmp_path).create()
 
 
 class TestRegistration:
