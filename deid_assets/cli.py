@@ -1,7 +1,9 @@
 """The `deid` command: run a policy on a delivery, open the UI, check a policy, verify a release, export the key."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,16 +17,32 @@ PUBLISHED, ERROR, REFUSED = 0, 1, 2
 
 
 class Command(click.Group):
-    """A group whose commands print what went wrong in one paragraph, without a traceback, and exit with 1."""
+    """A group whose commands print what went wrong in one paragraph, without a traceback, and exit with 1.
+
+    A command line that cannot be read exits with 64, the customary code: 2 means a refusal.
+    """
+
+    def make_context(self, *arguments, **options) -> click.Context:
+        with _usage_errors():
+            return super().make_context(*arguments, **options)
 
     def invoke(self, context: click.Context) -> object:
         passing = (click.ClickException, click.exceptions.Exit, click.Abort)
         try:
-            with without_values("deid", Home.here().store, passing):
+            with _usage_errors(), without_values("deid", Home.here().store, passing):
                 return super().invoke(context)
         except DeidError as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(ERROR)
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        error.exit_code = os.EX_USAGE
+        raise
 
 
 @click.group(cls=Command)
@@ -48,7 +66,9 @@ def run(
     release_members: int | None,
     seed: int,
 ) -> None:
-    """Take a delivery to a gated release. Exit code 0: published; 2: refused by the gate; 1: error.
+    """Take a delivery to a gated release.
+
+    Exit code 0: published; 2: refused, because privacy is not protected well enough; 1: error; 64: wrong command line.
 
     Without --delivery a synthetic delivery is made.
     """

@@ -26,10 +26,14 @@ class Home:
         Raises
         ------
         StoreError
-            If DEID_HOME is empty, which would make the current folder the home, or names what is no folder.
+            If DEID_HOME is empty, which would make the current folder the home, or names what is no folder, or the current
+            folder is gone.
         """
         named = os.environ.get("DEID_HOME", ".deid")
-        root = Path(named).absolute()
+        try:
+            root = Path(named).absolute()
+        except OSError as error:
+            raise StoreError(f"the current folder cannot be used: {error.strerror}; go to another one") from None
         if not named.strip() or (root.exists() and not root.is_dir()):
             raise StoreError("DEID_HOME is empty, or names a file: let it name a folder, or unset it")
         return cls(root)
@@ -59,10 +63,22 @@ class Home:
         return self.root / "keys"
 
     def create(self) -> "Home":
-        """Make the folders; those that may hold anything about a person are for their owner only."""
-        for folder in (self.root, self.releases):
-            folder.mkdir(parents=True, exist_ok=True)
-        # The event log holds exact counts, and a policy may name who opted out.
-        for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
-            owner_only(folder)
+        """Make the folders; those that may hold anything about a person are for their owner only.
+
+        Raises
+        ------
+        StoreError
+            If one cannot be made, is no folder, or belongs to somebody else.
+        """
+        try:
+            for folder in (self.root, self.releases):
+                folder.mkdir(parents=True, exist_ok=True)
+            # The event log holds exact counts, and a policy may name who opted out.
+            for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
+                owner_only(folder)
+        except OSError as error:
+            raise StoreError(
+                f"the home {self.root} cannot be used: {folder.name} is no folder that you can write to ({error.strerror}); "
+                "name one by DEID_HOME"
+            ) from None
         return self

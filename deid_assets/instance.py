@@ -1,10 +1,10 @@
 """The Dagster instance under `.deid/home`: its settings, and where the workspace file is."""
 
-import shutil
 from pathlib import Path
 
 from deid_assets.errors import DeidError
 from deid_assets.home import Home
+from deid_assets.release import durable
 from deid_assets.store import owner_only
 
 _PACKAGE = Path(__file__).parent
@@ -13,7 +13,10 @@ _PACKAGE = Path(__file__).parent
 def prepare_dagster_home(home: Home) -> None:
     """Put the instance's settings into its folder. Without DAGSTER_HOME the history would be lost on exit."""
     owner_only(home.dagster)
-    shutil.copyfile(_shipped("dagster.yaml"), home.dagster / "dagster.yaml")
+    file, settings = home.dagster / "dagster.yaml", _shipped("dagster.yaml").read_bytes()
+    with durable.locked(home.dagster / ".lock"):
+        if not file.exists() or file.read_bytes() != settings:
+            durable.replace(file, settings, 0o600)
 
 
 def workspace_file() -> Path:

@@ -1,10 +1,10 @@
 """Deliveries that were registered: what was received, from where, under which key."""
 
-import os
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.home import Home
+from deid_assets.release import durable
 from deid_assets.sources.delivery import Delivery, plain_key
 
 
@@ -23,10 +23,12 @@ def register_delivery(home: Home, delivery: Delivery) -> None:
     """
     file = delivery_file(home, delivery.key)
     text = delivery.to_json()
-    if file.exists() and file.read_text() != text:
-        raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
-    file.write_text(text)
-    os.chmod(file, 0o600)
+    # Runs under other policies may register the same delivery at the same time.
+    with durable.locked(home.deliveries / ".lock"):
+        if not file.exists():
+            durable.replace(file, text.encode(), 0o600)
+        elif file.read_text() != text:
+            raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
 
 
 def registered_delivery(home: Home, key: str) -> Delivery:

@@ -123,10 +123,12 @@ class RestrictedStore(dg.ConfigurableIOManager):
     """
 
     root: str
+    _run_id: str | None = PrivateAttr(default=None)
     _locks: dict[tuple[str, str], StoreLock] = PrivateAttr(default_factory=dict)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         run = context.run
+        self._run_id = run.run_id if run else None
         partition = run.tags.get("dagster/partition") if run else None
         if run is None or partition is None:
             return
@@ -152,7 +154,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
             If another run has it.
         """
         if (policy, delivery) not in self._locks:
-            lock = StoreLock.of(Home(Path(self.root)), policy, delivery)
+            lock = StoreLock.of(Home(Path(self.root)), policy, delivery, self._run_id)
             lock.acquire()
             self._locks[policy, delivery] = lock
 

@@ -15,6 +15,7 @@ from dagster._core.remote_origin import (
     RemoteRepositoryOrigin,
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.utils import make_new_run_id
 from rich.console import Console
 
 from deid_assets.adoption import adopt
@@ -27,6 +28,7 @@ from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.registration import register_delivery
+from deid_assets.release import durable
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify
 from deid_assets.resources import STORE_TAG, Workplace, job_name
@@ -40,6 +42,9 @@ MODULE = "deid_assets.definitions"
 LOCATION = "deid_assets"
 REPOSITORY = "__repository__"
 
+_SECONDS_TO_BEGIN = 300
+"""A run that the UI has launched loads this package before it takes the lock of its store."""
+
 
 def run_policy(
     home: Home,
@@ -51,30 +56,52 @@ def run_policy(
     seed: int = 1,
     console: Console | None = None,
 ) -> int:
-    """Run a policy on a delivery; return the exit code: 0 published, 2 refused by the gate, 1 error."""
+    """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
+
+    The lock of the store is held from before anything is written until the end, so that a second run leaves no trace.
+
+    Raises
+    ------
+    StoreError
+        If another run works on the same delivery under the same policy.
+    """
     # Without a terminal, rich would assume 80 columns and cut numbers.
     console = console or Console(highlight=False, width=None if sys.stdout.isatty() else 110)
-    started = time.monotonic()
     policy, file = find_policy(home, policy_name)
-    if file is not None:
-        policy = adopt(home, policy, file)
-    delivery = _delivery(home, policy, paths, delivery_key, members, release_members, seed, console)
-    register_delivery(home, delivery)
-    earlier = _released_before(home, policy, delivery)
-    if earlier is not None:
-        report = verify(earlier, SigningKey.load_or_create(home.keys).public, home.releases / "registry.jsonl")
-        if not report.ok:
-            raise ReleaseError(
-                f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
-            )
-        console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
-        return PUBLISHED
+    delivery = _requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
+    lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id())
+    lock.acquire()
+    try:
+        if file is not None:
+            policy = adopt(home, policy, file)
+        if not paths:
+            _make_synthetic(home, delivery, console)
+        register_delivery(home, delivery)
+        return _release_or_unchanged(home, policy, delivery, lock, console)
+    finally:
+        lock.release()
+
+
+def _release_or_unchanged(
+    home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, console: Console
+) -> int:
+    """Run the policy's job, unless the same was released before; what a crash left is mended first in any case."""
+    started = time.monotonic()
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
-        clean_orphans(home, instance)
-        summary = _execute(home, instance, policy, delivery, console)
-    print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
-    return summary.exit_code
+        clean_orphans(home, instance, lock)
+        earlier = _released_before(home, policy, delivery)
+        if earlier is None:
+            summary = _execute(instance, policy, delivery, lock.run_id, console)
+            print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
+            return summary.exit_code
+    report = verify(earlier, SigningKey.load_or_create(home.keys).public, home.releases / "registry.jsonl")
+    if not report.ok:
+        raise ReleaseError(
+            f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
+        )
+    console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
+    return PUBLISHED
 
 
 def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
@@ -112,7 +139,7 @@ def find_policy(home: Home, name: str) -> tuple[ReleasePolicy, Path | None]:
     return policy, None if at_home else path
 
 
-def _delivery(
+def _requested_delivery(
     home: Home,
     policy: ReleasePolicy,
     paths: tuple[Path, ...],
@@ -120,9 +147,8 @@ def _delivery(
     members: int,
     release_members: int | None,
     seed: int,
-    console: Console,
 ) -> Delivery:
-    """The delivery to run on: the paths given, or a synthetic one that is made here."""
+    """The delivery to run on: the paths given, or a synthetic one, which need not exist yet."""
     release = {"release": release_members} if release_members else {}
     if paths:
         resolved = tuple(path.absolute() for path in paths)
@@ -135,14 +161,23 @@ def _delivery(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; say with --delivery PATH where one lies"
         )
     name = f"synthetic-{members}-{seed}"
-    folder = home.deliveries / name
-    if not folder.exists():
-        making = owner_only(home.deliveries / f".making-{name}")
-        with _status(console, f"Making a synthetic delivery of {members:,} members") as update:
-            write_delivery(making, members, seed, lambda done, of: update(f"{done:,} of {of:,} members"))
-        making.rename(folder)
     default = f"{name}-{release_members}" if release_members else name
-    return Delivery(key or default, "synthetic", (folder,), {"members": members, "seed": seed, **release})
+    parameters = {"members": members, "seed": seed, **release}
+    return Delivery(key or default, "synthetic", (home.deliveries / name,), parameters)
+
+
+def _make_synthetic(home: Home, delivery: Delivery, console: Console) -> None:
+    """Make the files of a synthetic delivery unless they are there; runs under other policies may want the same ones."""
+    (folder,) = delivery.paths
+    members, seed = delivery.parameters["members"], delivery.parameters["seed"]
+    with durable.locked(home.deliveries / f".{folder.name}.lock"):
+        if folder.exists():
+            return
+        making = home.deliveries / f".making-{folder.name}"
+        shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
+        with _status(console, f"Making a synthetic delivery of {members:,} members") as update:
+            write_delivery(owner_only(making), members, seed, lambda done, of: update(f"{done:,} of {of:,} members"))
+        making.rename(folder)
 
 
 @contextmanager
@@ -152,28 +187,40 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def clean_orphans(home: Home, instance: dg.DagsterInstance) -> list[str]:
+def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> list[str]:
     """Mark runs as failed whose process is gone: a run killed by SIGKILL stays STARTED otherwise.
 
-    A run is an orphan if it is under way by the record and the lock of its store is free.
+    A run is an orphan if it has not ended by the record, and nobody else holds the lock of its store. One that has not
+    begun may be about to take the lock of another store than `own`; after some minutes it is not.
+
+    Parameters
+    ----------
+    own
+        The lock that this process holds: whatever else is recorded for its store has ended, or is locked out.
     """
-    under_way = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
+    statuses = dg.DagsterRunStatus
+    beginning = (statuses.NOT_STARTED, statuses.STARTING)
+    unfinished = dg.RunsFilter(statuses=[*beginning, statuses.STARTED, statuses.CANCELING])
     cleaned = []
-    for run in instance.get_runs(filters=dg.RunsFilter(statuses=under_way)):
+    for record in instance.get_run_records(filters=unfinished):
+        run = record.dagster_run
         policy, _, delivery = run.tags.get(STORE_TAG, "").partition("/")
         try:
             lock = StoreLock.of(home, policy, delivery)
         except StoreError:  # a run that somebody tagged by hand
             continue
-        if lock.try_acquire():
+        if lock.path != own.path:
+            age = time.time() - record.update_timestamp.timestamp()
+            if (run.status in beginning and age < _SECONDS_TO_BEGIN) or not lock.try_acquire():
+                continue
             lock.release()
-            instance.report_run_failed(run, "its process ended without a word, and nobody holds the lock of its store")
-            cleaned.append(run.run_id)
+        instance.report_run_failed(run, "its process ended without a word, and nobody holds the lock of its store")
+        cleaned.append(run.run_id)
     return cleaned
 
 
 def _execute(
-    home: Home, instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, console: Console
+    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, console: Console
 ) -> RunSummary:
     """Run the job that the UI runs, with both origins, so that the UI shows it and can execute it again."""
     if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
@@ -190,6 +237,7 @@ def _execute(
     )
     run = instance.create_run_for_job(
         job_def=job.get_definition(),
+        run_id=run_id,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         tags={
             "dagster/partition": delivery.key,

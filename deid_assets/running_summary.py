@@ -1,5 +1,6 @@
 """What `deid run` says at the end: rows of every stage, every gate with its numbers, where the release lies."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,9 @@ class RunSummary:
     Attributes
     ----------
     exit_code
-        0 published, 2 refused by the gate or by a risk check, 1 error.
+        0 published. 2 refused for privacy: what was measured is over its threshold, the rows break a rule of the policy, or
+        no generalization of the policy holds. 1 anything else, such as a broken contract, evidence that is missing or of
+        something else, or a delivery that changed; also where both are true, because the numbers may then be wrong.
     rows
         Rows by asset, in the order in which they were made.
     failed_checks
@@ -74,15 +77,18 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 failed_checks.append(
                     f"{check.check_name}: measured {numbers.get('measured')}, threshold {numbers.get('threshold')}"
                 )
-                # A contract that is broken is an error of data or code; a risk that is too high is a refusal.
-                is_contract = check.check_name.endswith("_keeps_contract")
-                errors |= is_contract
-                refused |= not is_contract
+                # A contract that is broken is an error of data or code, and so is a risk that nobody measured; a risk that
+                # is too high is a refusal.
+                is_error = check.check_name.endswith("_keeps_contract") or not _is_number(numbers.get("measured"))
+                errors |= is_error
+                refused |= not is_error
         elif event.event_type == dg.DagsterEventType.STEP_FAILURE:
             failure = event.step_failure_data
             metadata = failure.user_failure_data.metadata if failure.user_failure_data else {}
             if "refused" in metadata:
-                refused = True
+                judged = bool(metadata["refused"].value)
+                refused |= judged
+                errors |= not judged
                 reasons.append(str(failure.user_failure_data.description))
             elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
                 continue  # the evaluation of the check has decided what it is
@@ -96,6 +102,10 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
     published = release is not None
     code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
     return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
+
+
+def _is_number(measured: object) -> bool:
+    return isinstance(measured, int | float) and math.isfinite(measured)
 
 
 def _first_cause(error):

@@ -1,5 +1,6 @@
 """Where things lie: the home and its folders, deliveries that were registered, the instance's settings."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -59,6 +60,25 @@ class TestHome:
         home = Home(tmp_path)
         folders = {home.dagster, home.store, home.releases, home.policies, home.deliveries, home.keys}
         assert len(folders) == 6 and {folder.parent for folder in folders} == {tmp_path}
+
+
+    @pytest.mark.parametrize("name", ["", "below", "store", "releases", "keys"])
+    def test_what_cannot_be_a_home_is_one_sentence(self, tmp_path, name):
+        in_the_way = tmp_path / "deid" if name in ("", "below") else tmp_path / "deid" / name
+        in_the_way.parent.mkdir(parents=True, exist_ok=True)
+        in_the_way.write_text("a file")
+        root = in_the_way / "below" if name == "below" else tmp_path / "deid"
+        with pytest.raises(StoreError, match=r"the home .* cannot be used: .*; name one by DEID_HOME") as caught:
+            Home(root).create()
+        assert caught.value.__cause__ is None
+
+    def test_a_folder_of_somebody_else_is_one_sentence(self, tmp_path, monkeypatch):
+        def not_ours(*_):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr(os, "chmod", not_ours)
+        with pytest.raises(StoreError, match="Operation not permitted"):
+            Home(tmp_path).create()
 
 
 class TestRegistration:

@@ -1,5 +1,7 @@
 """One run at a time for each policy and delivery, in this process and between processes."""
 
+import os
+import signal
 import stat
 import subprocess
 import sys
@@ -98,3 +100,51 @@ def test_another_process_holds_it_until_it_ends_however_it_ends(lock):
     other.kill()
     other.communicate()
     assert lock.try_acquire()
+
+
+def test_locks_of_one_run_in_one_process_are_shared_until_the_last_is_released(lock):
+    first, again = StoreLock(lock.path, "run"), StoreLock(lock.path, "run")
+    assert first.try_acquire() and again.try_acquire()
+    first.release()
+    assert not other_of(lock).try_acquire() and not StoreLock(lock.path, "another run").try_acquire()
+    again.release()
+    lock.acquire()
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(lock, tmp_path):
+    lock.path.parent.mkdir(parents=True)
+    lock.path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="the lock .* cannot be made: Too many levels of symbolic links"):
+        lock.acquire()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+FORKED = """
+import os, sys, time
+from pathlib import Path
+from deid_assets.store_lock import StoreLock
+lock = StoreLock(Path(sys.argv[1]))
+lock.acquire()
+if os.fork() == 0:
+    lock.release()
+    print("forked", flush=True)
+    time.sleep(60)
+    os._exit(0)
+print(StoreLock(Path(sys.argv[1])).try_acquire(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_forked_process_inherits_no_lock_and_lets_go_of_none(lock):
+    other = subprocess.Popen(
+        [sys.executable, "-c", FORKED, str(lock.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert {other.stdout.readline(), other.stdout.readline()} == {"forked\n", "False\n"}
+        assert not lock.try_acquire()
+        other.kill()
+        other.wait()
+        assert lock.try_acquire(), "the forked process holds the lock of a process that is gone"
+    finally:
+        os.killpg(other.pid, signal.SIGKILL)

@@ -134,7 +134,7 @@ def released_sample(
         raise dg.Failure(
             f"refused: no member may be released: of {delivered:,} delivered members {eligible:,} are eligible (not removed, "
             "and with at least one eligible claim), and the policy's sample of them is empty; see removed_members",
-            metadata={"refused": True},
+            metadata={"refused": False},
             allow_retries=False,
         )
     key = workplace.secret().derive("sample", prefix_of(context), context.partition_key)

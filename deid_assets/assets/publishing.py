@@ -80,7 +80,7 @@ def common_refusals(
     must_be_made_under = {key: made_under(policy, secret, *MADE_FROM[key.path[-1]]) for key in keys}
     tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
     found = edited_evidence(instance, policy.name, evidence, delivery)
-    found += witness(instance, gating_checks(policy), delivery)
+    found += witness(instance, gating_checks(policy), delivery, context.run.run_id)
     found += stale_inputs(instance, must_be_made_under, delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
     found += _policy_refusals(context, policy, workplace)
@@ -316,7 +316,11 @@ def upstream(policy: ReleasePolicy) -> list[dg.AssetKey]:
 
 
 def refusal(refusals: list[Refusal]) -> dg.Failure:
-    """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody."""
+    """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody.
+
+    Its metadata `refused` says whether privacy is a reason, or only something kept the gate from judging.
+    """
+    judged = any(refusal.is_judgement for refusal in refusals)
     shown = [
         f"{refusal.text}"
         + (
@@ -327,9 +331,10 @@ def refusal(refusals: list[Refusal]) -> dg.Failure:
         for refusal in refusals
     ]
     return dg.Failure(
-        f"refused by the gate for {len(refusals)} reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown),
+        f"{'refused by the gate' if judged else 'the gate could not judge this release'} for {len(refusals)} "
+        f"reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown),
         metadata={
-            "refused": True,
+            "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
             **{
                 f"{refusal.rule}: {refusal.name}": float(refusal.measured)

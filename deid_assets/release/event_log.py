@@ -4,19 +4,27 @@ The one module of `release` that knows Dagster. Evidence tables could be edited;
 gating check passed on the materialization that is current, for this partition.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord, AssetCheckExecutionRecordStatus
 
 from deid_assets.release.evidence import Evidence, Refusal
 
 
 def witness(
-    instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str
+    instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str, run_id: str
 ) -> list[Refusal]:
     """Refuse unless every check passed for this partition on the asset's current materialization.
+
+    An evaluation that was planned and never began says nothing: a run that was locked out, or killed before it came to the
+    check, leaves one behind. What counts against a check is
+
+    * an evaluation of the current materialization that failed, whatever passed before or after it;
+    * a failure that names no materialization and may be newer than the pass;
+    * an evaluation that may be newer than the pass, began, and has no result;
+    * an evaluation that the present run plans and has not ended.
 
     Parameters
     ----------
@@ -24,10 +32,12 @@ def witness(
         The gating checks.
     partition
         The delivery.
+    run_id
+        The run that asks.
     """
     found = []
     for key in checks:
-        problem = _problem(instance, key, partition)
+        problem = _problem(instance, key, partition, run_id)
         if problem:
             name = f"{key.asset_key.path[-1]}/{key.name}"
             found.append(Refusal("check_not_passed", name, None, None, f"{name}: {problem}"))
@@ -42,25 +52,66 @@ def current_materialization(instance: dg.DagsterInstance, key: dg.AssetKey, part
     return records[0] if records else None
 
 
-def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str) -> str | None:
+_Status = AssetCheckExecutionRecordStatus
+_PAGE = 20
+
+
+def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str, run_id: str) -> str | None:
     materialization = current_materialization(instance, key.asset_key, partition)
     if materialization is None:
         return "its asset was never materialized for this delivery"
-    records = instance.event_log_storage.get_asset_check_execution_history(
-        key, limit=1, partition_filter=PartitionKeyFilter(key=partition)
-    )
-    if not records:
-        return "the check never ran for this delivery"
-    record = records[0]
-    if record.status != AssetCheckExecutionRecordStatus.SUCCEEDED or record.event is None:
-        return "the check did not pass"
-    evaluation = record.event.dagster_event.event_specific_data
-    if not evaluation.passed:
-        return "the check did not pass"
+    current = materialization.storage_id
+    passed = next((r for r in _records(instance, key, partition, _Status.SUCCEEDED) if _target(r) == current), None)
+    # The number of a record tells when its evaluation was planned. Two evaluations of which the one that was planned first
+    # ended last cannot be told apart by it, so that a failure of the current materialization counts in any order.
+    newest = passed.id if passed else 0
+    for record in _records(instance, key, partition, _Status.FAILED):
+        if _target(record) == current or (_target(record) is None and record.id > newest):
+            return "the check did not pass"
+    for record in _records(instance, key, partition, _Status.PLANNED):
+        if record.run_id == run_id:
+            return "the check has not ended in this run"
+        began = _began(instance, record)
+        if began is not None and (record.id > newest or began >= materialization.timestamp):
+            return "the check began once more and has no result"
+    if passed is not None:
+        return None
+    evaluated = next(_records(instance, key, partition, _Status.SUCCEEDED, _Status.FAILED), None)
+    return "the check judged an earlier materialization" if evaluated else "the check never ran for this delivery"
+
+
+def _records(
+    instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str, *statuses: AssetCheckExecutionRecordStatus
+) -> Iterator[AssetCheckExecutionRecord]:
+    """Records of a check for a partition, the one that was planned last first."""
+    cursor = None
+    while True:
+        page = instance.event_log_storage.get_asset_check_execution_history(
+            key, limit=_PAGE, cursor=cursor, status=set(statuses), partition_filter=PartitionKeyFilter(key=partition)
+        )
+        yield from page
+        if len(page) < _PAGE:
+            return
+        cursor = page[-1].id
+
+
+def _target(record: AssetCheckExecutionRecord) -> int | None:
+    """Number of the materialization that an evaluation judged; None if it names none, or contradicts its own status."""
+    evaluation = record.evaluation
+    if evaluation is None or evaluation.passed != (record.status == _Status.SUCCEEDED):
+        return None
     target = evaluation.target_materialization_data
-    if target is None or target.storage_id != materialization.storage_id:
-        return "the check judged an earlier materialization"
-    return None
+    return None if target is None else target.storage_id
+
+
+def _began(instance: dg.DagsterInstance, record: AssetCheckExecutionRecord) -> float | None:
+    """When a planned evaluation began; None if it never did. Of what cannot be known: after everything else."""
+    if record.event is None or record.event.step_key is None or not instance.has_run(record.run_id):
+        return float("inf")
+    starts = instance.get_records_for_run(record.run_id, of_type=dg.DagsterEventType.STEP_START).records
+    return max(
+        (start.timestamp for start in starts if start.event_log_entry.step_key == record.event.step_key), default=None
+    )
 
 
 _DATA_VERSION = "dagster/data_version"

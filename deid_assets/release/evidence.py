@@ -287,6 +287,23 @@ class Refusal:
     text: str
     unit: str = ""
 
+    @property
+    def is_judgement(self) -> bool:
+        """Whether the gate judged the rows and said no; else something kept it from judging them."""
+        return self.rule not in NOT_JUDGED
+
+
+NOT_JUDGED = frozenset({
+    # Evidence that is missing, of something else, or not what was demanded.
+    "missing_evidence", "repeated_evidence", "stale_evidence", "evidence_of_another_partition", "evidence_of_another_policy",
+    "evidence_of_another_method", "absent_measurement", "not_gating", "another_threshold", "not_finite",
+    "unreadable_evidence", "edited_evidence",
+    # Data that is missing, changed, stale, or broken. A check that failed by its number has a failed measurement beside it.
+    "missing_asset", "stale_policy", "stale_input", "edited_table", "changed_delivery", "check_not_passed", "broken_contract",
+    "broken_certificate",
+})  # fmt: skip
+"""Rules of refusals that say nothing about privacy; a rule that is not listed here does."""
+
 
 def judge(evidence: Sequence[Evidence], required: Iterable[Requirement], context: Context) -> tuple[Refusal, ...]:
     """Say why a release is refused; an empty tuple says that it is not (design section 5, the gate).

@@ -4,6 +4,8 @@ import warnings
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run_iterator
 
 from deid_assets.release.event_log import current_materialization, data_versions, stale_inputs, witness
 
@@ -12,6 +14,7 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 DELIVERIES = dg.DynamicPartitionsDefinition(name="event_log_deliveries")
 CLAIMS, CANDIDATE = dg.AssetKey(["policy", "claims"]), dg.AssetKey(["policy", "candidate"])
 CHECK = dg.AssetCheckKey(CANDIDATE, "candidate_is_safe")
+ONLY_THE_CHECK = dg.AssetSelection.checks(CHECK)
 
 
 @dg.asset(key_prefix="policy", partitions_def=DELIVERIES, code_version="1")
@@ -24,8 +27,17 @@ def candidate() -> dg.MaterializeResult:
     return dg.MaterializeResult(metadata={"made_under": "this policy"})
 
 
-def check(passed: bool = True, severity=dg.AssetCheckSeverity.ERROR, raises: bool = False) -> dg.AssetChecksDefinition:
-    @dg.asset_check(asset=CANDIDATE, name=CHECK.name, partitions_def=DELIVERIES, blocking=True)
+@dg.resource
+def locked_out(context) -> None:
+    raise RuntimeError("another run has the store")
+
+
+def check(
+    passed: bool = True, severity=dg.AssetCheckSeverity.ERROR, raises: bool = False, needs: frozenset[str] = frozenset()
+) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=CANDIDATE, name=CHECK.name, partitions_def=DELIVERIES, blocking=True, required_resource_keys=set(needs)
+    )
     def candidate_is_safe() -> dg.AssetCheckResult:
         if raises:
             raise RuntimeError("no result")
@@ -44,19 +56,45 @@ def log():
             def __init__(self):
                 self.instance = instance
 
-            def run(self, *definitions, selection=None, partition="first"):
+            def run(self, *definitions, selection=None, partition="first", resources=None):
                 wanted = [*definitions]
                 return dg.materialize(
-                    wanted, instance=instance, partition_key=partition, selection=selection, raise_on_error=False
+                    wanted, instance=instance, partition_key=partition, selection=selection, raise_on_error=False,
+                    resources=resources,
                 )
+
+            def plan(self, *definitions, selection=None, partition="first"):
+                """A run that is recorded, with all that it plans, and has not begun; as one in a queue."""
+                job = dg.Definitions(
+                    assets=[d for d in definitions if not isinstance(d, dg.AssetChecksDefinition)],
+                    asset_checks=[d for d in definitions if isinstance(d, dg.AssetChecksDefinition)],
+                    jobs=[dg.define_asset_job("planned", selection or dg.AssetSelection.all(), partitions_def=DELIVERIES)],
+                    executor=dg.in_process_executor,
+                ).resolve_job_def("planned")
+                return job, instance.create_run_for_job(job, tags={"dagster/partition": partition})
+
+            def begin(self, job, planned):
+                """Execute a run that was planned."""
+                list(execute_run_iterator(InMemoryJob(job), planned, instance))
+
+            def check_alone(self, one):
+                self.begin(*self.plan(claims, candidate, one, selection=ONLY_THE_CHECK))
+
+            def lock_out(self, *, partition="first"):
+                """A run that fails before its first step, as one that finds its store in use."""
+                result = self.run(
+                    claims, candidate, check(needs=frozenset({"store"})), partition=partition, resources={"store": locked_out}
+                )
+                assert not result.success
+                assert not [event for event in result.all_events if event.is_step_start]
 
             def report_failure(self, partition="first"):
                 """As the API for checks that ran elsewhere does."""
                 event = dg.AssetCheckEvaluation(CANDIDATE, CHECK.name, passed=False, metadata={}, partition=partition)
                 instance.report_runless_asset_event(event)
 
-            def problems(self, partition="first", keys=(CHECK,)):
-                found = witness(instance, keys, partition)
+            def problems(self, partition="first", keys=(CHECK,), run_id="the run that asks"):
+                found = witness(instance, keys, partition, run_id)
                 assert all(refusal.rule == "check_not_passed" for refusal in found)
                 return [refusal.text.split(": ", 1)[1] for refusal in found]
 
@@ -90,7 +128,86 @@ class TestWitness:
 
     def test_a_check_that_raised(self, log):
         log.run(claims, candidate, check(raises=True))
+        assert log.problems() == ["the check began once more and has no result"]
+
+    def test_a_pass_and_then_a_check_that_raised_on_the_same_materialization(self, log):
+        log.run(claims, candidate, check())
+        log.check_alone(check(raises=True))
+        assert log.problems() == ["the check began once more and has no result"]
+
+    def test_a_check_that_raised_and_then_a_pass_on_another_materialization(self, log):
+        log.run(claims, candidate, check(raises=True))
+        log.run(claims, candidate, check())
+        assert log.problems() == []
+
+    def test_a_run_that_was_locked_out_says_nothing(self, log):
+        log.run(claims, candidate, check())
+        log.lock_out()
+        assert log.problems() == []
+
+    def test_a_run_that_was_locked_out_is_no_pass(self, log):
+        log.lock_out()
+        log.run(claims, candidate)
+        assert log.problems() == ["the check never ran for this delivery"]
+
+    def test_a_run_that_waits_says_nothing(self, log):
+        log.run(claims, candidate, check())
+        log.plan(claims, candidate, check())
+        assert log.problems() == []
+
+    def test_what_the_present_run_plans_has_to_end(self, log):
+        log.run(claims, candidate, check())
+        _, present = log.plan(claims, candidate, check())
+        assert log.problems(run_id=present.run_id) == ["the check has not ended in this run"]
+
+    def test_a_failure_after_a_pass_counts_even_if_it_was_planned_before(self, log):
+        """A run that waited in the queue begins when the one that came later has ended."""
+        log.run(claims, candidate)
+        job, waiting = log.plan(claims, candidate, check(passed=False), selection=ONLY_THE_CHECK)
+        log.check_alone(check())
+        assert log.problems() == []
+        log.begin(job, waiting)
         assert log.problems() == ["the check did not pass"]
+
+    def test_a_check_that_raised_after_a_pass_counts_even_if_it_was_planned_before(self, log):
+        log.run(claims, candidate)
+        job, waiting = log.plan(claims, candidate, check(raises=True), selection=ONLY_THE_CHECK)
+        log.check_alone(check())
+        log.begin(job, waiting)
+        assert log.problems() == ["the check began once more and has no result"]
+
+    def test_a_pass_that_was_planned_before_another_run_counts(self, log):
+        job, waiting = log.plan(claims, candidate, check())
+        log.run(claims, candidate, check())
+        log.begin(job, waiting)
+        assert log.problems() == []
+
+    def test_a_run_that_ended_between_materialization_and_check(self, log):
+        """A kill leaves the check planned, and the pass of the materialization before."""
+        log.run(claims, candidate, check())
+        log.plan(claims, candidate, check())
+        log.run(claims, candidate, selection=[candidate])
+        assert log.problems() == ["the check judged an earlier materialization"]
+
+    def test_a_planned_check_of_a_run_that_was_deleted_might_have_begun(self, log):
+        log.run(claims, candidate, check())
+        _, gone = log.plan(claims, candidate, check())
+        log.instance.delete_run(gone.run_id)
+        assert log.problems() == ["the check began once more and has no result"]
+
+    def test_a_failure_before_a_pass_on_the_same_materialization_counts(self, log):
+        """The same rows gave two answers: nobody can say which is right."""
+        log.run(claims, candidate, check(passed=False))
+        log.check_alone(check())
+        assert log.problems() == ["the check did not pass"]
+        log.run(claims, candidate, check())
+        assert log.problems() == []
+
+    def test_a_long_history_is_read_to_its_end(self, log):
+        log.run(claims, candidate, check())
+        for _ in range(45):
+            log.plan(claims, candidate, check())
+        assert log.problems() == []
 
     def test_a_pass_and_then_a_failure_on_the_same_materialization(self, log):
         log.run(claims, candidate, check())

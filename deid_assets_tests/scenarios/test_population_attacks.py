@@ -122,7 +122,7 @@ class TestVoterList:
         pipeline.run(KEY, ["voter_list_attack"])
         write_list(pipeline.home.policies, 2_000)
         summary = pipeline.run(KEY, ["release"])
-        assert summary.exit_code == REFUSED
+        assert summary.exit_code == ERROR
         assert "voter_list_attack: it was measured under another policy" in " ".join(summary.reasons)
 
     def test_a_list_that_is_gone_is_a_wrong_policy(self, pipeline):

@@ -1,0 +1,80 @@
+"""Runs that were killed, and runs that come too late, through `deid run`; the whole matrix is in `matrices/crashes`."""
+
+import dagster as dg
+import pytest
+
+from deid_assets.home import Home
+from deid_assets.instance import prepare_dagster_home
+from deid_assets.resources import STORE_TAG
+from deid_assets.running import clean_orphans, dagster_instance
+from deid_assets.store_lock import StoreLock
+from deid_assets_tests.matrices import crashes
+from deid_assets_tests.scenarios.command_line import ERROR, deid, unwrapped
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory) -> crashes.Family:
+    return crashes.flat(tmp_path_factory.mktemp("killed"))
+
+
+def test_runs_killed_before_they_began_and_while_they_published_are_mended_by_the_next_one(family, tmp_path):
+    found = crashes.in_turn(family, tmp_path / "case", ["event:PIPELINE_START", "call:25"])
+    assert [(outcome.ok, outcome.seen) for outcome in found] == [
+        (True, "nothing; the next run is killed, too"),
+        (True, "nothing, then published"),
+    ]
+
+
+def test_a_run_killed_after_the_release_was_renamed_does_not_stay_under_way(family, tmp_path):
+    (found,) = crashes.in_turn(family, tmp_path / "case", ["event:ASSET_MATERIALIZATION:release"])
+    assert (found.ok, found.seen) == (True, "whole, then unchanged")
+
+
+def test_a_run_that_comes_too_late_says_so_and_leaves_no_trace(family, tmp_path):
+    home = Home(tmp_path / "deid").create()
+    (home.policies / "flat_table.yaml").write_text((Home(family.home).policies / "flat_table.yaml").read_text())
+    lock = StoreLock.of(home, family.policy, family.delivery)
+    lock.acquire()
+    try:
+        code, printed = deid(home.root, "run", *family.arguments)
+    finally:
+        lock.release()
+    assert code == ERROR
+    assert unwrapped(printed) == (
+        "error: another run is working on the delivery people under the policy flat_table; wait until it has ended"
+    )
+    assert list(home.deliveries.iterdir()) == [], "the delivery was registered"
+    assert list(home.dagster.iterdir()) == [], "a run was recorded"
+
+
+def test_orphans_of_another_store_that_may_be_about_to_begin_are_left_alone(tmp_path):
+    home = Home(tmp_path / "deid").create()
+    prepare_dagster_home(home)
+    own = StoreLock.of(home, "own", "delivery")
+    own.acquire()
+    busy = StoreLock.of(home, "busy", "delivery")
+    busy.acquire()
+    statuses = ("NOT_STARTED", "STARTING", "STARTED")
+    try:
+        with dagster_instance(home) as instance:
+            made = {}
+            for policy in ("own", "other", "busy"):
+                for status in statuses:
+                    run = instance.create_run_for_job(a_job(), status=status_of(status), tags={STORE_TAG: f"{policy}/delivery"})
+                    made[run.run_id] = (policy, status)
+            cleaned = {made[run_id] for run_id in clean_orphans(home, instance, own)}
+    finally:
+        own.release()
+        busy.release()
+    assert cleaned == {*(("own", status) for status in statuses), ("other", "STARTED")}
+
+
+def a_job():
+    @dg.op
+    def nothing() -> None: ...
+
+    return dg.GraphDefinition(name="nothing_to_do", node_defs=[nothing]).to_job()
+
+
+def status_of(name: str):
+    return dg.DagsterRunStatus[name]
