@@ -38,7 +38,7 @@ from deid_assets.schemas.contract import violations
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import RECORDS
 from deid_assets.stages import FLAT_STAGES, METHOD_VERSIONS
-from deid_assets.store import Table, connect, drop_schema, write_table
+from deid_assets.store import Table, connect, drop_schema
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
@@ -187,7 +187,7 @@ def release(
             proof = flat_certificate(
                 policy, record_lattice, chosen, records.count(), level_losses(policy, flat_table(policy, records, record_domains))
             )
-            refusals += certificate_refusals(proof)
+            refusals += [*certificate_refusals(proof), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
             every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "1", measured))
@@ -286,7 +286,7 @@ def _stage(staging: Staging, candidate: Table) -> Table:
     with connect(candidate.file) as connection:
         staging.write_table(connection, "Records", candidate)
     staged = Table(candidate.file, SCHEMA, "staged_release_records")
-    write_table(staged, staging.reader("data/Records.csv"))
+    staging.read_into("Records", staged)
     return staged
 
 
