@@ -138,7 +138,7 @@ def suppressed_records(
     return flat_rows.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "attributes"])
+@stage_asset(policy_sections=["quasi_identifiers", "attributes", "formulas"])
 def release_records(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -265,7 +265,8 @@ def nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFra
 def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains: Table, chosen: Table) -> str:
     """SELECT the rows to be published from the restricted store."""
     others = [column.release_as for column in policy.attributes]
-    return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others)
+    neutralize = policy.formulas == "neutralize"
+    return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others, neutralize)
 
 
 def _about(share: float, threshold: float, records: int) -> str:

@@ -8,7 +8,7 @@ Then CSV and Parquet are read by a second library, as recipients read them, and 
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +19,7 @@ import pyarrow.parquet as arrow_parquet
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.spreadsheet_text import broken_rules_sql
-from deid_assets.release.digests import columns_of, opened_digest
+from deid_assets.release.digests import columns_of, opened_digest, rows_digest
 from deid_assets.release.evidence import Refusal
 from deid_assets.release.export import FORMATS, write_both
 from deid_assets.store import Table, connect, quoted
@@ -42,6 +42,8 @@ class StagedTable:
         Columns by which its rows are ordered first.
     digests
         Form to the SHA-256 that the manifest names.
+    rows
+        The `rows_digest` that the manifest names.
     judged
         The CSV file, read back; None as long as nobody read it.
     """
@@ -50,7 +52,8 @@ class StagedTable:
     columns: Mapping[str, str]
     order_by: tuple[str, ...]
     digests: Mapping[str, str]
-    judged: Table | None = field(default=None)
+    rows: str
+    judged: Table | None = None
 
 
 def table_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]:
@@ -74,9 +77,11 @@ def table_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
         return [_refusal("unjudged_file", f"data/{table.name}.csv", "was staged, and nobody read it back to judge it")]
     try:
         with connect(table.judged.file) as connection:
-            unsafe = _unsafe_texts(connection, table)
+            found = _unsafe_texts(connection, table)
+            if rows_digest(connection, table.judged) != table.rows:
+                found.append(_refusal("changed_file", f"data/{table.name}.csv", "does not hold the rows that were staged"))
             write_both(connection, table.judged, again, table.name, table.order_by)
-        return _file_refusals(data, again, table) + unsafe
+        return _file_refusals(data, again, table) + found
     except (duckdb.Error, pa.ArrowException, OSError, ReleaseError) as error:
         # Messages of these libraries may quote a line of the file.
         kind = type(error).__name__

@@ -257,7 +257,7 @@ class Staging:
         rows = _without_quotes(f"data/{name} does not read back as the table that was written", write_and_read)
         written = {form: self._note(path, file_digest(path), rows[form], source) for form, path in paths.items()}
         digests = {form: file.sha256 for form, file in written.items()}
-        self._tables[name] = StagedTable(name, columns, tuple(order_by), digests)
+        self._tables[name] = StagedTable(name, columns, tuple(order_by), digests, source)
         return tuple(written.values())
 
     def reader(self, path: str) -> Query:
