@@ -294,6 +294,13 @@ def test_both_formats_are_compared_however_many_rows_there_are(connection, tmp_p
         assert not same_rows(csv.open("rb"), parquet.open("rb"))
 
 
+def test_missing_values_of_a_single_column_are_rows_too(releases, connection):
+    with releases.stage("heritage") as staging:
+        staging.write_table(connection, "T", "SELECT unnest(['x', NULL, '', NULL]) AS Text")
+        judge(staging, "T")
+        assert (staging.folder / "data" / "T.csv").read_bytes() == b'Text\n\n\n""\nx\n'
+
+
 UNSAFE = [
     "=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1+1", "\uff0bx", "\uff0dx", "\uff20x", " =1", "\u00a0=1", "\u200b=1",
     '"=1', "\u2212x", "=cmd|' /C calc'!A0", "cmd|' /C calc'!A0", "a;=1+1", 'a; "@x', "a\tb", "a\nb", "a\rb", "a\x00b", "a\x1bb",
