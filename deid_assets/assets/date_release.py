@@ -173,11 +173,6 @@ def _grown(intervals: np.ndarray, width: int) -> dict:
     }
 
 
-def as_file(told: dict) -> bytes:
-    """The file of the release: JSON in UTF-8, equal bytes for equal content."""
-    return json.dumps(told, indent=1, sort_keys=True).encode() + b"\n"
-
-
 def notes_of(told: dict) -> tuple[str, ...]:
     """The same for people who read the report."""
     anchor, bins, errors = told["anchor"]["generalized_to"].replace("_", " "), told["interval_bins"], told["errors"]

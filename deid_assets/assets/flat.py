@@ -38,7 +38,7 @@ from deid_assets.schemas.contract import violations
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import RECORDS
 from deid_assets.stages import FLAT_STAGES, METHOD_VERSIONS
-from deid_assets.store import Table, connect, drop_schema, write_table
+from deid_assets.store import Table, connect, drop_schema
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
@@ -138,7 +138,7 @@ def suppressed_records(
     return flat_rows.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "attributes"])
+@stage_asset(policy_sections=["quasi_identifiers", "attributes", "formulas"])
 def release_records(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -187,7 +187,7 @@ def release(
             proof = flat_certificate(
                 policy, record_lattice, chosen, records.count(), level_losses(policy, flat_table(policy, records, record_domains))
             )
-            refusals += certificate_refusals(proof)
+            refusals += [*certificate_refusals(proof), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
             every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "1", measured))
@@ -265,7 +265,8 @@ def nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFra
 def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains: Table, chosen: Table) -> str:
     """SELECT the rows to be published from the restricted store."""
     others = [column.release_as for column in policy.attributes]
-    return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others)
+    neutralize = policy.formulas == "neutralize"
+    return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others, neutralize)
 
 
 def _about(share: float, threshold: float, records: int) -> str:
@@ -286,7 +287,7 @@ def _stage(staging: Staging, candidate: Table) -> Table:
     with connect(candidate.file) as connection:
         staging.write_table(connection, "Records", candidate)
     staged = Table(candidate.file, SCHEMA, "staged_release_records")
-    write_table(staged, staging.reader("data/Records.csv"))
+    staging.read_into("Records", staged)
     return staged
 
 

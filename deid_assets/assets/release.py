@@ -15,7 +15,7 @@ from deid_assets.assets.assessment import (
 )
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
-from deid_assets.assets.date_release import as_file, date_refusals, notes_of, released_dates, told_of_dates
+from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.long_tail_cut import bin_refusals
@@ -99,7 +99,7 @@ def release(
                 kept = original_members(pseudonym_crosswalk, staged.members)
                 services = released_dates(policy, members, truncated_claims, eligible_claims, kept)
                 told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
-                staging.write_file("data/dates.json", as_file(told))
+                staging.write_json("data/dates.json", told)
             released_before = partial(
                 workplace.released_before, member_profiles, original_members(pseudonym_crosswalk, staged.members)
             )
@@ -114,7 +114,7 @@ def release(
                 ),
             )  # fmt: skip
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
-            refusals += [*certificate_refusals(proof), *not_drawn]
+            refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
             attrition = _attrition(
@@ -153,10 +153,10 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
             )
     for asset, name in FILES.items():
         read[asset] = Table(file, SCHEMA, f"staged_{asset}")
-        write_table(read[asset], staging.reader(f"data/{name}.csv"))
+        staging.read_into(name, read[asset])
     days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
     for year in years:
-        write_table(Table(file, SCHEMA, f"staged_days_{year}"), staging.reader(f"data/DaysInHospital_{year}.csv"))
+        staging.read_into(f"DaysInHospital_{year}", Table(file, SCHEMA, f"staged_days_{year}"))
     none = [f"SELECT * FROM {days.sql} WHERE false"]
     parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
     write_table(days_table, " UNION ALL ".join(none + parts))

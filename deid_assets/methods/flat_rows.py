@@ -5,6 +5,7 @@ The counts here share no code with `flat_table`, which searches; the gate measur
 
 from collections.abc import Mapping, Sequence
 
+from deid_assets.methods.spreadsheet_text import neutralized_sql
 from deid_assets.methods.value_domains import label_joins
 from deid_assets.store import Table, quoted
 
@@ -61,11 +62,23 @@ def small_records(records: Table, population: Table | None, domains: Table, leve
 
 
 def released_records(
-    records: Table, suppressed: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str]
+    records: Table,
+    suppressed: Table,
+    domains: Table,
+    levels: Mapping[str, int],
+    others: Sequence[str],
+    neutralize: bool = False,
 ) -> str:
-    """SELECT the rows to be published: without record numbers, ordered by what they say."""
+    """SELECT the rows to be published: without record numbers, ordered by what they say.
+
+    Parameters
+    ----------
+    neutralize
+        Whether texts of the other columns get an apostrophe where a spreadsheet would take them for a formula.
+    """
     rows = generalized_records(records, domains, levels, others)
-    names = ", ".join(quoted(column) for column in [*levels, *others])
+    shown = [f"{neutralized_sql(quoted(column)) if neutralize else quoted(column)} AS {quoted(column)}" for column in others]
+    names = ", ".join([*map(quoted, levels), *shown])
     return (
         f"SELECT {names} FROM ({rows}) WHERE record NOT IN (SELECT record FROM {suppressed.sql}) ORDER BY ALL"
     )

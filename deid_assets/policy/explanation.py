@@ -58,6 +58,8 @@ def _flat_columns(policy: FlatPolicy) -> Iterator[str]:
     )
     if policy.attributes:
         yield f"published as they are: {', '.join(column.release_as for column in policy.attributes)}"
+    if policy.formulas == "neutralize":
+        yield "attributes that a spreadsheet would take for formulas get an apostrophe before them"
 
 
 def _flat_levels(policy: FlatPolicy) -> Iterator[str]:

@@ -80,6 +80,11 @@ class FlatPolicy(ReleasePolicy):
     population: FlatPopulation | None = Field(None, description="table of the population for k-map; null: k-anonymity")
     quasi_identifiers: tuple[FlatQuasiIdentifier, ...] = Field(min_length=1, description="columns that an adversary may know")
     attributes: tuple[FlatColumn, ...] = Field((), description="columns published as they are; what is listed nowhere is not published")
+    formulas: Literal["refuse", "neutralize"] = Field(
+        "refuse",
+        description="attributes that a spreadsheet would take for formulas: refuse the release, or publish them with an "
+        "apostrophe before them",
+    )
     risk: FlatRisk = Field(description="k, share that may be suppressed, information loss")
     attribute_disclosure: FlatAttributeDisclosure = FlatAttributeDisclosure()
 
@@ -155,7 +160,7 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:
-    """A limit on what is no attribute, or without any attribute, would hold for nothing."""
+    """A rule for what is no attribute, or without any attribute, would hold for nothing."""
     limits, attributes = policy.attribute_disclosure, [column.release_as for column in policy.attributes]
     for name, allowed in (("sensitive", attributes), ("ordered", policy.sensitive_columns)):
         listed = getattr(limits, name) or ()
@@ -166,6 +171,8 @@ def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:
                 yield Problem(
                     ("attribute_disclosure", name, number), f"{kind} {column} {found}{did_you_mean(column, allowed)}"
                 )
+    if policy.formulas == "neutralize" and not attributes:
+        yield Problem(("formulas",), "neutralize changes attributes, and there is none; take it out")
     if not policy.sensitive_columns:
         for name in ("homogeneous_share_at_most", "l_at_least", "t_at_most"):
             if getattr(limits, name) is not None:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.methods.spreadsheet_text import broken_rules
 
 
 class Rule(Protocol):
@@ -67,7 +68,7 @@ class Hierarchy:
     missing_joins: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
-        problems = self.rule.problems(self.level_names) or self._missing_problems()
+        problems = self.rule.problems(self.level_names) or self._missing_problems() or self._unsafe_labels()
         if problems:
             raise PolicyError(f"hierarchy '{self.name}': " + "; ".join(problems))
 
@@ -85,6 +86,14 @@ class Hierarchy:
                     f"level '{self.level_names[level]}' does not nest: missing values leave the class that they join "
                     f"at level '{self.level_names[level - 1]}'"
                 )
+        return found
+
+    def _unsafe_labels(self) -> list[str]:
+        """Labels above the values themselves are the policy's own text: what no release may hold is said at once."""
+        found = []
+        for level, name in enumerate(self.level_names[1:], start=1):
+            broken = Counter(rule for label in self.rule.all_labels(level) or () for rule in broken_rules(label))
+            found += [f"level '{name}' has {count} labels that no release may hold: {rule}" for rule, count in broken.items()]
         return found
 
     def missing_label(self, level: int) -> str | None:

@@ -38,9 +38,15 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, allow_inf_nan=False)
 
 
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tabs and line breaks, what changes the direction of text, halves of characters."""
+
+
 def _said(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
+    if _INVISIBLE.search(text):
+        raise ValueError("must not hold control characters, characters that change the direction of text, or halves of characters")
     return text
 
 

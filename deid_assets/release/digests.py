@@ -12,6 +12,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
 
@@ -100,7 +101,13 @@ def is_digest(text: object) -> bool:
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, read in pieces."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return opened_digest(file)
+
+
+def opened_digest(file: BinaryIO) -> str:
+    """SHA-256 of all bytes of an open file, from its beginning; it is left at its end."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def tables_digest(tables: Mapping[str, Table]) -> str:

@@ -42,6 +42,23 @@ def write_ordered(
         raise ReleaseError(f"tables are released as csv or parquet, not as {path.suffix}")
 
 
+def write_both(
+    connection: duckdb.DuckDBPyConnection,
+    content: str | Query | Table,
+    folder: Path,
+    name: str,
+    order_by: Sequence[str] = (),
+) -> None:
+    """Write a table as <name>.csv, and the rows of that file as <name>.parquet.
+
+    DuckDB marks a Parquet column as required where the statistics of its source know of no missing value, and a source
+    may hold rows that are not released. A CSV file has no statistics: what is written depends on the released rows only.
+    """
+    csv = folder / f"{name}.csv"
+    write_ordered(connection, content, csv, order_by)
+    write_ordered(connection, reader(csv, columns_of(connection, content)), csv.with_suffix(".parquet"), order_by)
+
+
 def reader(path: Path, columns: Mapping[str, str]) -> Query:
     """A SELECT that reads a file of `write_ordered`: CSV with the types given, Parquet with its own.
 

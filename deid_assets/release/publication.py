@@ -15,13 +15,15 @@ appends. A number is used by one release for ever; that of a staged release whic
 """
 
 import contextlib
+import json
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -29,13 +31,15 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release import durable
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import names_exact_edition
-from deid_assets.release.digests import bytes_digest, columns_of, file_digest, parse_json, rows_digest
-from deid_assets.release.export import FORMATS, read_back, reader, write_ordered
+from deid_assets.release.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
+from deid_assets.release.evidence import Refusal
+from deid_assets.release.export import FORMATS, read_back, reader, write_both
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest import Editions, Place, ReleasedFile
+from deid_assets.release.proof import StagedTable, oddities, table_refusals
 from deid_assets.release.registry import Entry, Registry
 from deid_assets.release.verification import MANIFEST, SIGNATURE, verify
-from deid_assets.store import Query, Table, owner_only
+from deid_assets.store import Query, Table, owner_only, write_table
 
 _POLICY = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NUMBER = re.compile(r"\d{4,}\Z")
@@ -215,7 +219,8 @@ class Staging:
         self.folder = folder
         self._lock: int | None = lock
         self._files: list[ReleasedFile] = []
-        self._readers: dict[str, Query] = {}
+        self._tables: dict[str, StagedTable] = {}
+        self._proven = False
 
     def __repr__(self) -> str:
         return f"<Staging of {self.policy}/{self.number:04d}>"
@@ -231,37 +236,85 @@ class Staging:
         name: str,
         content: str | Query | Table,
         order_by: Sequence[str] = (),
-        formats: Sequence[str] = FORMATS,
     ) -> tuple[ReleasedFile, ...]:
-        """Write a table as data/<name>.csv and .parquet, flush it, read it back and compare it with its source.
+        """Write a table as data/<name>.csv and .parquet, flush both, read them back and compare them with their source.
 
         See `export.write_ordered` for the order of the rows, and `export.read_back` for the comparison.
 
         Raises
         ------
         ReleaseError
-            If the file is staged already, or does not read back as its source.
+            If a file is staged already, or does not read back as its source.
         """
-        columns = columns_of(connection, content)
-        source = rows_digest(connection, content)
-        written = []
-        for form in formats:
-            path = self._new_path(f"data/{name}.{form}")
-            write_ordered(connection, content, path, order_by)
-            rows = read_back(connection, path, columns, source)
-            self._readers[f"data/{name}.{form}"] = reader(path, columns)
-            written.append(self._note(path, rows, source))
-        return tuple(written)
+        paths = {form: self._new_path(f"data/{name}.{form}") for form in FORMATS}
+        self._proven = False
+        columns, source = columns_of(connection, content), rows_digest(connection, content)
+
+        def write_and_read() -> dict[str, int]:
+            write_both(connection, content, self.folder / "data", name, order_by)
+            return {form: read_back(connection, path, columns, source) for form, path in paths.items()}
+
+        rows = _without_quotes(f"data/{name} does not read back as the table that was written", write_and_read)
+        written = {form: self._note(path, file_digest(path), rows[form], source) for form, path in paths.items()}
+        digests = {form: file.sha256 for form, file in written.items()}
+        self._tables[name] = StagedTable(name, columns, tuple(order_by), digests, source)
+        return tuple(written.values())
 
     def reader(self, path: str) -> Query:
         """SELECT that reads a staged table, such as "data/Claims.csv", with the column types of its source."""
-        return self._readers[path]
+        return reader(self.folder / path, self._tables[Path(path).stem].columns)
+
+    def read_into(self, name: str, table: Table) -> None:
+        """Read data/<name>.csv into a table of the restricted store, where it is judged in the place of both files.
+
+        Raises
+        ------
+        ReleaseError
+            If the file cannot be read.
+        """
+        self._proven = False
+        read = self.reader(f"data/{name}.csv")
+        _without_quotes(f"data/{name}.csv cannot be read back", lambda: write_table(table, read))
+        self._tables[name] = replace(self._tables[name], judged=table)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Say what speaks against the staged files; nothing is published before this was asked, and answered by nothing.
+
+        See `proof.table_refusals`.
+        """
+        again = self.folder / ".again"  # goes with the staging folder, should this process end before
+        again.mkdir(mode=0o700)
+        try:
+            found = [one for table in self._tables.values() for one in table_refusals(self.folder / "data", again, table)]
+        finally:
+            shutil.rmtree(again)
+        self._proven = not found
+        return tuple(found)
 
     def write_file(self, name: str, content: bytes) -> ReleasedFile:
-        """Add a file that is not a table: "report.html" beside the data, or "data/..." among them."""
+        """Add a file that is not a table: "report.html" beside the data, or "data/..." among them.
+
+        The manifest names the digest of `content`; that the file holds it is asked when the release is sealed.
+        """
         path = self._new_path(name)
+        if path.suffix.lower().removeprefix(".") in FORMATS:
+            raise ReleaseError(f"{name} is a table: stage it as one, so that it is judged")
         durable.create(path, content, 0o600)
-        return self._note(path, None, None)
+        return self._note(path, bytes_digest(content), None, None)
+
+    def write_json(self, name: str, value: object) -> ReleasedFile:
+        """Add a JSON file, for people to read too; it says what `value` says.
+
+        Raises
+        ------
+        ReleaseError
+            If the value is not JSON, as NaN, or reads back as another.
+        """
+        canonical = canonical_json(value)
+        content = json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
+        if canonical_json(parse_json(content)) != canonical:
+            raise ReleaseError(f"{name} does not read back as what was written: a key is no text, or is there twice")
+        return self.write_file(name, content)
 
     def _new_path(self, relative: str) -> Path:
         path = self.folder / relative
@@ -272,11 +325,11 @@ class Staging:
             raise ReleaseError(f"{relative} is staged already")
         return path
 
-    def _note(self, path: Path, rows: int | None, digest: str | None) -> ReleasedFile:
+    def _note(self, path: Path, sha256: str, rows: int | None, digest: str | None) -> ReleasedFile:
         os.chmod(path, 0o444)
         durable.sync(path)
         relative = path.relative_to(self.folder).as_posix()
-        self._files.append(ReleasedFile(relative, file_digest(path), path.stat().st_size, rows, digest))
+        self._files.append(ReleasedFile(relative, sha256, path.stat().st_size, rows, digest))
         return self._files[-1]
 
     def publish(
@@ -312,6 +365,8 @@ class Staging:
             raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
         if not any(file.path == CERTIFICATE for file in self._files):
             raise ReleaseError(f"{self.policy}/{self.number:04d} has no {CERTIFICATE}: stage it before publishing")
+        if self._tables and not self._proven:
+            raise ReleaseError(f"{self.policy}/{self.number:04d}: the staged tables were not judged, or they were refused")
         with self.releases._locked():
             self.releases._recover_or_refuse()
             registry = self.releases.registry
@@ -360,10 +415,13 @@ class Staging:
         for folder in (self.folder / "data", self.folder):
             os.chmod(folder, 0o755)
             durable.sync(folder)
-        report = verify(self.folder, self.releases.key.public)
-        if not report.ok:
-            reasons = "; ".join(f"{check.name}: {check.reason}" for check in report.failures)
-            raise ReleaseError(f"what is staged changed after it was written, nothing is published: {reasons}")
+        reasons = [f"{check.name}: {check.reason}" for check in verify(self.folder, self.releases.key.public).failures]
+        # Verified is what lies there; it must also be what was made, not another release that the same key signed.
+        if (self.folder / MANIFEST).read_bytes() != made.public:
+            reasons.append(f"{MANIFEST} is not the one that was made")
+        reasons += oddities(self.folder)
+        if reasons:
+            raise ReleaseError(f"what is staged changed after it was written, nothing is published: {'; '.join(reasons)}")
         return entry
 
     def discard(self) -> None:
@@ -375,6 +433,15 @@ class Staging:
                 shutil.rmtree(self.folder)
         os.close(self._lock)
         self._lock = None
+
+
+def _without_quotes(problem: str, work: Callable[[], Any]) -> Any:
+    """Do some work of DuckDB, whose messages may quote a line of a file: the error raised does not refer to them."""
+    try:
+        return work()
+    except duckdb.Error as error:
+        kind = type(error).__name__
+    raise ReleaseError(f"{problem} ({kind})")
 
 
 def _entry_at(place: Place, public: bytes) -> Entry:

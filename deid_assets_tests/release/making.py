@@ -12,6 +12,7 @@ from deid_assets.release.evidence import Evidence, Measurement
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest import AttritionStep, Editions, Manifest, Place, PolicyText, editions, keyed_counts
 from deid_assets.release.publication import Published, Releases, Staging
+from deid_assets.store import Table
 
 SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
 DELIVERY_DIGEST = "d" * 64
@@ -84,6 +85,15 @@ def stage_certificate(staging: Staging) -> None:
     staging.write_file(FILE, certificate(staging.policy, staging.number).public)
 
 
+def judge(staging: Staging, *names: str) -> None:
+    """Read the staged tables back and judge them, without which nothing is published."""
+    store = staging.releases.folder.parent / f"judged-{staging.policy}-{staging.number}.duckdb"
+    for name in names:
+        staging.read_into(name, Table(store, "scratch", name))
+    assert staging.refusals() == ()
+    store.unlink()
+
+
 def manifest(place: Place, **changes) -> Manifest:
     """A manifest for a place; `changes` replace its fields."""
     fields = {
@@ -123,6 +133,7 @@ def publish(releases: Releases, inputs: str, policy: str = "heritage", with_tabl
             connection = duckdb.connect()
             staging.write_table(connection, "Claims", CLAIMS, ["MemberID"])
             connection.close()
+            judge(staging, "Claims")
         else:
             staging.write_file("data/Members.txt", b"member 1")
         staging.write_file("report.html", b"<p>report</p>")

@@ -135,6 +135,7 @@ def publish_earlier_release(home: Home, members: Iterable[str] = ()) -> None:
     releases = Releases(home.releases, SigningKey.load_or_create(home.keys), home.store / "manifests")
     with duckdb.connect() as connection, releases.stage("small") as staging:
         staging.write_table(connection, "Members", making.CLAIMS)
+        making.judge(staging, "Members")
         making.stage_certificate(staging)
         staging.publish(
             lambda place: editions(

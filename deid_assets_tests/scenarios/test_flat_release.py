@@ -263,7 +263,7 @@ class TestGate:
             if path.suffix == ".csv":
                 path.write_bytes(path.read_bytes() + b"town 11,20,F,tea\n")
 
-        monkeypatch.setattr("deid_assets.release.publication.write_ordered", tampering)
+        monkeypatch.setattr("deid_assets.release.export.write_ordered", tampering)
         summary = pipeline.run(KEY, ["release"])
         assert summary.exit_code == ERROR and summary.release is None
         assert "does not read back" in " ".join(summary.reasons)

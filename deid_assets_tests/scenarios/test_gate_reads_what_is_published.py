@@ -3,6 +3,7 @@
 import pytest
 
 from deid_assets.assets import release as release_asset
+from deid_assets.release import publication
 from deid_assets.release.publication import Staging
 from deid_assets.running_summary import PUBLISHED
 from deid_assets.stages import STAGES
@@ -84,6 +85,25 @@ def test_a_file_tampered_with_before_it_is_read_back_refuses(pipeline, monkeypat
     monkeypatch.setattr(Staging, "reader", tampered)
     refused(pipeline, "release_claims: the staged rows are not those", "judged other rows")
     assert done
+
+
+def test_a_parquet_file_swapped_after_it_was_compared_refuses(pipeline, monkeypatch):
+    """Risk is measured on the CSV file: a Parquet file that holds something else must not be published beside it."""
+    honest = publication.read_back
+
+    def swapped(connection, path, columns, digest):
+        rows = honest(connection, path, columns, digest)
+        if path.name == "Members.parquet":
+            connection.execute(f"""COPY (SELECT * REPLACE ('F' AS "Sex") FROM read_parquet('{path}')) TO '{path}' (FORMAT parquet)""")
+        return rows
+
+    monkeypatch.setattr(publication, "read_back", swapped)
+    refused(pipeline, "data/Members.parquet is not what the judged rows give, byte for byte")
+
+
+def test_a_formula_in_a_candidate_refuses(pipeline):
+    pipeline.edit_store(KEY, f"""UPDATE candidate.release_members SET "Sex" = '=1+1' WHERE "MemberID" = {ONE_MEMBER}""")
+    refused(pipeline, "data/Members: column Sex, fewer than 11 cells: a beginning that a spreadsheet takes for a formula")
 
 
 def test_a_file_tampered_with_after_it_was_judged_is_not_published(pipeline, monkeypatch):

@@ -1,0 +1,91 @@
+"""Text that another program would run or hide: formulas of spreadsheets, control characters, changed direction.
+
+Whoever opens a published CSV file in a spreadsheet runs the cells that begin like a formula (OWASP, "CSV Injection").
+The patterns below are read alike by DuckDB's regular expressions and by Python's, so that there is one rule.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_SIGNS = r"=+\-@" + "\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u207a\u207b\u207c\u208a\u208b\u208c\u2212"
+"""Begin a formula; also full-width, small, raised and lowered, which some spreadsheets fold to the plain ones."""
+_SKIPPED = " \u00a0\u00ad\u034f\u061c\u180e\u1680\u2000-\u200f\u202f\u205f-\u2064\u3000\"`\u201c\u201d\u201e\u201f"
+"""Blanks, characters without width, and quotation marks: they may stand before a formula and be dropped."""
+
+FORMULA = f"^[{_SKIPPED}]*[{_SIGNS}]"
+NUMBER = f"[{_SKIPPED}]*[+\\-\u2212]?[.,]*[0-9][0-9.,]*([eE][+\\-]?[0-9]+)?[ ]?%?[ ]*"
+
+ANYWHERE: Mapping[str, str] = MappingProxyType(
+    {
+        "a reference to another program (name|topic!item)": r"(?s)[0-9A-Za-z_.]\|.*!",
+        "a control character, such as a tab or a line break": "[\\x00-\\x1f\\x7f-\\x9f\u2028\u2029]",
+        "a character that changes the direction of text": "[\u202a-\u202e\u2066-\u2069]",
+        "a character that is never shown": "[\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]",
+    }
+)
+"""What no text may hold, and the pattern that finds it."""
+
+BEGINS = "a beginning that a spreadsheet takes for a formula (=, +, -, @)"
+CONTINUES = "a semicolon before what a spreadsheet takes for a formula: many split cells there"
+RULES = (BEGINS, CONTINUES, *ANYWHERE)
+"""In words, to follow "holds"."""
+
+
+def broken_rules(text: str) -> tuple[str, ...]:
+    """Return the rules that a text breaks; a number is none of them, whatever its sign.
+
+    Examples
+    --------
+    >>> broken_rules("=1+1") == broken_rules(" \\"@SUM(A1)") == (BEGINS,)
+    True
+    >>> [broken_rules(text) for text in ("-5", "+3.2e4", "- 12 %", "a-b", "65+", "'=1+1")]
+    [(), (), ('a beginning that a spreadsheet takes for a formula (=, +, -, @)',), (), (), ()]
+    """
+    first, *others = text.split(";")
+    found = [BEGINS] if _is_formula(first) else []
+    found += [CONTINUES] if any(map(_is_formula, others)) else []
+    return (*found, *(rule for rule, pattern in ANYWHERE.items() if re.search(pattern, text)))
+
+
+def _is_formula(text: str) -> bool:
+    return bool(re.search(FORMULA, text)) and not re.fullmatch(NUMBER, text)
+
+
+def broken_rules_sql(text: str) -> dict[str, str]:
+    """Return for each rule the SQL condition that a text breaks it; the same rules as `broken_rules`.
+
+    Parameters
+    ----------
+    text
+        SQL expression of type VARCHAR.
+    """
+    pieces = f"string_split({text}, ';')"
+    return {
+        BEGINS: _is_formula_sql(f"({pieces})[1]"),
+        CONTINUES: f"len(list_filter({pieces}[2:], lambda piece: {_is_formula_sql('piece')})) > 0",
+        **{rule: f"regexp_matches({text}, {_literal(pattern)})" for rule, pattern in ANYWHERE.items()},
+    }
+
+
+def _is_formula_sql(text: str) -> str:
+    return f"(regexp_matches({text}, {_literal(FORMULA)}) AND NOT regexp_full_match({text}, {_literal(NUMBER)}))"
+
+
+def neutralized_sql(text: str) -> str:
+    """SQL of a text that begins with an apostrophe where it would begin like a formula, and is the same elsewhere.
+
+    Two texts stay two: one that begins with apostrophes before a formula gets one more.
+
+    Parameters
+    ----------
+    text
+        SQL expression of type VARCHAR.
+    """
+    bare = f"string_split(ltrim({text}, ''''), ';')[1]"
+    return f"CASE WHEN {_is_formula_sql(bare)} THEN concat('''', {text}) ELSE {text} END"
+
+
+def _literal(pattern: str) -> str:
+    """A pattern of this module as SQL text."""
+    return "'" + pattern.replace("'", "''") + "'"
