@@ -21,6 +21,9 @@ _THRESHOLD = "thresholds in use run from .05 to .33, classes of 20 to 3; above t
 _SUCCESS = "thresholds in use run from .05 to .33; an attack that finds more than one in three is not prevented"
 _MAX_SUP = "shares in use run from .01 to .1; a larger one lets members through whom everybody can single out"
 _CLASS = "classes in use hold 3 to 20 members; in a class of two each member knows the other"
+_READ = "where less than half can be read the rule misses more than it finds; switch it off instead"
+_FOUND = "so few are found by chance where hardly a code can be read; say null if the list may match nothing"
+_CODED = "where so few claims have a code the rule finds next to nothing; say null if there may be none"
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,13 @@ LONGITUDINAL = (
         "beyond one half, whoever is absent is more likely than not to have a sensitive condition",
         most=0.5,
     ),
+    Limit("removal.readable_codes_at_least", _READ, least=0.5),
+    Limit("removal.sensitive_members_at_least", _FOUND, least=0.0001),
+    Limit("removal.rare_visible_members_at_least", _FOUND, least=0.00001),
+    Limit("removal.known_newborn_claims_at_least", _READ, least=0.5),
+    Limit("removal.coded_claims_at_least.diagnosis", _CODED, least=0.1),
+    Limit("removal.coded_claims_at_least.procedure", _CODED, least=0.1),
+    Limit("removal.coded_claims_at_least.place", _CODED, least=0.1),
     Limit("top_coding.percentile", "beyond it hardly a value would be top-coded", most=99.9),
     Limit("long_tail.percentile", "beyond it hardly a claim would be cut", most=99.9),
     Limit("long_tail.risk", _THRESHOLD, most=THIRD),

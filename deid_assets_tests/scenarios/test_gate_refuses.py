@@ -217,7 +217,7 @@ def test_evidence_of_something_else_refuses(pipeline):
 
 
 def test_a_candidate_made_before_its_claims_were_taken_in_again_refuses(pipeline):
-    pipeline.run(KEY, ["members", "claims", "quarantined_rows"])
+    pipeline.run(KEY, ["members", "claims", "quarantined_rows", "delivered_codes"])
     refused(pipeline, "made from an earlier claims")
 
 
