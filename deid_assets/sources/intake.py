@@ -235,16 +235,15 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
     """
 
     def counts(kind: str, column: str) -> str:
-        written = f"count(t.{column})" if column in given else "0"
-        bad = f"count_if(t.{column} IN (SELECT code FROM unknown_{kind}))" if kind in unknown and column in given else "0"
+        bad = f"t.{column} IN (SELECT code FROM unknown_{kind})" if kind in unknown and column in given else "false"
         like = (
-            f"count_if(regexp_full_match(t.{column}, '{_ICD10}') AND NOT regexp_full_match(t.{column}, '{_ICD9}'))"
-            if kind == "diagnosis" and column in given
-            else "0"
+            f"regexp_full_match(t.{column}, '{_ICD10}') AND NOT regexp_full_match(t.{column}, '{_ICD9}')"
+            if kind == "diagnosis"
+            else "false"
         )
         return (
-            f"SELECT '{column}' AS source_column, '{kind}' AS kind, {written}::BIGINT AS written,"
-            f" {bad}::BIGINT AS unreadable, {like}::BIGINT AS like_icd10"
+            f"SELECT '{column}' AS source_column, '{kind}' AS kind, count(t.{column}) AS written,"
+            f" count(*) FILTER ({bad}) AS unreadable, count(*) FILTER ({like}) AS like_icd10"
             f" FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
         )
 
