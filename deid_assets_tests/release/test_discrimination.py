@@ -2,14 +2,19 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from deid_assets.methods.demographic_risk import demographic_risk
+from deid_assets.methods.longitudinal_data import Domain, Histories, LongitudinalData
+from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.policy import policy_from
 from deid_assets.policy.limits import LONGITUDINAL
 from deid_assets.policy.loading import load_policy, shipped_policies
 from deid_assets.release import measure
 from deid_assets.release.discrimination import BY_ALPHA, LAID_OPEN, vacuity_refusals
 from deid_assets.release.evidence import Evidence
+from deid_assets_tests.methods.cases import KEY
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.policy.test_limits import FLAT_VALUES, laxest, with_value
 from deid_assets_tests.release.making import measurement
@@ -85,3 +90,26 @@ def test_a_policy_made_without_being_read_is_judged_too():
     policy = policy_from(public_values())
     lax = policy.model_copy(update={"risk": policy.risk.model_copy(update={"threshold": 0.999})})
     assert [refusal.rule for refusal in vacuity_refusals(lax, [])] == ["vacuous_policy"]
+
+
+def half_laid_open(members: int) -> LongitudinalData:
+    """One half of the members is alone with a column, the other half is all alike; everybody has one claim."""
+    codes = np.maximum(np.arange(members) - members // 2, 0)
+    claims = Histories.of([[0]] * members)
+    return LongitudinalData(
+        codes[:, None], (Domain((np.arange(members),)),), (claims,), (Domain((np.arange(1),)),), np.arange(members),
+        (claims,), (np.ones(members, dtype=np.int8),),
+    )  # fmt: skip
+
+
+def test_measured_by_the_attacks_themselves_it_is_refused_at_the_laxest_thresholds():
+    policy = policy_from(public_values(risk__threshold=1 / 3, risk__max_high_risk_share=0.1, demographics={"class_size_at_least": 3}))
+    data = half_laid_open(400)
+    found = NodeComputation(data, (), policy.safe_class_size).measure((), KEY, 2_000)
+    assert found.share > 0.4
+    assert not any(one.passed for one in measure.high_risk_measurements(policy, found, found, "0" * 64))
+    classes = NodeComputation(data, (), k=1).drawn_classes((), KEY, 2_000)
+    assert np.where(classes.exempt, 0, 1 / np.maximum(classes.sizes, 1)).mean() > 1 / 3
+    sizes = np.unique(data.demographics, return_counts=True)[1]
+    (small, *_) = measure.demographic_measurements(policy, demographic_risk(sizes, sizes, k=3), 0.1, 0.1)
+    assert small.name == measure.DEMOGRAPHIC and not small.passed
