@@ -135,7 +135,9 @@ class Removal(Section):
         description="highest probability with which absence from the release may tell of a sensitive condition"
     )
     readable_codes_at_least: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.9, description="share of the codes in each column that lists read which the product knows; fewer refuse the delivery"
+        0.99,
+        description="share of the codes in each column that lists read which the product knows; fewer refuse the delivery. No "
+        "list finds the others: codes that lost their leading zeros may be the sensitive ones",
     )
     coded_claims_at_least: CodedClaims = CodedClaims()
     sensitive_members_at_least: Probability | None = Field(

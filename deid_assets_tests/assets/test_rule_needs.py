@@ -9,6 +9,7 @@ import pytest
 from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.methods.removal import distinct_codes
 from deid_assets.methods.removal import removed_members as removed_members_query
+from deid_assets.errors import PolicyError
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.reference.code_book import code_book
@@ -116,9 +117,23 @@ def test_no_diagnosis_is_mapped(synthetic, tmp_path):
 
 
 def test_the_wrong_column_is_mapped_to_diagnoses(synthetic, tmp_path):
-    values = changed(BLANK)
+    values = mapped_without(BLANK, "claims", "specialty")
     values["source"]["claims"]["columns"]["diagnosis_1"] = "specialty"
     assert "removal.code_list: readable_codes/diagnosis_1" in refused(synthetic, policy_from(values), tmp_path)
+
+
+def test_one_column_is_not_mapped_to_two_kinds_of_codes():
+    """Procedure codes have the form of diagnoses: nothing in the delivery would tell."""
+    values = changed(TABLES)
+    values["source"]["claims"]["columns"]["diagnosis_1"] = "cpt"
+    with pytest.raises(PolicyError, match="must be mapped to different columns"):
+        policy_from(values)
+
+
+def test_codes_that_lost_their_leading_zeros_refuse(delivered, tmp_path):
+    """One code in fifty: 042 is written 42, which no list finds."""
+    folder = delivered(dx="CASE WHEN hash(no) % 50 = 0 THEN '42' ELSE dx END")
+    assert refused(folder, policy_from(BLANK), tmp_path) == {"removal.code_list: readable_codes/diagnosis_1"}
 
 
 @pytest.mark.parametrize(

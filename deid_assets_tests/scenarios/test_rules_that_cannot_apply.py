@@ -51,5 +51,5 @@ def test_the_gate_counts_again_and_trusts_no_table_of_needs(pipeline, monkeypatc
     before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == REFUSED and summary.release is None, summary
-    assert summary.reasons[0].startswith("refused by the gate for 1 reason: removal.code_list needs at least 0.9")
+    assert summary.reasons[0].startswith("refused by the gate for 1 reason: removal.code_list needs at least 0.99")
     assert "1790" not in summary.reasons[0] and pipeline.published_bytes() == before
