@@ -63,7 +63,7 @@ def test_at_the_laxest_number_that_loads_every_gate_refuses_it(limit):
 
 
 def test_a_flat_policy_at_its_laxest_refuses_it():
-    disclosure = {"homogeneous_share_at_most": 1 / 3, "l_at_least": 1.5, "t_at_most": 0.45}
+    disclosure = {"homogeneous_share_at_most": 1 / 3, "l_at_least": 1.5, "t_at_most": 0.4999}
     policy = policy_from(FLAT_VALUES | {"risk": {"k": 3, "max_suppressed": 0.2}, "attribute_disclosure": disclosure})
     assert laid_open_passes(policy) == [] and vacuity_refusals(policy, gates(policy)) == []
 
