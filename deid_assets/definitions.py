@@ -24,6 +24,7 @@ from deid_assets.assets import (
     intake,
     population_attacks,
     preparation,
+    rule_needs,
     provider_graph_attack,
     record_risk,
     release,
@@ -46,7 +47,7 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES = (
-    intake, preparation, adversary, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
+    intake, preparation, rule_needs, adversary, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
     attribute_disclosure, provider_graph_attack, release,
 )  # fmt: skip
 FLAT_MODULES = (flat_intake, flat, record_risk, flat_disclosure)

@@ -1,5 +1,6 @@
 """`deid run`: register a delivery, run the policy's job as a first-class run of the instance, and say what came of it."""
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The way of the data: the stages in order, and the assets of each. Schemas of the store and asset groups follow it."""
 
 STAGES: dict[str, tuple[str, ...]] = {
-    "intake": ("members", "claims", "quarantined_rows"),
+    "intake": ("members", "claims", "quarantined_rows", "delivered_codes"),
     "preparation": (
         "code_book",
         "comorbidity_codes",
@@ -9,6 +9,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "removed_members",
         "eligible_claims",
         "eligible_members",
+        "rule_needs",
         "exclusion_comparison",
         "released_sample",
         "grouped_claims",

@@ -103,7 +103,7 @@ class TestCodeVersions:
             ({"neighbor_attack__trials": 20_000}, {"neighbor_attack"}),
             ({"attack_sensitivity__trials": 20_000}, {"attack_sensitivity", "release"}),
             ({"population_estimates__unique_share_at_most": 0.1}, {"population_estimates", "release"}),
-            ({"attribute_disclosure__t_at_most": 0.5}, {"attribute_disclosure", "release"}),
+            ({"attribute_disclosure__t_at_most": 0.4}, {"attribute_disclosure", "release"}),
             ({"membership__draws": 500}, {"membership_disclosure", "release"}),
             ({"provider_graph__patterns_known": 3}, {"provider_graph_attack", "release"}),
         ],

@@ -20,6 +20,7 @@ _SECTIONS = ["source", "intake"]
             ("members", "One row per delivered member: the population in which risk is counted."),
             ("claims", "The claims of the delivered members, in canonical form."),
             ("quarantined_rows", "Rows of the delivery that broke a rule, with the rule's name; restricted."),
+            ("delivered_codes", "How many codes of each column the delivery holds, and how many cannot be read."),
         )
     }
 )
@@ -34,7 +35,7 @@ def intake(
     prefix = prefix_of(context)
     tables = {
         name: store.table(dg.AssetKey([prefix, name]), context.partition_key)
-        for name in ("members", "claims", "quarantined_rows")
+        for name in ("members", "claims", "quarantined_rows", "delivered_codes")
     }
     file = tables["members"].file
     owner_only(file.parent)

@@ -122,10 +122,11 @@ def released_sample(
     context: dg.AssetExecutionContext,
     members: Table,
     eligible_members: Table,
+    rule_needs: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> Query:
-    """The random sample of the eligible members that is released."""
+    """The random sample of the eligible members that is released; nobody is drawn where a rule cannot apply."""
     sample = policies.of(context).sample
     asked = workplace.delivery(context.partition_key).parameters.get("release")
     size = sample_size(members.count(), eligible_members.count(), asked or sample.members, sample.fraction)

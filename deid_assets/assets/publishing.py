@@ -23,6 +23,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import certificate_editions
+from deid_assets.release.discrimination import vacuity_refusals
 from deid_assets.release.event_log import (
     data_versions,
     edited_evidence,
@@ -79,7 +80,8 @@ def common_refusals(
     keys = upstream(policy)
     must_be_made_under = {key: made_under(policy, secret, *MADE_FROM[key.path[-1]]) for key in keys}
     tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
-    found = edited_evidence(instance, policy.name, evidence, delivery)
+    found = vacuity_refusals(policy, evidence)
+    found += edited_evidence(instance, policy.name, evidence, delivery)
     found += witness(instance, gating_checks(policy), delivery, context.run.run_id)
     found += stale_inputs(instance, must_be_made_under, delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)

@@ -22,6 +22,7 @@ from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.preparation import pseudonym_key
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.release_report import report_of
+from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.errors import PolicyError
 from deid_assets.executors import search_executor
@@ -52,6 +53,7 @@ def release(
     context: dg.AssetExecutionContext,
     members: Table,
     claims: Table,
+    delivered_codes: Table,
     removed_members: Table,
     eligible_members: Table,
     eligible_claims: Table,
@@ -113,6 +115,7 @@ def release(
                     provider_graph_attack,
                 ),
             )  # fmt: skip
+            refusals += need_refusals(policy, members, claims, delivered_codes, removed_members)
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:

@@ -108,9 +108,13 @@ def _lives(members: Table, claims: Table, dates: Table, with_discharges: bool) -
 
 
 def class_sizes_of(members: Table) -> str:
-    """SELECT member (as in `events`) and how many members share sex and age in ten years, for local recoding."""
+    """SELECT member (as in `events`) and how many members share sex and age in ten years, for local recoding.
+
+    Whoever lacks one of both shares it with nobody: blanks in common make nobody alike.
+    """
     return f"""
-        SELECT member, count(*) OVER (PARTITION BY sex, age // 10) AS class_size
+        SELECT member,
+            CASE WHEN sex IS NULL OR age IS NULL THEN 1 ELSE count(*) OVER (PARTITION BY sex, age // 10) END AS class_size
         FROM {members.sql} JOIN {numbers_of(members)} USING (member_id) ORDER BY member"""
 
 

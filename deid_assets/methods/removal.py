@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deid_assets.methods.rule_figures import may_be_newborn
 from deid_assets.store import Query, Table
 
 DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
@@ -144,14 +145,15 @@ def eligible_claims(
     """SELECT the claims that pass the claim-level rules, of every delivered member.
 
     Dropped are a newborn's claims (up to and including `newborn_days` after birth) and claims whose code is no
-    medical procedure. These two rules act on claims, not on members: as a reason to remove a member they would
+    medical procedure. A claim of a young member, or of one of unknown age, is a newborn's unless dates of birth and
+    service say that it is none. These two rules act on claims, not on members: as a reason to remove a member they would
     delete nearly everyone. Removed members' claims stay, because the class size in the population counts them; who
     may be released is decided by `removed_members`.
     """
     rules = ["true"]
     parameters: list = []
     if newborn_days is not None:
-        rules.append("(birth_date IS NULL OR service_date IS NULL OR service_date - birth_date > ?)")
+        rules.append(f"coalesce(service_date - birth_date > ?, NOT {may_be_newborn('members')})")
         parameters.append(newborn_days)
     if drop_non_procedures:
         rules.append("(claims.cpt IS NULL OR book.is_procedure)")

@@ -6,6 +6,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure_explanation import attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
+from deid_assets.policy.rule_needs import LISTED, needs_of
 from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
 
 
@@ -26,6 +27,7 @@ def explain(policy: ReleasePolicy) -> str:
         ("Recipients", _recipients(policy)),
         ("Intake", _intake(policy)),
         ("Removed", _removed(policy)),
+        ("What these rules need of a delivery, or it is refused", _needs(policy)),
         ("Released", _released(policy)),
         ("Grouped, cut and top-coded", _cut(policy)),
         *((("Dates", _dates(policy)),) if policy.dates else ()),
@@ -115,6 +117,14 @@ def _removed(policy: Policy) -> Iterator[str]:
         yield "claims whose procedure code is none of CPT (letter codes, three-digit codes)"
     if not removal.removes_members:
         yield "no member for what the claims tell"
+
+
+def _needs(policy: Policy) -> Iterator[str]:
+    yield from (need.stated for need in needs_of(policy))
+    coded = policy.removal.coded_claims_at_least
+    lacking = [kind for kind in LISTED if policy.removal.removes_members and getattr(coded, kind) is None]
+    if lacking:
+        yield f"stated by the policy: a delivery may have no codes of {' and '.join(lacking)}, and no list finds any there"
 
 
 def _released(policy: Policy) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.hierarchies import Hierarchy
+from deid_assets.policy.limits import limit_problems
 from deid_assets.policy.sections import ClassSize, ColumnName, Intake, Name, Said, Section, Share
 from deid_assets.policy.validation import Problem, did_you_mean
 
@@ -113,7 +114,8 @@ class FlatPolicy(ReleasePolicy):
 def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     """Return every problem that the sections of a flat policy have together."""
     known = tuple(_known_hierarchies(policy))
-    return known or (*_distinct_columns(policy), *_feasible_lattice(policy), *_sensitive_attributes(policy))
+    limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
+    return (*known, *limits) or (*_distinct_columns(policy), *_feasible_lattice(policy), *_sensitive_attributes(policy))
 
 
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:

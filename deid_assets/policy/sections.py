@@ -141,8 +141,21 @@ class OptOuts(Section):
         return tuple(sorted({*(member.strip() for member in self.members), *(self._listed or ())}))
 
 
+CodedShare = Annotated[float, Field(gt=0, le=1)]
+
+
+class CodedClaims(Section):
+    """Which share of the claims holds a readable code of each kind, for lists to find: less refuses the delivery."""
+
+    diagnosis: CodedShare | None = Field(0.5, description="share of claims with a diagnosis; null: there may be none")
+    procedure: CodedShare | None = Field(
+        0.5, description="share of claims with a CPT, HCPCS or DRG code; null: there may be none"
+    )
+    place: CodedShare | None = Field(0.5, description="share of claims with a place of service; null: there may be none")
+
+
 class Removal(Section):
-    """Members and claims that are never released (methods.md 11)."""
+    """Members and claims that are never released, and what a delivery must hold for that (methods.md 11)."""
 
     code_list: Literal["literal", "extended"] | None = Field(
         description="sensitive codes whose members are removed: as printed (literal), with the codes that the printed "
@@ -155,6 +168,26 @@ class Removal(Section):
     non_procedure_claims: bool = Field(description="whether claims whose procedure code is none of CPT are removed")
     absence_posterior_at_most: Probability = Field(
         description="highest probability with which absence from the release may tell of a sensitive condition"
+    )
+    readable_codes_at_least: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.99,
+        description="share of the codes in each column that lists read which the product knows; fewer refuse the delivery. No "
+        "list finds the others: codes that lost their leading zeros may be the sensitive ones",
+    )
+    coded_claims_at_least: CodedClaims = CodedClaims()
+    sensitive_members_at_least: Probability | None = Field(
+        0.005,
+        description="share of the members with claims whom the list of sensitive codes finds; fewer than chance gives once in "
+        "a hundred refuse the delivery; null: the list may match nothing",
+    )
+    rare_visible_members_at_least: Probability | None = Field(
+        0.0002,
+        description="the same of the list of rare and visible diseases; null: the list may match nothing",
+    )
+    known_newborn_claims_at_least: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.9,
+        description="share of the claims of members under 3 years, or of unknown age, with dates of birth and service; the "
+        "others are taken for newborns' and removed; fewer refuse the delivery",
     )
 
     @property

@@ -16,6 +16,7 @@ from deid_assets.methods.population_class_size import minimum_sample_class_size
 from deid_assets.policy.date_rules import date_problems
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.hierarchy_specs import DatesSpec, IntervalsSpec
+from deid_assets.policy.limits import limit_problems
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
 
@@ -440,9 +441,15 @@ def _secret_list(policy: Policy) -> Iterator[Problem]:
             )
 
 
+def _limits(policy: Policy) -> Iterator[Problem]:
+    """A number beyond its range makes a gate that passes whatever it judges."""
+    yield from (Problem(path, message) for path, message in limit_problems(policy))
+
+
 RULES: tuple[Rule, ...] = (
     _secret_list,
     _population,
+    _limits,
     _not_vacuous,
     _attack_gates,
     _enough_draws,

@@ -79,4 +79,31 @@ QUARANTINED_ROWS = contract(
     }
 )
 
-CONTRACTS = {"members": MEMBERS, "claims": CLAIMS, "quarantined_rows": QUARANTINED_ROWS}
+
+
+def _codes(what: str):
+    return column(dt.int64, Role.OTHER, what, Check.ge(0, error="at least 0"), unit="codes")
+
+
+DELIVERED_CODES = contract(
+    {
+        "source_column": column(dt.string, Role.OTHER, "column of codes of the claims"),
+        "kind": column(
+            dt.string,
+            Role.OTHER,
+            "kind of code",
+            Check.isin(["diagnosis", "procedure", "place", "specialty"], error="a kind of code"),
+        ),
+        "written": _codes("codes on the claims kept, as delivered"),
+        "unreadable": _codes("those that the product does not know; they are blank in the claims"),
+        "like_icd10": _codes("diagnoses of the form of ICD-10-CM, and not of that of ICD-9-CM"),
+    },
+    unique=["source_column"],
+)
+
+CONTRACTS = {
+    "members": MEMBERS,
+    "claims": CLAIMS,
+    "quarantined_rows": QUARANTINED_ROWS,
+    "delivered_codes": DELIVERED_CODES,
+}

@@ -138,6 +138,18 @@ ELIGIBLE_MEMBERS = contract(
     {"member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a member who may be released")}, unique=["member_id"]
 )
 
+RULE_NEEDS = contract(
+    {
+        "rule": column(dt.string, Role.OTHER, "key of the rule in the policy"),
+        "figure": column(dt.string, Role.OTHER, "what was measured"),
+        "count": column(dt.int64, Role.MEASUREMENT, "how many have it", Check.ge(0, error="at least 0")),
+        "of": column(dt.int64, Role.MEASUREMENT, "of how many", Check.ge(0, error="at least 0")),
+        "at_least": column(dt.float64, Role.OTHER, "the share that the rule needs", unit="share"),
+        "met": column(dt.boolean, Role.OTHER, "whether the delivery has it"),
+    },
+    unique=["rule", "figure"],
+)
+
 EXCLUSION_COMPARISON = contract(
     {
         "table": column(
@@ -261,6 +273,7 @@ CONTRACTS = {
     "removed_members": REMOVED_MEMBERS,
     "eligible_claims": ELIGIBLE_CLAIMS,
     "eligible_members": ELIGIBLE_MEMBERS,
+    "rule_needs": RULE_NEEDS,
     "exclusion_comparison": EXCLUSION_COMPARISON,
     "released_sample": RELEASED_SAMPLE,
     "grouped_claims": contract(grouped_claims_columns(), unique=["claim_id"]),

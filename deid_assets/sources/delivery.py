@@ -27,6 +27,7 @@ CLAIM_COLUMNS = (
     "claim_id", "member_id", "provider_id", "vendor_id", "pcp_id", "year", "service_date", "specialty", "place", "cpt",
     "length_of_stay", "pay_delay", "days_since_first_claim", *DIAGNOSIS_COLUMNS,
 )  # fmt: skip
+CODE_COLUMNS = (*DIAGNOSIS_COLUMNS, "cpt", "place", "specialty")
 # Delivered columns from which canonical ones are derived: length of stay, pay delay.
 CLAIM_INGREDIENTS = ("admission_date", "discharge_date", "paid_date")
 
@@ -219,6 +220,9 @@ class ClaimsMap(TableMap):
             raise ValueError("member_id and one of service_date, year must be mapped")
         if ("admission_date" in columns) != ("discharge_date" in columns):
             raise ValueError("admission_date and discharge_date go together: both or neither")
+        codes = [columns[name] for name in CODE_COLUMNS if name in columns]
+        if len(set(codes)) < len(codes):
+            raise ValueError(f"{', '.join(CODE_COLUMNS)} must be mapped to different columns: one column holds one kind of code")
         if "paid_date" in columns and "service_date" not in columns:
             raise ValueError("paid_date needs service_date: the pay delay is the days between them")
         return columns

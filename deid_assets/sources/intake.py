@@ -26,6 +26,8 @@ from deid_assets.store import connect, owner_only, quoted
 
 SCHEMA = "intake"
 _ADAPTERS = {"synthetic": lay_out_synthetic, "desynpuf": lay_out_desynpuf, "tables": lay_out_tables}
+_ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}"
+_ICD10 = "[A-Z][0-9][0-9AB][0-9A-Z]{0,4}"
 # Faults of our own SQL, which must not be blamed on the delivery.
 _OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
@@ -62,9 +64,9 @@ def read_delivery(
     known_codes: KnownCodes,
     progress: Callable[[str], None] | None = None,
 ) -> IntakeReport:
-    """Read a delivery into `intake.members`, `intake.claims` and `intake.quarantined_rows` of the store file.
+    """Read a delivery into `intake.members`, `.claims`, `.quarantined_rows` and `.delivered_codes` of the store file.
 
-    The three tables are replaced in one transaction; the order of their rows means nothing. A delivery without claims
+    The four tables are replaced in one transaction; the order of their rows means nothing. A delivery without claims
     leaves an empty `intake.claims`.
 
     Parameters
@@ -153,7 +155,7 @@ def _take_in(
         quarantine.write_refused(SCHEMA)
         raise DeliveryError(refusal)
     staging.progress("writing members and claims")
-    _write(connection, quarantine, given, blank)
+    _write(connection, quarantine, given, unknown, blank)
     return report
 
 
@@ -202,9 +204,13 @@ def _count_blanked(
 
 
 def _write(
-    connection: duckdb.DuckDBPyConnection, quarantine: Quarantine, given: frozenset[str], blank: Sequence[str]
+    connection: duckdb.DuckDBPyConnection,
+    quarantine: Quarantine,
+    given: frozenset[str],
+    unknown: Sequence[str],
+    blank: Sequence[str],
 ) -> None:
-    """Replace the three tables in one transaction."""
+    """Replace the four tables in one transaction."""
     _find_first_claims(connection, quarantine)
     claims = _claims_select(quarantine, given, blank)
     connection.execute("BEGIN")
@@ -212,11 +218,36 @@ def _write(
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {_members_select(quarantine)}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {SCHEMA}.delivered_codes AS {_codes_select(quarantine, given, unknown)}"
+        )
         quarantine.write(SCHEMA)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequence[str]) -> str:
+    """Of each column of codes how many were written on the claims kept, and how many of them cannot be read.
+
+    A blanked code is no code in the claims: only this table tells it from one that was never there.
+    """
+
+    def counts(kind: str, column: str) -> str:
+        bad = f"t.{column} IN (SELECT code FROM unknown_{kind})" if kind in unknown and column in given else "false"
+        like = (
+            f"regexp_full_match(t.{column}, '{_ICD10}') AND NOT regexp_full_match(t.{column}, '{_ICD9}')"
+            if kind == "diagnosis"
+            else "false"
+        )
+        return (
+            f"SELECT '{column}' AS source_column, '{kind}' AS kind, count(t.{column}) AS written,"
+            f" count(*) FILTER ({bad}) AS unreadable, count(*) FILTER ({like}) AS like_icd10"
+            f" FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
+        )
+
+    return " UNION ALL ".join(counts(kind, column) for kind, columns in CODE_COLUMNS.items() for column in columns)
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:

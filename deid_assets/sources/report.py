@@ -58,7 +58,9 @@ class IntakeReport:
         return self.quarantined_rows(table) / self.rows_read[table] if self.rows_read[table] else 0.0
 
     def metadata(self, table: str) -> dict:
-        """Numbers and plain lists about one of `members`, `claims`, `quarantined_rows`, for the event log."""
+        """Numbers and plain lists about one of the intake's tables, for the event log."""
+        if table == "delivered_codes":
+            return {"unknown_codes_blanked": dict(self.blanked_codes)}
         if table == "quarantined_rows":
             listed = [
                 {"table": c.table, "file": c.file, "column": c.column, "rule": c.rule, "rows": c.rows}

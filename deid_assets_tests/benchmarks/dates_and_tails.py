@@ -22,7 +22,7 @@ METHODS = {
     "optimal bins": {"method": "optimal_bins", "score": "balanced", **BINS},
     "percentile": {"method": "percentile", "percentile": 95, "unit": "member", "score": "support"},
 }
-BEFORE = ("members", "claims", "quarantined_rows", "code_book", "comorbidity_codes", "pseudonym_crosswalk",
+BEFORE = ("members", "claims", "quarantined_rows", "delivered_codes", "code_book", "comorbidity_codes", "pseudonym_crosswalk",
           "removed_members", "eligible_claims", "eligible_members", "grouped_claims", "released_sample")  # fmt: skip
 STEPS = ("claim_support_scores", "truncated_claims", "dated_claims", "known_claims")
 

@@ -20,7 +20,7 @@ CLAIM = (
     "claim_id VARCHAR, member_id VARCHAR, service_date DATE, specialty VARCHAR, place VARCHAR, cpt VARCHAR,"
     " diagnosis_1 VARCHAR, diagnosis_2 VARCHAR, diagnosis_3 VARCHAR, diagnosis_4 VARCHAR"
 )
-MEMBER = "member_id VARCHAR, birth_date DATE"
+MEMBER = "member_id VARCHAR, birth_date DATE, age INTEGER"
 BORN = datetime.date(2001, 1, 31)
 
 
@@ -37,7 +37,7 @@ class Delivery:
         self.store = store
         self.claims = store.table("claims", CLAIM, claims)
         names = sorted({row[1] for row in claims})
-        self.members = store.table("members", MEMBER, members or [(name, None) for name in names])
+        self.members = store.table("members", MEMBER, members or [(name, None, 40) for name in names])
         codes = self.claims.query(distinct_codes(self.claims))
         frame = code_book_of(codes, code_list, rare_visible)
         rows = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
@@ -174,17 +174,18 @@ class TestEligibleClaims:
     def test_claims_up_to_28_days_after_birth_are_dropped(self, delivery):
         days = (0, 27, 28, 29, 400)
         rows = [claim(f"{n} days", "m1", service_date=BORN + datetime.timedelta(n)) for n in days]
-        assert delivery(rows, members=[("m1", BORN)]).kept_claims() == {"29 days", "400 days"}
+        assert delivery(rows, members=[("m1", BORN, 0)]).kept_claims() == {"29 days", "400 days"}
 
     def test_without_the_rule_a_newborns_claims_stay(self, delivery):
-        made = delivery([claim("c1", "m1", service_date=BORN)], members=[("m1", BORN)])
+        made = delivery([claim("c1", "m1", service_date=BORN)], members=[("m1", BORN, 0)])
         assert made.kept_claims(newborn_days=None) == {"c1"}
 
-    def test_a_missing_date_drops_nothing(self, delivery):
-        """Age 0 is no date of birth: without both dates nobody knows."""
-        rows = [claim("c1", "m1", service_date=BORN), claim("c2", "m2"), claim("c3", "m3", service_date=BORN)]
-        made = delivery(rows, members=[("m1", None), ("m2", BORN), ("m3", BORN)])
-        assert made.kept_claims() == {"c1", "c2"}
+    @pytest.mark.parametrize(("age", "kept"), [(0, set()), (2, set()), (None, set()), (3, {"c1", "c2"}), (40, {"c1", "c2"})])
+    def test_where_a_date_is_missing_the_claims_of_the_young_are_taken_for_newborns(self, delivery, age, kept):
+        rows = [claim("c1", "m1", service_date=BORN), claim("c2", "m2")]
+        made = delivery(rows, members=[("m1", None, age), ("m2", BORN, age)])
+        assert made.kept_claims() == kept
+        assert made.kept_claims(newborn_days=None) == {"c1", "c2"}
 
     def test_claims_that_are_no_procedure_are_dropped(self, delivery):
         kept, dropped = ("99213", "0016T"), ("J1100", "450", "0450", "897")
@@ -212,13 +213,13 @@ class TestEligibleClaims:
 class TestEligibleMembers:
     def test_not_removed_and_with_an_eligible_claim(self):
         with small_store() as store:
-            members = store.table("members", MEMBER, [(name, None) for name in ("d", "a", "b", "c")])
+            members = store.table("members", MEMBER, [(name, None, 40) for name in ("d", "a", "b", "c")])
             removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [("b", "one"), ("b", "two")])
             claims = store.table("claims", "member_id VARCHAR", [("a",), ("a",), ("b",), ("d",)])
             assert store.rows(eligible_members(members, removed, claims)) == [("a",), ("d",)]
 
     def test_nobody_is_removed_when_the_list_is_empty(self):
         with small_store() as store:
-            members = store.table("members", MEMBER, [("a", None)])
+            members = store.table("members", MEMBER, [("a", None, 40)])
             removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [])
             assert store.rows(eligible_members(members, removed, members)) == [("a",)]

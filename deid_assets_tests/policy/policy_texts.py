@@ -29,8 +29,8 @@ DISCLOSURE_LIMITS = {
     "provider_graph__graph_success_at_most": 0.2,
 }
 EVERY_LIMIT = DISCLOSURE_LIMITS | {
-    "attack_sensitivity__unconditional": {"at_most": 0.5},
-    "attack_sensitivity__given_membership": {"at_most": 0.5},
+    "attack_sensitivity__unconditional": {"at_most": 0.3},
+    "attack_sensitivity__given_membership": {"at_most": 0.3},
     "inpatient_attack__at_most": 0.05,
 }
 """Changes of the default policy after which everything gates that can."""

@@ -26,7 +26,7 @@ from deid_assets_tests.scenarios.tables_delivery import (
 VALUE = "Zyx7731"
 """A value that no message may show: in every broken cell."""
 
-INTAKE = ("members", "claims", "quarantined_rows")
+INTAKE = ("members", "claims", "quarantined_rows", "delivered_codes")
 
 
 @pytest.fixture(scope="module")

@@ -277,7 +277,7 @@ def test_a_refusal_leaves_the_last_intake_and_lists_its_rows(tmp_path):
     take_in(write_tables(tmp_path / "in", [member("m2")], [claim("c2", "m2")]), store=store)
     with connect(store) as connection:
         names = {row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-    assert names == {"members", "claims", "quarantined_rows"}
+    assert names == {"members", "claims", "quarantined_rows", "delivered_codes"}
 
 
 def test_nothing_but_the_store_remains(tmp_path):
