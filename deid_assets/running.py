@@ -26,7 +26,9 @@ from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import load_policy, policies_in, policy_by_name, shipped_policies
 from deid_assets.registration import register_delivery
-from deid_assets.release.keys import SigningKey
+from deid_assets.release import clock
+from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.registry import Registry
 from deid_assets.release.verification import verify
 from deid_assets.resources import STORE_TAG, Workplace, job_name
 from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
@@ -60,13 +62,14 @@ def run_policy(
     register_delivery(home, delivery)
     earlier = _released_before(home, policy, delivery)
     if earlier is not None:
-        report = verify(earlier, SigningKey.load_or_create(home.keys).public, home.releases / "registry.jsonl")
+        report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
         if not report.ok:
             raise ReleaseError(
                 f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
             )
         console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
         return PUBLISHED
+    clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         clean_orphans(home, instance)
