@@ -5,6 +5,7 @@ release could hold (links, repeated JSON keys, paths that lead outside) is answe
 """
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes, regular_di
 from deid_assets.release.registry import GENESIS, Chain, Entry, read_chain
 from deid_assets.release.trust import trust_in
 
+_NUMBER = re.compile(r"\d{4,}\Z")
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
 Outcome = Literal["passed", "failed", "skipped"]
@@ -109,6 +111,7 @@ def verify(
     content, manifest, checks = _read_manifest(release)
     chain = _read_registry(registry)
     checks += _check_signature(release, content, manifest, key, chain if isinstance(chain, Chain) else None)
+    checks += _check_place(release, content, registry)
     checks += _check_files(release, manifest)
     checks += _check_certificate(release, manifest, exact_certificate)
     checks += _check_registry(content, chain, expected_head)
@@ -156,6 +159,19 @@ def _check_signature(
         return [*checks, Check(trusted, "failed", "signature unanchored: give the key that you trust")]
     found = trust_in(signer, key, chain, _entry_of(content))
     return [*checks, Check(trusted, "passed" if found.trusted else "failed", found.reason)]
+
+
+def _check_place(release: Path, content: bytes, registry: Path | None) -> list[Check]:
+    """Whether a folder that is called like a release holds that one: another good release in its place is none.
+
+    A copy elsewhere may be called anything; beside its registry the folder above has the policy's name.
+    """
+    entry, folder = _entry_of(content), release.absolute()
+    if entry is None or not _NUMBER.match(folder.name):
+        return []
+    beside = registry is not None and folder.parent.parent == registry.absolute().parent
+    same = folder.name == f"{entry.number:04d}" and (not beside or folder.parent.name == entry.policy)
+    return [_answer("the folder is that of this release", None if same else f"the manifest is that of {_name(content)}")]
 
 
 def _check_files(release: Path, manifest: Mapping) -> list[Check]:
