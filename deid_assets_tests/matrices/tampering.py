@@ -52,7 +52,7 @@ def prepare(root: Path) -> Path:
         pipeline.synthetic(KEY, MEMBERS, seed=1)
         summary = pipeline.run(KEY, [name for name in pipeline.every_asset if STAGE_OF[name] != "release"])
         assert not summary.reasons and not summary.failed_checks, summary
-        publish_earlier_release(pipeline.home)
+        publish_earlier_release(pipeline.home, ["member 1", "member 2"])
     return root
 
 
