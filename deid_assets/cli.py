@@ -124,17 +124,21 @@ def policy_list() -> None:
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
 @click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one beside the release.")
 @click.option("--head", help="The registry's head that you expect; a registry whose end was cut is then found out.")
+@click.option("--no-registry", is_flag=True, help="Leave the registry out; the release's place in the chain is then not checked.")
 @click.option("--certificate", type=click.Path(path_type=Path), help="The exact certificate of optimality, from the restricted store.")
-def verify(release: Path, key_file: Path | None, registry: Path | None, head: str | None, certificate: Path | None) -> None:
+def verify(
+    release: Path, key_file: Path | None, registry: Path | None, head: str | None, no_registry: bool, certificate: Path | None
+) -> None:
     """Check a release offline: digests, signature, certificate of optimality, registry chain.
 
-    Exit code 0 only if all hold under a trusted key.
+    Exit code 0 only if all hold under a trusted key. A registry that is not there does not hold; --no-registry leaves it out.
     """
     from deid_assets.release.keys import PublicKey
     from deid_assets.release.verification import verify as verify_release
 
-    beside = release.absolute().parent.parent / "registry.jsonl"
-    chosen = registry or (beside if beside.exists() else None)
+    if no_registry and (registry or head):
+        raise click.UsageError("--no-registry leaves out what --registry and --head ask for: choose one")
+    chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
     report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head, certificate)
     click.echo(report.text())
     sys.exit(0 if report.ok else ERROR)
@@ -142,16 +146,56 @@ def verify(release: Path, key_file: Path | None, registry: Path | None, head: st
 
 @main.group()
 def key() -> None:
-    """The signing key."""
+    """The signing key and the secret."""
+
+
+@key.command("rotate")
+@click.option("--lost", metavar="REASON", help="The old key cannot sign the new one: it was lost or stolen. Say what happened.")
+def key_rotate(lost: str | None) -> None:
+    """Replace the signing key by a new one, and record it in the registry.
+
+    The old key signs the new one, so that recipients who trust the old key can go on. With --lost they need the new key.
+    The old private key is removed; its public key stays in the registry.
+    """
+    from deid_assets.release.keyring import rotate
+
+    rotated = rotate(Home.here().create(), lost)
+    said = "recorded as lost; give recipients the new key by a safe way" if rotated.entry.lost else "it signed the new one"
+    click.echo(f"The signing key was replaced ({said}).\nFingerprint of the new key: {rotated.key.fingerprint}")
+    click.echo("Print it with `deid key export`, and make a new backup of the folders keys and releases.")
+
+
+@key.command("new-secret")
+def key_new_secret() -> None:
+    """Make a new secret after the old one was lost: pseudonyms, noise and sample change from now on."""
+    from deid_assets.release.keyring import new_secret
+
+    new_secret(Home.here().create())
+    click.echo("A new secret was made in the folder keys. Back it up.")
+
+
+@main.group("clock")
+def clock_group() -> None:
+    """The clock of this machine, as the registry knows it."""
+
+
+@clock_group.command("correct")
+@click.option("--reason", required=True, help="What happened to the clock; recorded in the registry.")
+def clock_correct(reason: str) -> None:
+    """Record that the registry's newest entries were made while the clock was ahead, so that the next ones may go back."""
+    from deid_assets.release.keyring import correct_clock
+
+    entry = correct_clock(Home.here().create(), reason)
+    click.echo(f"Recorded in the registry: the next entries may be of {entry.time} or later.")
 
 
 @key.command("export")
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the key is printed.")
 def key_export(output: Path | None) -> None:
     """Print the public key with which recipients check signatures."""
-    from deid_assets.release.keys import SigningKey
+    from deid_assets.release.keyring import signing_key_of
 
-    pem = SigningKey.load_or_create(Home.here().create().keys).public.pem
+    pem = signing_key_of(Home.here().create()).public.pem
     if output is None:
         click.echo(pem.decode().strip())
     else:

@@ -17,19 +17,25 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
 import deid_assets
-from deid_assets import methods
 from deid_assets.errors import DeidError, EngineError
 from deid_assets.methods import engine
 from deid_assets.methods.member_index import aligned_words
 
 LARGE_BYTES = 1 << 16
 """Arrays from this size on travel by themselves."""
+
+PACKAGES = ("numpy", "scipy", "pandas", "numba")
+"""Whose version can change what a method returns; some of them are extras."""
+
+MODULES = ("__init__.py", "cluster_worker.py", "errors.py", "store.py")
+"""Modules beside the methods that run on a worker."""
 
 OBJECTS_KEPT = 4
 """Objects that a worker keeps: a computation and what was made from it last."""
@@ -199,20 +205,33 @@ def without_values(error: Exception) -> str:
 
 def own_facts() -> dict[str, str]:
     """What must be the same here and on a worker for results to be the same to the last byte."""
-    code = hashlib.sha256()
-    for file in (*sorted(Path(methods.__file__).parent.glob("*.py")), Path(__file__)):
-        code.update(file.name.encode() + b"\0" + file.read_bytes())
     try:
         chosen = engine.chosen().name
     except EngineError as error:
         chosen = str(error)
     return {
         "deid_assets": deid_assets.__version__,
-        "code of deid_assets": code.hexdigest()[:12],
+        "code of deid_assets": code_digest(Path(deid_assets.__file__).parent)[:12],
         "python": platform.python_version(),
-        "numpy": np.__version__,
+        **{name: _version(name) for name in PACKAGES},
         "engine": chosen,
     }
+
+
+def code_digest(package: Path) -> str:
+    """Digest of what of this package runs on a worker: every module of the methods, in whatever folder, and those they use."""
+    code = hashlib.sha256()
+    for file in (*sorted((package / "methods").rglob("*.py")), *(package / name for name in MODULES)):
+        content = file.read_bytes()
+        code.update(f"{file.relative_to(package).as_posix()}\0{len(content)}\0".encode() + content)
+    return code.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
 
 
 def worker_facts(sender: str, dask_worker) -> tuple[dict[str, str], bool]:

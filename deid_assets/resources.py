@@ -22,7 +22,8 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.registration import registered_delivery
 from deid_assets.release.cumulative import earlier_releases, member_tags
-from deid_assets.release.keys import Secret, SigningKey, load_secret
+from deid_assets.release.keyring import secret_of, signing_key_of
+from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.registry import Registry
 from deid_assets.sources.delivery import Delivery, plain_key
 from deid_assets.stages import STAGE_OF
@@ -79,10 +80,10 @@ class Workplace(dg.ConfigurableResource):
         return Home(Path(self.root))
 
     def secret(self) -> Secret:
-        return load_secret(self.home.keys)
+        return secret_of(self.home)
 
     def signing_key(self) -> SigningKey:
-        return SigningKey.load_or_create(self.home.keys)
+        return signing_key_of(self.home)
 
     @property
     def restricted_manifests(self) -> Path:
@@ -183,7 +184,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
             "dagster/row_count": rows,
             "dagster/table_name": f"{table.schema}.{table.name}",
             "dagster/column_schema": observed_schema(columns, context.definition_metadata.get("dagster/column_schema")),
-            "content": fingerprint(table, content_key(load_secret(Home(Path(self.root)).keys))),
+            "content": fingerprint(table, content_key(secret_of(Home(Path(self.root))))),
             **self._made_under(context),
             **meter.read(context.run_id, context.step_key),
         }
@@ -211,7 +212,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
                 f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was made; "
                 "run again"
             )
-        secret = load_secret(home.keys)
+        secret = secret_of(home)
         digest = made_under(policy, secret, stated["method_version"], stated["policy_sections"])
         return {"made_under": digest, "policy_reading": policy_reading(policy, secret)}
 

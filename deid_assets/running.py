@@ -29,8 +29,9 @@ from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.registration import register_delivery
-from deid_assets.release import durable
-from deid_assets.release.keys import SigningKey
+from deid_assets.release import clock, durable
+from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.registry import Registry
 from deid_assets.release.verification import verify
 from deid_assets.resources import STORE_TAG, Workplace, job_name
 from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
@@ -93,10 +94,11 @@ def _release_or_unchanged(
         clean_orphans(home, instance, lock)
         earlier = _released_before(home, policy, delivery)
         if earlier is None:
+            clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             summary = _execute(instance, policy, delivery, lock.run_id, console)
             print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
             return summary.exit_code
-    report = verify(earlier, SigningKey.load_or_create(home.keys).public, home.releases / "registry.jsonl")
+    report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not report.ok:
         raise ReleaseError(
             f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"

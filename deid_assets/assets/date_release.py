@@ -1,6 +1,5 @@
 """What goes with released dates: the file for analysts, the notes of the report, and a refusal where nothing was drawn."""
 
-import json
 from dataclasses import dataclass
 
 import numpy as np

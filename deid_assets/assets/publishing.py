@@ -3,7 +3,6 @@
 The gate of each kind of release adds what only it can measure on the staged files.
 """
 
-import datetime
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,6 +20,7 @@ from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.methods.optimality_certificate import OptimalityCertificate
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
+from deid_assets.release import clock
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import certificate_editions
 from deid_assets.release.discrimination import vacuity_refusals
@@ -131,7 +131,7 @@ def publish(
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
     inputs = inputs_digest(policy, secret, delivery, digest)
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    created = clock.now(releases.registry.chain().last_time)
 
     people = next(step.count for step in reversed(attrition) if step.unit in ("members", "records"))
     certificate = certificate_editions(

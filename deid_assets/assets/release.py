@@ -216,7 +216,7 @@ def _judge(
     risk = demographics_of(
         policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql
     )
-    refusals += gate.demographic_refusals(policy, risk, staged.members.count())
+    refusals += gate.demographic_refusals(risk, staged.members.count())
     absence = absence_numbers(eligible, removed, risk.released + before)
     measured = list(measure.demographic_measurements(policy, risk, *absence))
 

@@ -385,25 +385,12 @@ def measurement_refusals(asset: str, measurements: Sequence[Measurement]) -> lis
     ]
 
 
-def demographic_refusals(policy: Policy, risk: DemographicRisk, staged_members: int) -> list[Refusal]:
-    """The exact demographic class sizes of the staged rows."""
-    found = []
-    if risk.released != staged_members or risk.released == 0:
-        text = "the demographic classes do not add up to the staged members"
-        found.append(Refusal("inconsistent_rows", "demographics", float(risk.released), float(staged_members), text, "members"))
-    if risk.share_below_k > policy.risk.max_high_risk_share:
-        text = "too many staged members are in a small demographic class of the population"
-        found.append(
-            Refusal(
-                "failed_measurement",
-                "gate/demographic_high_risk_share",
-                risk.share_below_k,
-                policy.risk.max_high_risk_share,
-                text,
-                "share of members",
-            )
-        )
-    return found
+def demographic_refusals(risk: DemographicRisk, staged_members: int) -> list[Refusal]:
+    """Refuse demographic classes that are not those of the staged rows; their share is judged with the measurements."""
+    if risk.released == staged_members != 0:
+        return []
+    text = "the demographic classes do not add up to the staged members"
+    return [Refusal("inconsistent_rows", "demographics", float(risk.released), float(staged_members), text, "members")]
 
 
 def evidence_refusals(

@@ -9,6 +9,7 @@ import hmac
 import os
 import secrets
 import shlex
+import stat
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from deid_assets.errors import ReleaseError
 from deid_assets.release import durable
 from deid_assets.release.digests import bytes_digest, canonical_json
+from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.store import owner_only
 
 SIGNING_KEY_FILE = "signing_key.pem"
@@ -63,9 +65,10 @@ class PublicKey:
     def read(cls, path: Path) -> "PublicKey":
         """Read a PEM file."""
         try:
-            return cls.from_pem(path.read_bytes())
-        except OSError as error:
-            raise ReleaseError(f"the public key {path.name} cannot be read: {error.strerror}") from None
+            pem = regular_bytes(path, SMALL_AT_MOST)
+        except ReleaseError as error:
+            raise ReleaseError(f"the public key {path.name}: {error}") from None
+        return cls.from_pem(pem)
 
     @property
     def pem(self) -> bytes:
@@ -102,20 +105,35 @@ class SigningKey:
         raise TypeError("the signing key is not for passing to other processes")
 
     @classmethod
+    def generated(cls) -> "SigningKey":
+        """A new key, kept nowhere yet."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> "SigningKey":
+        """Read a private key in PEM.
+
+        Raises
+        ------
+        ReleaseError
+            If it is none.
+        """
+        with contextlib.suppress(ValueError, TypeError):
+            private = serialization.load_pem_private_key(pem, password=None)
+            if isinstance(private, Ed25519PrivateKey):
+                return cls(private)
+        raise ReleaseError(f"{SIGNING_KEY_FILE} does not hold an Ed25519 private key: restore it from a backup")
+
+    @classmethod
     def load_or_create(cls, folder: Path) -> "SigningKey":
-        """Read the key from its folder; the first time, make it.
+        """Read the key from its folder, or make it there; `keyring.signing_key_of` asks first whether it may be made.
 
         Raises
         ------
         ReleaseError
             If others than the owner may read the key, or the file does not hold one.
         """
-        pem = _read_or_create(folder, SIGNING_KEY_FILE, _new_private_pem)
-        with contextlib.suppress(ValueError, TypeError):
-            private = serialization.load_pem_private_key(pem, password=None)
-            if isinstance(private, Ed25519PrivateKey):
-                return cls(private)
-        raise ReleaseError(f"{SIGNING_KEY_FILE} does not hold an Ed25519 private key: restore it from a backup")
+        return cls.from_pem(_read_or_create(folder, SIGNING_KEY_FILE, lambda: cls.generated().private_pem()))
 
     @property
     def public(self) -> PublicKey:
@@ -125,11 +143,11 @@ class SigningKey:
         """The 64-byte signature over `message`; the same for the same message."""
         return self._private.sign(message)
 
-
-def _new_private_pem() -> bytes:
-    return Ed25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    def private_pem(self) -> bytes:
+        """The private key as text, for its file and nothing else."""
+        return self._private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
 
 
 class Secret:
@@ -214,7 +232,7 @@ def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> S
     Parameters
     ----------
     folder
-        Where a generated secret is kept, and found again.
+        Where a generated secret is kept, and found again; `keyring.secret_of` asks first whether one may be made.
     environment
         Variables to read; the process's own when not given.
 
@@ -224,15 +242,22 @@ def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> S
         If the source that is set fails, or what it gives is too short. No other source is tried then: a release
         under another secret than meant would not repeat its random choices.
     """
-    variables = os.environ if environment is None else environment
+    given = given_secret(os.environ if environment is None else environment)
+    if given is not None:
+        return given
+    made = _read_or_create(folder, SECRET_FILE, lambda: secrets.token_hex(32).encode() + b"\n")
+    return Secret(made.strip(), "generated file")
+
+
+def given_secret(variables: Mapping[str, str]) -> Secret | None:
+    """The secret that variables name; None if none does."""
     if "DEID_SECRET" in variables:
         return Secret(variables["DEID_SECRET"].strip().encode(), "environment variable DEID_SECRET")
     if "DEID_SECRET_FILE" in variables:
         return Secret(_from_file(Path(variables["DEID_SECRET_FILE"])), "file DEID_SECRET_FILE")
     if "DEID_SECRET_COMMAND" in variables:
         return Secret(_from_command(variables["DEID_SECRET_COMMAND"]), "command DEID_SECRET_COMMAND")
-    made = _read_or_create(folder, SECRET_FILE, lambda: secrets.token_hex(32).encode() + b"\n")
-    return Secret(made.strip(), "generated file")
+    return None
 
 
 def _from_file(path: Path) -> bytes:
@@ -261,12 +286,15 @@ def _read_or_create(folder: Path, name: str, make: Callable[[], bytes]) -> bytes
     owner_only(folder)
     with durable.locked(folder / ".lock"):
         path = folder / name
-        if not path.exists():
+        if not os.path.lexists(path):
             durable.replace(path, make(), 0o600)
-        mode = path.stat().st_mode
-        if mode & 0o077:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISREG(mode) and mode & 0o077:
             raise ReleaseError(
                 f"{name} may be read by others than its owner (mode {mode & 0o777:04o}): "
                 "find out who did, then `chmod 600` it, or make a new one"
             )
-        return path.read_bytes()
+        try:
+            return regular_bytes(path, SMALL_AT_MOST)
+        except ReleaseError as error:
+            raise ReleaseError(f"keys/{name}: {error}; restore it from a backup") from None

@@ -31,40 +31,28 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release import durable
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import names_exact_edition
+from deid_assets.release.clock import goes_back
 from deid_assets.release.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
 from deid_assets.release.evidence import Refusal
 from deid_assets.release.export import FORMATS, read_back, reader, write_both
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest import Editions, Place, ReleasedFile
 from deid_assets.release.proof import StagedTable, oddities, table_refusals
+from deid_assets.release.recovery import (
+    LOCK,
+    NUMBER,
+    POLICY,
+    REGISTRY,
+    STAGING,
+    Recovery,
+    recovered,
+    signer_in_force,
+)
 from deid_assets.release.registry import Entry, Registry
 from deid_assets.release.verification import MANIFEST, SIGNATURE, verify
 from deid_assets.store import Query, Table, owner_only, write_table
 
-_POLICY = re.compile(r"[a-z][a-z0-9_]*\Z")
-_NUMBER = re.compile(r"\d{4,}\Z")
-_STAGING = re.compile(r"\.staging-(\d{4,})-[0-9a-f]+\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
-_LOCK = ".lock"
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What was found and mended after crashes.
-
-    Parameters
-    ----------
-    removed
-        Staging folders of processes that are gone, as policy/name.
-    completed
-        Entries appended for releases that were renamed but not registered.
-    problems
-        What a person must look at; nothing is published before.
-    """
-
-    removed: tuple[str, ...] = ()
-    completed: tuple[Entry, ...] = ()
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,7 @@ class Releases:
 
     @property
     def registry(self) -> Registry:
-        return Registry(self.folder / "registry.jsonl")
+        return Registry(self.folder / REGISTRY)
 
     def path(self, policy: str, number: int) -> Path:
         """Folder of a release."""
@@ -123,7 +111,7 @@ class Releases:
         ReleaseError
             If an earlier crash left what cannot be mended without a person.
         """
-        if not _POLICY.match(policy):
+        if not POLICY.match(policy):
             raise ReleaseError("a policy's name has small letters, digits and underscores, and begins with a letter")
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
@@ -135,7 +123,7 @@ class Releases:
             staging.discard()
 
     def _locked(self) -> contextlib.AbstractContextManager:
-        return durable.locked(self.folder / _LOCK)
+        return durable.locked(self.folder / LOCK)
 
     def _new_staging(self, policy: str) -> "Staging":
         """Take the next number and make its staging folder; under the lock."""
@@ -146,7 +134,7 @@ class Releases:
         number = 1 + max(self._numbers_in_use(policy), default=0)
         folder = parent / f".staging-{number:04d}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)  # what is staged has not passed the gate: it is still restricted
-        lock = durable.take_lock(folder / _LOCK, wait=False)
+        lock = durable.take_lock(folder / LOCK, wait=False)
         (folder / "data").mkdir(mode=0o700)
         return Staging(self, policy, number, folder, lock)
 
@@ -154,59 +142,23 @@ class Releases:
         """Numbers registered, published or being staged."""
         yield from (entry.number for entry in self.registry.chain().entries if entry.policy == policy)
         for path in (self.folder / policy).iterdir():
-            found = _STAGING.match(path.name)
-            if found or _NUMBER.match(path.name):
+            found = STAGING.match(path.name)
+            if found or NUMBER.match(path.name):
                 yield int(found[1] if found else path.name)
 
     def _recover_or_refuse(self) -> None:
         problems = self._recover().problems
         if problems:
             raise ReleaseError("nothing is released before this is looked at: " + "; ".join(problems))
+        in_force = signer_in_force(self.folder, self.registry.chain())
+        if in_force not in (None, self.key.public.raw.hex()):
+            raise ReleaseError(
+                "the signing key is not the one in force: it was rotated meanwhile, or replaced by hand; run again, and if "
+                "this comes again, restore keys from a backup or see `deid key rotate`"
+            )
 
     def _recover(self) -> Recovery:
-        self.registry.repair()
-        policies = sorted(path for path in self.folder.iterdir() if _POLICY.match(path.name) and path.is_dir())
-        removed = [name for policy in policies for name in _remove_dead_stagings(policy)]
-        chain = self.registry.chain()
-        orphans = [
-            path
-            for policy in policies
-            for path in sorted(policy.iterdir())
-            if _NUMBER.match(path.name) and not chain.find(policy.name, int(path.name))
-        ]
-        # One crash leaves one release without entry, for the next publication begins here. More than one, or one that
-        # does not follow the head, means that somebody changed the folder or the registry.
-        if len(orphans) == 1 and not self._orphan_problem(orphans[0], chain.head):
-            entry = Entry.from_manifest((orphans[0] / MANIFEST).read_bytes())
-            durable.sync(orphans[0].parent)
-            self.registry.append(entry)
-            return Recovery(tuple(removed), (entry,), ())
-        problems = [
-            f"release {path.parent.name}/{path.name} is not in the registry: "
-            f"{self._orphan_problem(path, chain.head) or 'others are not, either'}"
-            for path in orphans
-        ]
-        return Recovery(tuple(removed), (), tuple(problems))
-
-    def _orphan_problem(self, folder: Path, head: str) -> str | None:
-        """Why a release without entry cannot be completed; None if a crash explains it."""
-        failures = verify(folder, self.key.public).failures
-        if failures:
-            return "; ".join(f"{check.name}: {check.reason}" for check in failures)
-        entry = Entry.from_manifest((folder / MANIFEST).read_bytes())
-        if self.path(entry.policy, entry.number) != folder:
-            return f"its manifest says that it is {entry.policy}/{entry.number:04d}"
-        return None if entry.previous == head else "its manifest does not follow the registry's head"
-
-
-def _remove_dead_stagings(policy: Path) -> Iterator[str]:
-    """Remove staging folders whose lock is free: their process is gone."""
-    for folder in sorted(path for path in policy.iterdir() if _STAGING.match(path.name)):
-        held = durable.take_lock(folder / _LOCK, wait=False)
-        if held is not None:
-            shutil.rmtree(folder)
-            os.close(held)
-            yield f"{policy.name}/{folder.name}"
+        return recovered(self.folder, self.key.public)
 
 
 class Staging:
@@ -373,6 +325,11 @@ class Staging:
             earlier = registry.already_released(self.policy, inputs_digest)
             if earlier and not repeat:
                 raise ReleaseError(f"the same inputs were released before, as {self.policy}/{earlier.number:04d}")
+            last = registry.chain().last_time
+            if last and goes_back(created, last):
+                raise ReleaseError(
+                    f"the release was begun at {created}, before the registry's newest entry of {last}: set the clock right, and run again"
+                )
             signer = self.releases.key.public.raw.hex()
             place = Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files)
             entry = self._seal(place, describe(place))
@@ -411,7 +368,7 @@ class Staging:
         durable.create(self.folder / MANIFEST, made.public, 0o444)
         durable.create(self.folder / SIGNATURE, self.releases.key.sign(made.public), 0o444)
         # Its lock file is no part of a release. From here on the lock of the folder of releases keeps it from removal.
-        (self.folder / _LOCK).unlink()
+        (self.folder / LOCK).unlink()
         for folder in (self.folder / "data", self.folder):
             os.chmod(folder, 0o755)
             durable.sync(folder)

@@ -1,4 +1,4 @@
-"""The registry: the append-only list of all releases, one JSON line each, chained by hashes.
+"""The registry: the append-only list of all releases and changes of the signing key, one JSON line each, chained by hashes.
 
 Every entry holds the hash of the one before it, so that no entry can be changed, removed or moved without changing
 the head, which is recorded elsewhere too: in each release's signed manifest, and in the event log. An entry says only
@@ -6,91 +6,19 @@ what the signed manifest says, so that an entry which a crash prevented can be m
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release import durable
-from deid_assets.release.digests import bytes_digest, canonical_json, is_digest, parse_json
+from deid_assets.release.clock import goes_back, parse_time
+from deid_assets.release.reading import REGISTRY_AT_MOST, regular_bytes
+from deid_assets.release.registry_entries import ClockCorrection, Entry, KeyRotation, Line, line_of
 
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One release in the registry.
-
-    Parameters
-    ----------
-    policy, number
-        Which release.
-    delivery
-        Key of the delivery that was released.
-    inputs_digest
-        Keyed digest of what went in (delivery, policy, code): equal for a release that would repeat this one.
-    manifest_digest
-        SHA-256 of the public manifest.
-    previous
-        `hash` of the entry before it; `GENESIS` for the first.
-    time
-        When the manifest was made, as it says itself.
-    """
-
-    policy: str
-    number: int
-    delivery: str
-    inputs_digest: str
-    manifest_digest: str
-    previous: str
-    time: str
-
-    @property
-    def hash(self) -> str:
-        """SHA-256 of everything else in the entry; what the next entry names."""
-        return bytes_digest(canonical_json(asdict(self)))
-
-    @property
-    def line(self) -> bytes:
-        return canonical_json(asdict(self) | {"hash": self.hash})
-
-    @classmethod
-    def from_manifest(cls, content: bytes) -> "Entry":
-        """The entry of the release whose public manifest is `content`.
-
-        Raises
-        ------
-        ReleaseError
-            If it is not a manifest.
-        """
-        value = parse_json(content)
-        try:
-            return cls.from_json(
-                {
-                    "policy": value["policy"]["name"],
-                    "number": value["number"],
-                    "delivery": value["delivery"]["key"],
-                    "inputs_digest": value["inputs_digest"],
-                    "manifest_digest": bytes_digest(content),
-                    "previous": value["registry_previous"],
-                    "time": value["created"],
-                }
-            )
-        except (TypeError, KeyError):
-            raise ReleaseError("the manifest lacks fields that its registry entry needs") from None
-
-    @classmethod
-    def from_json(cls, value: Mapping) -> "Entry":
-        """Read an entry's fields, `hash` not among them."""
-        if set(value) != {field.name for field in fields(cls)}:
-            raise ReleaseError("a registry entry has missing or unknown fields")
-        texts = (value["policy"], value["delivery"], value["time"])
-        digests = (value["inputs_digest"], value["manifest_digest"], value["previous"])
-        number = value["number"]
-        if not (all(isinstance(text, str) for text in texts) and all(map(is_digest, digests)) and type(number) is int):
-            raise ReleaseError("a registry entry has a field of the wrong type")
-        return cls(**value)
+__all__ = ["GENESIS", "Chain", "Entry", "Registry", "read_chain"]
 
 
 @dataclass(frozen=True)
@@ -99,69 +27,140 @@ class Chain:
 
     Parameters
     ----------
-    entries
-        In order, up to the first line that is wrong.
+    lines
+        All entries in order, up to the first line that is wrong.
     problem
         What is wrong with that line, by its number; None for a sound chain.
     tail
         Bytes after the last line feed: what a crash left of an entry; empty otherwise.
     """
 
-    entries: tuple[Entry, ...]
+    lines: tuple[Line, ...]
     problem: str | None
     tail: bytes
 
     @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The releases, in order."""
+        return tuple(line for line in self.lines if isinstance(line, Entry))
+
+    @property
     def head(self) -> str:
         """Hash of the last entry; `GENESIS` if there is none."""
-        return self.entries[-1].hash if self.entries else GENESIS
+        return self.lines[-1].hash if self.lines else GENESIS
+
+    @property
+    def last_time(self) -> str | None:
+        """The latest time of an entry, before which no next one may be; None if there is none."""
+        latest = None
+        for line in self.lines:
+            latest = _later(latest, line)
+        return latest
 
     def find(self, policy: str, number: int) -> Entry | None:
         """The entry of a release."""
         return next((e for e in self.entries if (e.policy, e.number) == (policy, number)), None)
+
+    def key_after(self, position: int) -> str | None:
+        """The key in force after that many lines, in hexadecimal, as rotations tell it; None where none does."""
+        earlier = [line.new_key for line in self.lines[:position] if isinstance(line, KeyRotation)]
+        later = [line.old_key for line in self.lines[position:] if isinstance(line, KeyRotation)]
+        return earlier[-1] if earlier else (later[0] or None) if later else None
+
+    def times_that_go_back(self) -> tuple[int, ...]:
+        """Numbers of the lines whose time lies before that of an earlier line, or cannot be read."""
+        found = []
+        latest = None
+        for position, line in enumerate(self.lines, start=1):
+            if _goes_back(line, latest):
+                found.append(position)
+            latest = _later(latest, line)
+        return tuple(found)
+
+
+def _goes_back(line: Line, latest: str | None) -> bool:
+    """Whether a line's time lies before the latest one before it, or is none."""
+    try:
+        return not isinstance(line, ClockCorrection) and goes_back(line.time, latest or line.time)
+    except ReleaseError:
+        return True
+
+
+def _later(latest: str | None, line: Line) -> str | None:
+    """The latest time after a line; from a correction of the clock on, its own."""
+    try:
+        found = parse_time(line.time)
+    except ReleaseError:
+        return latest
+    corrected = latest is None or isinstance(line, ClockCorrection)
+    return line.time if corrected or found > parse_time(latest) else latest
 
 
 def read_chain(path: Path) -> Chain:
     """Read and check a registry file from its first entry to its head; a missing file is an empty registry.
 
     Never raises for what the file says: the problem is in the result.
-    """
-    content = path.read_bytes() if path.exists() else b""
-    *lines, tail = content.split(b"\n")
-    entries: list[Entry] = []
-    used: set[tuple[str, int]] = set()
-    head = GENESIS
-    for position, line in enumerate(lines, start=1):
-        try:
-            entry = _entry(line, head)
-            if (entry.policy, entry.number) in used:
-                raise ReleaseError("uses the number of an earlier release")
-        except ReleaseError as error:
-            return Chain(tuple(entries), f"line {position} of the registry {error}", tail)
-        entries.append(entry)
-        used.add((entry.policy, entry.number))
-        head = entry.hash
-    return Chain(tuple(entries), None, tail)
-
-
-def _entry(line: bytes, head: str) -> Entry:
-    """Read the line, without its line feed, that follows an entry with the hash `head`.
 
     Raises
     ------
     ReleaseError
-        Saying what is wrong with it, to be read after "the line".
+        If something else than a regular file lies there, or it cannot be read.
     """
     try:
-        value = parse_json(line)
-        entry = Entry.from_json({name: part for name, part in value.items() if name != "hash"})
-    except (ReleaseError, AttributeError):
-        raise ReleaseError("is not a registry entry") from None
-    if entry.line != line + b"\n":
-        raise ReleaseError("was changed: its hash is not that of its content")
-    if entry.previous != head:
+        content = regular_bytes(path, REGISTRY_AT_MOST) if os.path.lexists(path) else b""
+    except ReleaseError as error:
+        raise ReleaseError(f"the registry {path.name} cannot be used: {error}") from None
+    *texts, tail = content.split(b"\n")
+    lines: list[Line] = []
+    rules = _Rules()
+    for position, text in enumerate(texts, start=1):
+        try:
+            line = _following(text, lines[-1].hash if lines else GENESIS)
+            rules.require(line)
+        except ReleaseError as error:
+            return Chain(tuple(lines), f"line {position} of the registry {error}", tail)
+        lines.append(line)
+    return Chain(tuple(lines), None, tail)
+
+
+class _Rules:
+    """What a line may not say after those before it."""
+
+    def __init__(self) -> None:
+        self._used: set[tuple[str, int]] = set()
+        self._key: str | None = None
+        self._earlier_keys: set[str] = set()
+
+    def require(self, line: Line) -> None:
+        """Refuse a line that contradicts an earlier one.
+
+        Raises
+        ------
+        ReleaseError
+            To be read after "the line".
+        """
+        if isinstance(line, Entry):
+            if (line.policy, line.number) in self._used:
+                raise ReleaseError("uses the number of an earlier release")
+            self._used.add((line.policy, line.number))
+        elif isinstance(line, ClockCorrection):
+            if self._key not in (None, line.key):
+                raise ReleaseError("is signed by a key that was not in force")
+        else:
+            if self._key not in (None, line.old_key):
+                raise ReleaseError("replaces a key that was not in force")
+            if line.new_key in self._earlier_keys:
+                raise ReleaseError("brings back a key that was replaced")
+            self._earlier_keys |= {line.old_key, line.new_key}
+            self._key = line.new_key
+
+
+def _following(text: bytes, head: str) -> Line:
+    """Read the line, without its line feed, that follows an entry with the hash `head`."""
+    line = line_of(text)
+    if line.previous != head:
         raise ReleaseError("does not follow the line before it: a line was changed, removed, added or moved")
-    return entry
+    return line
 
 
 @dataclass(frozen=True)
@@ -199,20 +198,26 @@ class Registry:
         same = (e for e in self.chain().entries if (e.policy, e.inputs_digest) == (policy, inputs_digest))
         return next(same, None)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Line) -> None:
         """Add an entry after the head and flush it.
 
         Raises
         ------
         ReleaseError
-            If it does not follow the head, or its number was used.
+            If it does not follow the head, goes back in time, or its number was used.
         """
         chain = self.chain()
         if chain.tail:
             raise ReleaseError("the registry ends in a cut line: repair it first")
-        if entry.previous != chain.head or chain.find(entry.policy, entry.number):
-            raise ReleaseError(f"release {entry.policy}/{entry.number:04d} does not follow the head of the registry")
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        release = isinstance(entry, Entry)
+        if entry.previous != chain.head or (release and chain.find(entry.policy, entry.number)):
+            what = f"release {entry.policy}/{entry.number:04d}" if release else f"the {entry.kind}"
+            raise ReleaseError(f"{what} does not follow the head of the registry")
+        if _goes_back(entry, chain.last_time):
+            raise ReleaseError(
+                f"the entry's time {entry.time} lies before that of the registry's newest entry, {chain.last_time}: set the clock right"
+            )
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         try:
             durable.write_all(descriptor, entry.line)
             os.fsync(descriptor)
@@ -229,10 +234,10 @@ class Registry:
         chain = self.chain()
         if not chain.tail:
             return False
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         try:
             try:
-                _entry(chain.tail, chain.head)
+                _following(chain.tail, chain.head)
                 durable.write_all(descriptor, b"\n")
             except ReleaseError:
                 os.ftruncate(descriptor, self.path.stat().st_size - len(chain.tail))

@@ -5,6 +5,7 @@ release could hold (links, repeated JSON keys, paths that lead outside) is answe
 """
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import certificate_problems, certificate_tolerance, names_exact_edition
 from deid_assets.release.certificate_policy import StatedLattice
-from deid_assets.release.digests import canonical_json, file_digest, is_digest, parse_json
+from deid_assets.release.digests import canonical_json, is_digest, parse_json
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest import FORMAT
-from deid_assets.release.registry import GENESIS, Entry, read_chain
+from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes, regular_digest
+from deid_assets.release.registry import GENESIS, Chain, Entry, read_chain
+from deid_assets.release.trust import trust_in
 
+_NUMBER = re.compile(r"\d{4,}\Z")
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
 Outcome = Literal["passed", "failed", "skipped"]
@@ -69,9 +73,11 @@ class VerificationReport:
         return tuple(check for check in self.checks if check.outcome == "failed")
 
     def text(self) -> str:
-        """One line per check and a last one with the outcome."""
+        """One line per check and a last one with the outcome, which says what was not checked."""
         lines = [f"{c.outcome:8}{c.name}{': ' + c.reason if c.reason else ''}" for c in self.checks]
-        return "\n".join([*lines, f"release {self.release} is {'in order' if self.ok else 'NOT in order'}"])
+        skipped = [check.name for check in self.checks if check.outcome == "skipped"]
+        left_out = f"; not checked: {'; '.join(skipped)}" if skipped else ""
+        return "\n".join([*lines, f"release {self.release} is {'in order' if self.ok else 'NOT in order'}{left_out}"])
 
 
 def verify(
@@ -91,7 +97,7 @@ def verify(
         The key that is trusted, from a source other than the release. Without one the signature proves nothing about
         who signed: it is reported as unanchored, and the release is not in order.
     registry
-        The registry file; without it the place in the chain is not checked.
+        The registry file; None says that the place in the chain is not asked for.
     expected_head
         A head of the registry known from elsewhere, such as a `release` materialization: an entry must have it. This
         is what shows that the end of the registry was cut off.
@@ -103,10 +109,12 @@ def verify(
     VerificationReport
     """
     content, manifest, checks = _read_manifest(release)
-    checks += _check_signature(release, content, manifest, key)
+    chain = _read_registry(registry)
+    checks += _check_signature(release, content, manifest, key, chain if isinstance(chain, Chain) else None)
+    checks += _check_place(release, content, registry)
     checks += _check_files(release, manifest)
     checks += _check_certificate(release, manifest, exact_certificate)
-    checks += _check_registry(content, registry, expected_head)
+    checks += _check_registry(content, chain, expected_head)
     return VerificationReport(_name(content), tuple(checks))
 
 
@@ -118,10 +126,10 @@ def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
     """The manifest's bytes and value, empty if it cannot be read; and whether it is a public manifest."""
     name = "the manifest can be read"
     try:
-        content = _regular_bytes(release / MANIFEST)
+        content = regular_bytes(release / MANIFEST)
         value = parse_json(content)
-    except (OSError, ReleaseError):
-        return b"", {}, [Check(name, "failed", f"{MANIFEST} is missing or is not JSON")]
+    except ReleaseError as error:
+        return b"", {}, [Check(name, "failed", f"{MANIFEST}: {error}")]
     problem = None
     if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("edition") != "public":
         problem = f"it is not the public edition of a {FORMAT!r}"
@@ -130,22 +138,40 @@ def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
     return content, value if problem is None else {}, [_answer(name, problem)]
 
 
-def _check_signature(release: Path, content: bytes, manifest: Mapping, key: PublicKey | None) -> list[Check]:
-    """Whether the manifest is signed by the key that it names, and whether that is the trusted one."""
+def _check_signature(
+    release: Path, content: bytes, manifest: Mapping, key: PublicKey | None, chain: Chain | None
+) -> list[Check]:
+    """Whether the manifest is signed by the key that it names, and whether the trusted one vouches for that."""
     valid, trusted = "the signature is valid", "the signer is trusted"
     try:
-        signature = _regular_bytes(release / SIGNATURE)
-        signer = PublicKey(bytes.fromhex(manifest["signer"]["public_key"]))
-    except (OSError, ReleaseError):
-        return [Check(valid, "failed", f"{SIGNATURE} is missing"), Check(trusted, "failed", "there is no signature")]
-    except (KeyError, TypeError, ValueError):
+        signature = regular_bytes(release / SIGNATURE, SMALL_AT_MOST)
+        named = manifest["signer"]["public_key"]
+        if not is_digest(named) or manifest["signer"].get("algorithm") != "Ed25519":
+            raise ValueError
+    except ReleaseError as error:
+        return [Check(valid, "failed", f"{SIGNATURE}: {error}"), Check(trusted, "failed", "there is no signature")]
+    except (KeyError, TypeError, ValueError, AttributeError):
         return [Check(valid, "failed", "the manifest names no signer"), Check(trusted, "failed", "no signer is named")]
+    signer = PublicKey(bytes.fromhex(named))
     problem = None if signer.verifies(signature, content) else "manifest and signature do not belong together"
     checks = [_answer(valid, problem)]
     if key is None:
         return [*checks, Check(trusted, "failed", "signature unanchored: give the key that you trust")]
-    other = None if key == signer else f"another key signed, with fingerprint {signer.fingerprint}"
-    return [*checks, _answer(trusted, other)]
+    found = trust_in(signer, key, chain, _entry_of(content))
+    return [*checks, Check(trusted, "passed" if found.trusted else "failed", found.reason)]
+
+
+def _check_place(release: Path, content: bytes, registry: Path | None) -> list[Check]:
+    """Whether a folder that is called like a release holds that one: another good release in its place is none.
+
+    A copy elsewhere may be called anything; beside its registry the folder above has the policy's name.
+    """
+    entry, folder = _entry_of(content), release.absolute()
+    if entry is None or not _NUMBER.match(folder.name):
+        return []
+    beside = registry is not None and folder.parent.parent == registry.absolute().parent
+    same = folder.name == f"{entry.number:04d}" and (not beside or folder.parent.name == entry.policy)
+    return [_answer("the folder is that of this release", None if same else f"the manifest is that of {_name(content)}")]
 
 
 def _check_files(release: Path, manifest: Mapping) -> list[Check]:
@@ -169,11 +195,9 @@ def _file_problem(release: Path, path: str, digest: str, size: int, present: set
     if path not in present:
         return "it is missing"
     try:
-        if (release / path).stat().st_size != size:
-            return "it has another length"
-        return None if file_digest(release / path) == digest else "it was changed"
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
+        return None if regular_digest(release / path, size) == digest else "it was changed"
+    except ReleaseError as error:
+        return str(error)
 
 
 def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> list[Check]:
@@ -181,16 +205,16 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
     holds, exactly = "the certificate of optimality holds", "so does its exact edition"
     try:
         place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
-        public = _regular_bytes(release / CERTIFICATE)
-    except (OSError, ReleaseError, KeyError, TypeError, AttributeError):
+        public = regular_bytes(release / CERTIFICATE)
+    except (ReleaseError, KeyError, TypeError, AttributeError):
         return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not hold the policy that it is about")]
     checks = [_public_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
     if exact is None:
         return checks
     try:
-        content = _regular_bytes(exact)
-    except (OSError, ReleaseError):
-        return [*checks, Check(exactly, "failed", "the file cannot be read")]
+        content = regular_bytes(exact)
+    except ReleaseError as error:
+        return [*checks, Check(exactly, "failed", str(error))]
     if not names_exact_edition(public, content):
         return [*checks, Check(exactly, "failed", "it is not the edition that the public one names")]
     return [*checks, _answer(exactly, "; ".join(certificate_problems(content, *place)))]
@@ -213,7 +237,7 @@ def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:
             path, digest, size = file["path"], file["sha256"], file["bytes"]
             pure = PurePosixPath(path)
             leads_elsewhere = pure.is_absolute() or ".." in pure.parts or str(pure) != path or "\0" in path
-            if leads_elsewhere or path in listed or path in (MANIFEST, SIGNATURE) or not is_digest(digest):
+            if leads_elsewhere or path in listed or path in (MANIFEST, SIGNATURE) or not is_digest(digest) or type(size) is not int:
                 return None
             listed[path] = (digest, size)
     except (KeyError, TypeError):
@@ -240,32 +264,51 @@ def _walk(release: Path) -> tuple[set[str], set[str]]:
     return files, odd
 
 
-def _check_registry(content: bytes, registry: Path | None, expected_head: str | None) -> list[Check]:
-    """Whether the chain is unbroken and holds the entry that this manifest determines."""
-    sound, registered, known = (
+def _read_registry(registry: Path | None) -> Chain | str | None:
+    """The chain; why there is none; or None if it was not asked for."""
+    if registry is None:
+        return None
+    try:
+        return read_chain(registry) if os.path.lexists(registry) else f"there is no registry file {registry.name}"
+    except ReleaseError as error:
+        return str(error)
+
+
+def _check_registry(content: bytes, chain: Chain | str | None, expected_head: str | None) -> list[Check]:
+    """Whether the chain is unbroken, holds the entry that this manifest determines, and does not go back in time there."""
+    sound, registered, in_time, known = (
         "the registry's chain is unbroken",
         "the registry holds this release",
+        "the release is not older than what was registered before it",
         "the registry reaches the known head",
     )
-    if registry is None:
-        outcome: Outcome = "failed" if expected_head else "skipped"
-        return [Check(name, outcome, "no registry was given") for name in (sound, registered, known)]
-    try:
-        chain = read_chain(registry)
-        missing = None if registry.exists() else "there is no registry file"
-    except OSError as error:
-        return [Check(name, "failed", f"the registry cannot be read: {error.strerror}") for name in (sound, registered)]
-    checks = [_answer(sound, missing or chain.problem), _answer(registered, _registry_problem(content, chain.entries))]
+    if not isinstance(chain, Chain):
+        outcome: Outcome = "failed" if expected_head or chain else "skipped"
+        return [Check(name, outcome, chain or "the registry was not asked for") for name in (sound, registered, in_time, known)]
+    cut = f"its last line is cut: {len(chain.tail)} bytes without an end of line" if chain.tail else None
+    checks = [
+        _answer(sound, chain.problem or cut),
+        _answer(registered, _registry_problem(content, chain.entries)),
+        _time_check(in_time, chain, _entry_of(content)),
+    ]
     if expected_head is None:
         return [*checks, Check(known, "skipped", "no head was given")]
-    reached = expected_head == GENESIS or any(entry.hash == expected_head for entry in chain.entries)
+    reached = expected_head == GENESIS or any(line.hash == expected_head for line in chain.lines)
     return [*checks, _answer(known, None if reached else "entries were cut off or changed")]
 
 
+def _time_check(name: str, chain: Chain, entry: Entry | None) -> Check:
+    """Times that go back in lines of other releases are reported; they do not count against this one."""
+    lines = chain.times_that_go_back()
+    if any(chain.lines[line - 1] == entry for line in lines):
+        return Check(name, "failed", "the clock was set back when it was made, or its time was made up")
+    others = f"times go back in line {', '.join(map(str, lines[:5]))} of the registry, where other releases stand" if lines else ""
+    return Check(name, "passed", others)
+
+
 def _registry_problem(content: bytes, entries: tuple[Entry, ...]) -> str | None:
-    try:
-        wanted = Entry.from_manifest(content)
-    except ReleaseError:
+    wanted = _entry_of(content)
+    if wanted is None:
         return "the manifest does not say what its entry must be"
     if wanted in entries:
         return None
@@ -274,19 +317,17 @@ def _registry_problem(content: bytes, entries: tuple[Entry, ...]) -> str | None:
     return "it has no entry"
 
 
-def _name(content: bytes) -> str:
+def _entry_of(content: bytes) -> Entry | None:
+    """The registry's entry that a manifest determines; None if it is none."""
     try:
-        entry = Entry.from_manifest(content)
+        return Entry.from_manifest(content)
     except ReleaseError:
-        return "unknown"
-    return f"{_shown(entry.policy)}/{entry.number:04d}"
+        return None
 
 
-def _regular_bytes(path: Path) -> bytes:
-    """A regular file's bytes; not through a link, and without waiting at a pipe."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        raise ReleaseError(f"{path.name} is not a regular file")
-    return path.read_bytes()
+def _name(content: bytes) -> str:
+    entry = _entry_of(content)
+    return "unknown" if entry is None else f"{_shown(entry.policy)}/{entry.number:04d}"
 
 
 def _shown(text: str) -> str:

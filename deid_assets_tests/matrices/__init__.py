@@ -2,5 +2,6 @@
 
 from deid_assets_tests.matrices.crashes import CRASHES
 from deid_assets_tests.matrices.table import Matrix
+from deid_assets_tests.matrices.tampering import TAMPERING
 
-MATRICES: dict[str, Matrix] = {matrix.name: matrix for matrix in (CRASHES,)}
+MATRICES: dict[str, Matrix] = {matrix.name: matrix for matrix in (CRASHES, TAMPERING)}

@@ -1,0 +1,195 @@
+"""The keys of one home: which are in force, what to do when one is missing, and how the signing key is replaced.
+
+A key or secret is made silently only where nothing was released yet. Afterwards a missing one is a refusal: a new signing
+key would break the verification at every recipient, and a new secret would change pseudonyms, noise and sample.
+
+A rotation is in force from the moment in which its entry is in the registry. Before, the new private key lies beside the
+old one; afterwards it is put in its place, which removes the old private key. Public keys stay in the registry. A process
+that dies in between leaves the old key in force, or the new one with its entry; whoever comes next removes or moves the
+file.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deid_assets.errors import ReleaseError
+from deid_assets.home import Home
+from deid_assets.release import clock, durable
+from deid_assets.release.keys import SECRET_FILE, SIGNING_KEY_FILE, PublicKey, Secret, SigningKey, given_secret, load_secret
+from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.release.recovery import LOCK, REGISTRY, recovered, release_folders, signer_in_force
+from deid_assets.release.registry import Chain, Registry
+from deid_assets.release.registry_entries import ClockCorrection, KeyRotation, signed_correction, signed_rotation
+
+NEXT_KEY_FILE = "signing_key.next.pem"
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """A rotation that is in force: its entry in the registry, and the new public key."""
+
+    entry: KeyRotation
+    key: PublicKey
+
+
+def signing_key_of(home: Home) -> SigningKey:
+    """The signing key in force; made where nothing was released yet.
+
+    Raises
+    ------
+    ReleaseError
+        If it is missing although something was released, is not the one in force, may be read by others than its owner,
+        or the registry's chain is broken.
+    """
+    with _locked(home):
+        chain = _settled(home)
+        return _key_in_force(home, chain)
+
+
+def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secret:
+    """The secret, see `load_secret`; generated only where nothing was released yet.
+
+    Raises
+    ------
+    ReleaseError
+        If there is none although something was released, or its source fails.
+    """
+    given = given_secret(os.environ if environment is None else environment)
+    if given is not None:
+        return given
+    if not os.path.lexists(home.keys / SECRET_FILE) and has_released(home):
+        raise ReleaseError(
+            "the secret is gone: no variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND is set, and the folder keys "
+            "holds none, although there are releases. Set the variable that you used before, or restore keys/secret from a "
+            "backup. With another secret pseudonyms, noise and sample change, and all who were released before count as others; "
+            "to go on like that, make one with `deid key new-secret`"
+        )
+    return load_secret(home.keys, {})
+
+
+def new_secret(home: Home) -> Secret:
+    """Make a secret although there are releases; an existing one is kept.
+
+    Raises
+    ------
+    ReleaseError
+        If there is one.
+    """
+    if os.path.lexists(home.keys / SECRET_FILE):
+        raise ReleaseError("there is a generated secret already, in the folder keys; it is kept")
+    return load_secret(home.keys, {})
+
+
+def has_released(home: Home) -> bool:
+    """Whether anything tells of a release: the registry, a folder of a release, or a restricted manifest."""
+    registry = home.releases / REGISTRY
+    with contextlib.suppress(FileNotFoundError):
+        if os.lstat(registry).st_size or registry.is_symlink() or not registry.is_file():
+            return True
+    return bool(release_folders(home.releases)) or any((home.store / "manifests").glob("*/[0-9]*.json"))
+
+
+def rotate(home: Home, lost: str | None = None) -> Rotated:
+    """Replace the signing key by a new one, and record it in the registry.
+
+    Parameters
+    ----------
+    lost
+        Why the old key does not sign the new one: it was lost or stolen. None where it signs.
+
+    Raises
+    ------
+    ReleaseError
+        If the old key should sign and is not there or not in force, nothing was ever signed, or a crash left what a person
+        must look at first.
+    """
+    if lost is not None and not lost.strip():
+        raise ReleaseError("say why the old key is lost: it is recorded in the registry for all recipients")
+    with _locked(home):
+        chain = _settled(home)
+        if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and not has_released(home):
+            raise ReleaseError("there is no signing key yet; the first release or `deid key export` makes one")
+        old = _key_in_force(home, chain) if lost is None else _lost_key(home, chain)
+        problems = recovered(home.releases, old.public if isinstance(old, SigningKey) else old).problems
+        if problems:
+            raise ReleaseError(
+                f"the key is not rotated before this is looked at: {'; '.join(problems)}. Restore what is missing from a "
+                "backup, or move the folder of that release away"
+            )
+        registry = Registry(home.releases / REGISTRY)
+        chain = registry.chain()
+        new = SigningKey.generated()
+        entry = signed_rotation(old, new, (lost or "").strip(), chain.head, clock.now(chain.last_time))
+        durable.replace(home.keys / NEXT_KEY_FILE, new.private_pem(), 0o600)
+        registry.append(entry)
+        _settled(home)
+    return Rotated(entry, new.public)
+
+
+def correct_clock(home: Home, reason: str) -> ClockCorrection:
+    """Record that earlier entries of the registry were made while the clock was ahead, so that the next may go back.
+
+    Raises
+    ------
+    ReleaseError
+        If no reason is given, or the clock cannot be right even without those entries.
+    """
+    if not reason.strip():
+        raise ReleaseError("say what happened to the clock: it is recorded in the registry for all recipients")
+    with _locked(home):
+        chain = _settled(home)
+        entry = signed_correction(_key_in_force(home, chain), reason.strip(), chain.head, clock.now(None))
+        Registry(home.releases / REGISTRY).append(entry)
+    return entry
+
+
+def _locked(home: Home) -> contextlib.AbstractContextManager:
+    """The lock of the folder of releases: nobody publishes or rotates meanwhile."""
+    home.releases.mkdir(parents=True, exist_ok=True)
+    return durable.locked(home.releases / LOCK)
+
+
+def _settled(home: Home) -> Chain:
+    """Finish or undo a rotation whose process died; returns the registry's chain."""
+    registry = Registry(home.releases / REGISTRY)
+    registry.repair()
+    chain = registry.chain()
+    prepared = home.keys / NEXT_KEY_FILE
+    if os.path.lexists(prepared):
+        rotations = [line for line in chain.lines if isinstance(line, KeyRotation)]
+        if rotations and rotations[-1].new_key == _public_of(home, NEXT_KEY_FILE):
+            os.rename(prepared, home.keys / SIGNING_KEY_FILE)
+        else:
+            prepared.unlink()
+        durable.sync(home.keys)
+    return chain
+
+
+def _key_in_force(home: Home, chain: Chain) -> SigningKey:
+    if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_released(home):
+        raise ReleaseError(
+            f"the signing key keys/{SIGNING_KEY_FILE} is gone, although there are releases; a new one would break the verification "
+            'at every recipient. Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "REASON"`'
+        )
+    key = SigningKey.load_or_create(home.keys)
+    if signer_in_force(home.releases, chain) not in (None, key.public.raw.hex()):
+        raise ReleaseError(
+            f"keys/{SIGNING_KEY_FILE} is not the signing key in force: another one signed the newest release, or the registry names "
+            'another. Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "REASON"`'
+        )
+    return key
+
+
+def _lost_key(home: Home, chain: Chain) -> PublicKey | None:
+    """The public key whose loss is recorded; the registry knows it, or else the file that lies there."""
+    named = signer_in_force(home.releases, chain) or _public_of(home, SIGNING_KEY_FILE)
+    return PublicKey(bytes.fromhex(named)) if named else None
+
+
+def _public_of(home: Home, name: str) -> str | None:
+    """The public key of a private one in a file, in hexadecimal; None if it holds none."""
+    with contextlib.suppress(ReleaseError):
+        return SigningKey.from_pem(regular_bytes(home.keys / name, SMALL_AT_MOST)).public.raw.hex()
+    return None

@@ -1,0 +1,97 @@
+"""Reading files that somebody else may have put in place: an answer at once, whatever lies there.
+
+A pipe, a device, a folder, a symbolic link or a file of absurd size is refused before a byte of it is read.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from deid_assets.errors import ReleaseError
+
+MEGABYTE = 1 << 20
+TEXT_AT_MOST = 64 * MEGABYTE
+"""Bytes of a manifest, a certificate or another text about a release."""
+REGISTRY_AT_MOST = 512 * MEGABYTE
+"""Bytes of a registry: about a million releases."""
+SMALL_AT_MOST = 64 * 1024
+"""Bytes of a key, a secret or a signature."""
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a regular file for reading; yields the file and its length in bytes.
+
+    The last part of the path must not be a symbolic link. The opened file itself is examined, not its name, so that
+    nothing can be put in its place in between.
+
+    Raises
+    ------
+    ReleaseError
+        With what is there instead, or why it cannot be read; to be read after the file's name and a colon.
+    """
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+        if kind != stat.S_IFREG:  # also: to open a device may have effects of its own
+            raise ReleaseError(f"it is {_KINDS.get(kind, 'no regular file')}, not a regular file")
+        # Without O_NONBLOCK the open waits for a writer where a pipe was put meanwhile.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise ReleaseError("it is missing") from None
+    except (OSError, ValueError) as error:
+        raise ReleaseError(f"it cannot be read: {_reason(error)}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ReleaseError("it is no regular file")
+        try:
+            yield file, found.st_size
+        except OSError as error:
+            raise ReleaseError(f"it cannot be read: {_reason(error)}") from None
+
+
+def regular_bytes(path: Path, at_most: int = TEXT_AT_MOST) -> bytes:
+    """The bytes of a regular file.
+
+    Raises
+    ------
+    ReleaseError
+        If it is none, cannot be read, or is longer than `at_most`.
+    """
+    with opened(path) as (file, size):
+        content = b"" if size > at_most else file.read(at_most + 1)
+    if size > at_most or len(content) > at_most:
+        raise ReleaseError(f"it has more than the {at_most:,} bytes that such a file may have")
+    return content
+
+
+def regular_digest(path: Path, size: int) -> str:
+    """SHA-256 of a regular file that must have this length.
+
+    Raises
+    ------
+    ReleaseError
+        If it is none, has another length, or cannot be read.
+    """
+    with opened(path) as (file, found):
+        if found != size:
+            raise ReleaseError("it has another length")
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Why, without the path: the caller names the file."""
+    return getattr(error, "strerror", None) or "its name is not one of a file"

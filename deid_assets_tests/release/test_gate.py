@@ -1,0 +1,26 @@
+"""The gate refuses each thing once."""
+
+from deid_assets.methods.demographic_risk import demographic_risk
+from deid_assets.policy import policy_by_name
+from deid_assets.release import gate, measure
+
+POLICY = policy_by_name("heritage_public")
+
+
+def refusals(population, released, staged_members):
+    """What the gate says of the demographic classes, as `release` asks for it."""
+    risk = demographic_risk(population, released, k=20)
+    measured = measure.demographic_measurements(POLICY, risk, 0.1, 0.1)
+    return [*gate.demographic_refusals(risk, staged_members), *gate.measurement_refusals("gate", measured)]
+
+
+def test_too_many_members_in_small_classes_are_one_refusal():
+    (found,) = refusals((500, 19), (990, 10), 1_000)
+    assert found.name == f"gate/{measure.DEMOGRAPHIC}" and found.measured == 0.01
+
+
+def test_classes_of_other_members_than_those_staged_are_refused():
+    (found,) = refusals((500,), (990,), 991)
+    assert found.rule == "inconsistent_rows"
+    assert refusals((500,), (990,), 990) == []
+    assert refusals((500,), (0,), 0)

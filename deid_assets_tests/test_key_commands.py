@@ -1,0 +1,87 @@
+"""The commands about keys, clock and verification, as a person uses them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import deid_assets
+from deid_assets.cli import main
+from deid_assets.home import Home
+from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.publication import Releases
+from deid_assets_tests.release.making import publish
+
+PACKAGE = Path(deid_assets.__file__).parent
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Home:
+    """A home with one release, in which the commands work."""
+    made = Home(tmp_path / "deid").create()
+    monkeypatch.setenv("DEID_HOME", str(made.root))
+    publish(Releases(made.releases, signing_key_of(made), made.store / "manifests"), "first", with_tables=False)
+    return made
+
+
+def deid(*arguments) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_a_missing_registry_is_not_in_order_unless_it_is_left_out(home, tmp_path):
+    release, key = home.releases / "heritage" / "0001", tmp_path / "key.pem"
+    assert deid("key", "export", "--output", key)[0] == 0
+    verify = ("verify", release, "--key", key)
+    assert deid(*verify)[0] == 0
+    (home.releases / "registry.jsonl").unlink()
+    code, printed = deid(*verify)
+    assert code == 1 and "there is no registry file registry.jsonl" in printed and "NOT in order" in printed
+    code, printed = deid(*verify, "--no-registry")
+    assert code == 0 and "in order; not checked: the registry's chain is unbroken" in printed
+    assert deid(*verify, "--no-registry", "--head", "0" * 64)[0] == 2
+    assert deid(*verify, "--no-registry", "--registry", "x")[0] == 2
+
+
+def test_a_lost_key_is_said_and_its_loss_recorded(home, tmp_path):
+    release, old, new = home.releases / "heritage" / "0001", tmp_path / "old.pem", tmp_path / "new.pem"
+    deid("key", "export", "--output", old)
+    (home.keys / "signing_key.pem").unlink()
+    for command in (("key", "export"), ("key", "rotate")):
+        code, printed = deid(*command)
+        assert code == 1 and "Restore it from a backup" in printed and "deid key rotate --lost" in printed
+    code, printed = deid("key", "rotate", "--lost", "the disk broke")
+    assert code == 0 and "recorded as lost" in printed
+    assert deid("key", "export", "--output", new)[0] == 0 and new.read_bytes() != old.read_bytes()
+    for key in (old, new):
+        assert deid("verify", release, "--key", key)[0] == 0
+    code, printed = deid("key", "rotate")
+    assert code == 0 and "it signed the new one" in printed
+
+
+def test_a_lost_secret_is_made_anew_only_when_asked(home, monkeypatch):
+    for name in ("DEID_SECRET", "DEID_SECRET_FILE", "DEID_SECRET_COMMAND"):
+        monkeypatch.delenv(name, raising=False)
+    code, printed = deid("run", "--policy", "heritage-public", "--members", 100)
+    assert code == 1 and "the secret is gone" in printed and "deid key new-secret" in printed
+    assert not (home.keys / "secret").exists()
+    assert deid("key", "new-secret")[0] == 0 and (home.keys / "secret").exists()
+    assert deid("key", "new-secret")[0] == 1
+
+
+def test_a_correction_of_the_clock_needs_a_reason(home):
+    assert deid("clock", "correct")[0] == 2
+    assert deid("clock", "correct", "--reason", "it was ahead")[0] == 0
+    assert b"it was ahead" in (home.releases / "registry.jsonl").read_bytes()
+
+
+def test_the_product_asks_the_keyring_for_keys():
+    """Elsewhere a missing key would be made without a word."""
+    asks = []
+    for module in PACKAGE.rglob("*.py"):
+        names = {node.attr if isinstance(node, ast.Attribute) else node.id for node in ast.walk(ast.parse(module.read_text()))
+                 if isinstance(node, ast.Attribute | ast.Name)}  # fmt: skip
+        if names & {"load_or_create", "load_secret"}:
+            asks.append(module.relative_to(PACKAGE).as_posix())
+    assert asks == ["release/keyring.py"]
