@@ -1,6 +1,7 @@
 """The policy of a longitudinal release: all sections together, and the questions that the rest of the package asks it."""
 
 import math
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,6 +18,7 @@ from deid_assets.policy.disclosure import (
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.population_sections import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections import (
+    PASSED_ON_COLUMNS,
     Adversary,
     AnyQuasiIdentifier,
     Demographics,
@@ -30,6 +32,7 @@ from deid_assets.policy.sections import (
     QuasiIdentifiers,
     Removal,
     Risk,
+    Said,
     Sample,
     TopCoding,
 )
@@ -68,6 +71,11 @@ class Policy(ReleasePolicy):
     attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
+    reviewed_attributes: dict[Literal[PASSED_ON_COLUMNS], Said] = Field(
+        {},
+        description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each "
+        "with the reason why it is published all the same; the report shows both",
+    )
 
     @property
     def files(self) -> tuple[str, ...]:
