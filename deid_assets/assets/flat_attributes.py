@@ -23,6 +23,8 @@ from deid_assets.release.attribute_leaks import ColumnLeaks, all_singled_out, le
 from deid_assets.release.evidence import Measurement, Refusal
 from deid_assets.store import Table, quoted
 
+_INSTEAD = "Do not publish it, or publish it as a quasi-identifier with a hierarchy"
+
 
 def attribute_leaks(
     policy: FlatPolicy, staged: Table, records: Table, suppressed: Table, domains: Table, chosen: Table
@@ -65,7 +67,7 @@ def attribute_leaks(
     alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
     measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
     measured += (all_singled_out(int(alone.sum()), len(joint)),)
-    return measured, leak_refusals(found, together, measured)
+    return measured, leak_refusals(found, together, measured, _INSTEAD)
 
 
 def column_of(values: pd.Series) -> Column:

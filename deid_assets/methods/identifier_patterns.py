@@ -42,7 +42,7 @@ FORMATS: dict[str, str] = {
     "ZIP codes": rf"{_D}{{5}}({_D}{{4}})?",
     "numbers of nine or ten digits": rf"{_D}{{9,10}}",
     "dates without separators": rf"{_YEAR}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])|(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01]){_YEAR}",
-    "numbers of records": rf"[a-z]{{1,4}}{_D}{{6,}}|0{_D}{{5,}}",
+    "numbers of records": rf"[a-z]{{1,4}}{_D}{{6,}}|0{_D}{{5,9}}",
 }
 """Forms that ordinary numbers have, too; of a whole value, without spaces and dashes."""
 
@@ -115,9 +115,9 @@ _OF_PERSONS = (
 ).split()
 _WORDS = frozenset(
     "name names surname forename firstname lastname fullname givenname familyname maidenname middlename nickname initials "
-    "ssn sin nino mrn npi dea email mail mails phone phones telephone tel mobile cell fax address addr street zip zipcode "
-    "zip5 zip9 postcode postalcode dob birthdate birthday dateofbirth dod ip ipaddress mac url website passport licence license "
-    "vin plate iban fingerprint photo photograph pseudonym guid uuid hash md5 sha1 sha256 latitude longitude lat lon geohash"
+    "ssn nino mrn npi email mails phone phones telephone tel fax address addr street zip zipcode "
+    "postcode postalcode dob birthdate birthday dateofbirth dod ip ipaddress mac url website passport licence license "
+    "vin plate iban fingerprint photo photograph pseudonym guid uuid hash md sha latitude longitude lat lon geohash"
     .split()
 )  # fmt: skip
 _PHRASES = (
@@ -143,7 +143,7 @@ def named_as_identifier(name: str) -> bool:
     >>> [named_as_identifier(name) for name in ("drug_name", "Likes", "zipper", "birth_weight", "shipment")]
     [False, False, False, False, False]
     """
-    parts = [part.lower() for part in _PART.findall(name)]
+    parts = [part.lower().rstrip("0123456789") for part in _PART.findall(name)]
     if parts in (["id"], ["ids"], ["nr"], ["key"]):
         return True
     pairs = set(zip(parts, parts[1:], strict=False))

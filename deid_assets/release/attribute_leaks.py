@@ -114,11 +114,16 @@ def all_singled_out(records: int, of: int) -> Measurement:
 
 
 def leak_refusals(
-    found: Mapping[str, ColumnLeaks], together: Sequence[Together], measurements: Sequence[Measurement]
+    found: Mapping[str, ColumnLeaks], together: Sequence[Together], measurements: Sequence[Measurement], instead: str
 ) -> list[Refusal]:
     """A refusal for each column with a measurement that did not pass: what the column does, and what to do.
 
     Numbers of refused rows are told only where they count nobody: these rows are published nowhere.
+
+    Parameters
+    ----------
+    instead
+        What can be done about a column, as an imperative.
     """
     failed: dict[str, list[Measurement]] = {}
     for one in measurements:
@@ -128,15 +133,12 @@ def leak_refusals(
     for column, broken in failed.items():
         if column in found:
             why = "; ".join(_why(one, found[column].patterns) for one in broken)
-            text = (
-                f"column {column}: {why}. Do not publish it, publish it as a quasi-identifier with a hierarchy, or list it "
-                "under reviewed_attributes with a reason"
-            )
+            text = f"column {column}: {why}. {instead}, or list it under reviewed_attributes with a reason"
         else:
             sets = sorted({one.columns for one in together if one.fall > TOGETHER_AT_MOST})
             text = (
                 f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they tell a quasi-identifier more finely "
-                "than the release shows it. Do not publish all of them, or list all of them under reviewed_attributes with a reason"
+                f"than the release shows it. {instead}, or list all of them under reviewed_attributes with a reason"
             )
         refusals.append(Refusal("attribute_leak", f"gate/{column}", None, None, text))
     return refusals
