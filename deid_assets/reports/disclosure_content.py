@@ -49,7 +49,7 @@ def _published_as_they_are(manifest: Mapping) -> ReportTable:
     """What the gate measured of such columns on the published files, and the reasons of those that were reviewed."""
     found = {one["name"]: one for item in manifest["evidence"] if item["asset"] == "gate" for one in item["measurements"]}
     names = [name.removesuffix(f"/{leaks.REFINEMENT}") for name in found if name.endswith(f"/{leaks.REFINEMENT}")]
-    reasons = json.loads(manifest["policy"]["text"]).get("reviewed_attributes", {})
+    reasons = json.loads(manifest["policy"]["text"]).get("reviewed_attributes", {}) if names else {}
     shown_of = (leaks.SINGLED_OUT, leaks.REFINEMENT, leaks.SURE, leaks.IDENTIFIERS, leaks.FORMATS, leaks.RARE_NAMES)
     limits = [f"at most {shown(leaks.LIMITS[name], 'share of members')}" for name in shown_of]
     rows = tuple(
