@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.certificates import certificate_refusals, flat_certificate
+from deid_assets.assets.flat_attributes import attribute_leaks
 from deid_assets.assets.flat_intake import population_of, population_refusals
 from deid_assets.assets.flat_report import flat_report
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
@@ -151,7 +152,7 @@ def release_records(
     return release_query(policies.of(context), records, suppressed_records, record_domains, record_generalization)
 
 
-@stage_asset(policy_sections=["recipients", "risk"], kinds=("duckdb", "parquet", "csv"))
+@stage_asset(policy_sections=["recipients", "risk", "attributes", "reviewed_attributes"], kinds=("duckdb", "parquet", "csv"))
 def release(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -183,6 +184,10 @@ def release(
             levels = levels_of(policy, record_generalization)
             measured = measured_risk(policy, staged, records, record_domains, levels)
             refusals += gate.measurement_refusals("gate", measured)
+            leaks, leaking = attribute_leaks(
+                policy, staged, records, suppressed_records, record_domains, record_generalization
+            )
+            refusals += leaking
             chosen = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers)
             proof = flat_certificate(
                 policy, record_lattice, chosen, records.count(), level_losses(policy, flat_table(policy, records, record_domains))
@@ -190,7 +195,7 @@ def release(
             refusals += [*certificate_refusals(proof), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
-            every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "1", measured))
+            every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *leaks)))
             attrition = (
                 AttritionStep("delivered_records", "records", records.count() + _rejected(quarantined_records)),
                 AttritionStep("records", "records", records.count(), "delivered_records", "rows in quarantine"),

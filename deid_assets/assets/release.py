@@ -19,6 +19,7 @@ from deid_assets.assets.date_release import date_refusals, notes_of, released_da
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.long_tail_cut import bin_refusals
+from deid_assets.assets.passed_on_columns import passed_on_leaks
 from deid_assets.assets.preparation import pseudonym_key
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.release_report import report_of
@@ -26,6 +27,7 @@ from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.errors import PolicyError
 from deid_assets.executors import search_executor
+from deid_assets.methods.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import check_vacuous
 from deid_assets.release import gate, measure
@@ -45,6 +47,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
     "removal", "long_tail", "dates", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
+    "reviewed_attributes",
 ]  # fmt: skip
 
 
@@ -232,7 +235,10 @@ def _judge(
     )  # fmt: skip
     refusals += disagreements
     refusals += gate.measurement_refusals("gate", measured)
-    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "1", (*measured, cross))
+    delays = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
+    leaks, leaking = passed_on_leaks(policy, staged.claims, tables, suppressed, levels, delays)
+    refusals += leaking
+    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *leaks, cross))
     return refusals, gate_evidence, evidence
 
 

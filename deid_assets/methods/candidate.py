@@ -104,6 +104,18 @@ def release_days_in_hospital(
     """
 
 
+def passed_on(pay_delay: TopCode | None) -> dict[str, str]:
+    """The columns of released claims that no hierarchy generalizes: name in the release -> expression of the claims c.
+
+    Parameters
+    ----------
+    pay_delay
+        From where payment delays are one class; None where no claim has one.
+    """
+    delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
+    return {"Year": "'Y' || c.year", "PayDelay": delay, "CharlsonIndex": "c.charlson", "SupLOS": "0::TINYINT"}
+
+
 def release_claims(
     claims: str,
     profiles: Table,
@@ -143,11 +155,11 @@ def release_claims(
     labels = [f"{label} AS {quoted(names[column])}" for label, column in zip(found, levels, strict=True)]
     joins = [*(join for _, join in ids), label_join]
     shown_dates = [f"c.{quoted(column)} AS {quoted(name)}" for column, name in dates.items()]
-    delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
+    passed = [f"{expression} AS {quoted(name)}" for name, expression in passed_on(pay_delay).items()]
+    year, *others = passed
     return f"""
         SELECT member.pseudonym AS "MemberID", {", ".join(select for select, _ in ids)},
-               'Y' || c.year AS "Year", {", ".join(shown_dates + labels)}, {delay} AS "PayDelay",
-               c.charlson AS "CharlsonIndex", 0::TINYINT AS "SupLOS"
+               {", ".join([year, *shown_dates, *labels, *others])}
         FROM ({claims}) AS c
         JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
         JOIN {crosswalk.sql} AS member ON member.kind = 'member' AND member.original_id = c.member_id

@@ -82,3 +82,28 @@ def released_records(
     return (
         f"SELECT {names} FROM ({rows}) WHERE record NOT IN (SELECT record FROM {suppressed.sql}) ORDER BY ALL"
     )
+
+
+def published_records(
+    published: Table, records: Table, suppressed: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str]
+) -> str:
+    """SELECT record and the other columns of every published row: the record that it was made of.
+
+    Published rows have no numbers. Of rows that are alike in everything any may be any of the records alike: what is
+    measured of values and labels is the same. A row that no record gives has no number.
+
+    Parameters
+    ----------
+    published
+        Rows as they were read back from the files.
+    """
+    columns = [*levels, *others]
+    names = ", ".join(quoted(column) for column in columns)
+    # No released column begins with an underscore.
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY {names}) AS _nth FROM"
+    same = " AND ".join(f"s.{quoted(column)} IS NOT DISTINCT FROM r.{quoted(column)}" for column in columns)
+    rows = f"""{numbered} ({generalized_records(records, domains, levels, others)})
+        WHERE record NOT IN (SELECT record FROM {suppressed.sql})"""
+    shown = "".join(f", s.{quoted(column)}" for column in others)
+    return f"""SELECT r.record{shown} FROM ({numbered} {published.sql}) AS s
+        LEFT JOIN ({rows}) AS r ON s._nth = r._nth AND {same} ORDER BY ALL"""

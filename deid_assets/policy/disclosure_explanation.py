@@ -1,7 +1,9 @@
 """The sections on disclosure in plain words: what is measured, and where the policy sets a limit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from deid_assets.methods.identifier_patterns import named_as_identifier
+from deid_assets.methods.leak_limits import LIMITS, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 
@@ -37,6 +39,32 @@ def attribute_limits(policy: Policy | FlatPolicy) -> Iterator[str]:
         f"classes {_at_most(limits.homogeneous_share_at_most)}, l-diversity ({limits.l_kind}) {least}, t-closeness "
         f"{_at_most(limits.t_at_most)}"
     )
+
+
+def attribute_gates(policy: Policy | FlatPolicy, columns: Mapping[str, str], few: str) -> Iterator[str]:
+    """Yield what columns published as they are may tell, and which of them were reviewed, with the reason.
+
+    Parameters
+    ----------
+    columns
+        Name in the release -> name in the delivery.
+    few
+        How many hold a value that singles nobody out.
+    """
+    judged = [column for column in columns if column not in policy.reviewed_attributes]
+    if judged:
+        yield (
+            f"published as they are, and measured by what they tell: {', '.join(judged)}. The release is refused for a column "
+            f"with more than {LIMITS[SINGLED_OUT] * 100:g} % of its values held by fewer than {few}; that tells a quasi-identifier "
+            f"more finely than it is released (lambda above {LIMITS[REFINEMENT]:g}, or {TOGETHER_AT_MOST:g} for several "
+            f"together, or more than {LIMITS[SURE] * 100:g} % told for sure); or whose values or name look like direct "
+            "identifiers. List it under reviewed_attributes with a reason to publish it all the same"
+        )
+    for column in judged:
+        if named_as_identifier(column) or named_as_identifier(columns[column]):
+            yield f"{column} will be refused: its name says that it identifies people"
+    for column, reason in policy.reviewed_attributes.items():
+        yield f"{column} is measured in the same way and published whatever it tells, because: {' '.join(reason.split())}"
 
 
 def _at_most(limit: float | None) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.disclosure_explanation import attribute_limits, disclosure_limits
+from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.rule_needs import LISTED, needs_of
-from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
+from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, PASSED_ON_COLUMNS, AttackGate, Statistic
 
 
 def explain(policy: ReleasePolicy) -> str:
@@ -74,6 +74,9 @@ def _flat_gates(policy: FlatPolicy) -> Iterator[str]:
     where = "in the population's table" if policy.population else "in the release"
     yield f"every released record is like at least {policy.risk.k} records {where}"
     yield f"at most {_share(policy.risk.max_suppressed)} of the records are left out, because fewer are like them"
+    yield from attribute_gates(
+        policy, {column.release_as: column.column for column in policy.attributes}, f"{policy.risk.k} records"
+    )
 
 
 def _block(title: str, lines: tuple[str, ...] | Iterator[str]) -> str:
@@ -287,6 +290,9 @@ def _gates(policy: Policy) -> Iterator[str]:
     yield (
         "identifiers of providers, vendors and PCPs are blanked where fewer than "
         f"{policy.provider_suppression.providers_at_least} share a pattern of care"
+    )
+    yield from attribute_gates(
+        policy, dict(zip(PASSED_ON_COLUMNS, PASSED_ON_COLUMNS, strict=True)), f"{k} members of the delivery"
     )
 
 

@@ -88,6 +88,11 @@ class FlatPolicy(ReleasePolicy):
     )
     risk: FlatRisk = Field(description="k, share that may be suppressed, information loss")
     attribute_disclosure: FlatAttributeDisclosure = FlatAttributeDisclosure()
+    reviewed_attributes: dict[ColumnName, Said] = Field(
+        {},
+        description="attributes, by their names in the release, that may single people out, refine a quasi-identifier or "
+        "look like identifiers, each with the reason why it is published all the same; the report shows both",
+    )
 
     def hierarchy_of(self, release_as: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier, by its name in the release."""
@@ -115,7 +120,8 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     """Return every problem that the sections of a flat policy have together."""
     known = tuple(_known_hierarchies(policy))
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
-    return (*known, *limits) or (*_distinct_columns(policy), *_feasible_lattice(policy), *_sensitive_attributes(policy))
+    together = (_distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes)
+    return (*known, *limits) or tuple(problem for rule in together for problem in rule(policy))
 
 
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:
@@ -159,6 +165,17 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
             f"the lattice has {policy.node_count:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, or use "
             "hierarchies of fewer levels",
         )
+
+
+def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
+    """A reason for what is no attribute would be believed to be needed, or hides a slip of the pen."""
+    attributes = [column.release_as for column in policy.attributes]
+    for name in policy.reviewed_attributes:
+        if name not in attributes:
+            yield Problem(
+                ("reviewed_attributes", name),
+                f"{name} is none of the attributes: {', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
+            )
 
 
 def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 from pydantic import Field
 
@@ -18,6 +19,7 @@ from deid_assets.policy.disclosure import (
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.population_sections import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections import (
+    PASSED_ON_COLUMNS,
     Adversary,
     AnyQuasiIdentifier,
     Demographics,
@@ -31,6 +33,7 @@ from deid_assets.policy.sections import (
     QuasiIdentifiers,
     Removal,
     Risk,
+    Said,
     Sample,
     TopCoding,
 )
@@ -69,6 +72,11 @@ class Policy(ReleasePolicy):
     attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
+    reviewed_attributes: dict[Literal[PASSED_ON_COLUMNS], Said] = Field(
+        {},
+        description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each "
+        "with the reason why it is published all the same; the report shows both",
+    )
 
     def named_files(self) -> Iterator[tuple[str, str, str]]:
         """As every policy's; with the list of members who opted out, and tables of people."""

@@ -25,7 +25,11 @@ CLAIM_COLUMNS = (
 DATE_COLUMNS = ("service_interval", "service_period")
 """What an adversary may know of the dates of claims, where a policy releases dates."""
 
-OTHER_RELEASE_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP", "Year", "PayDelay", "CharlsonIndex", "SupLOS")
+PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
+PASSED_ON_COLUMNS = ("Year", "PayDelay", "CharlsonIndex", "SupLOS")
+"""Columns of the claims that are published without a hierarchy, and judged by what they tell beside the others."""
+
+OTHER_RELEASE_COLUMNS = (*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS)
 """Columns of the release that are not quasi-identifiers: their names are taken."""
 
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")

@@ -22,7 +22,7 @@ PLAIN_UNITS = frozenset(
     {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
     | {"draws", "trials", "nodes", "disagreements", "seconds", "megabytes"}
     # What the published rows themselves tell to whoever counts them: values in a class, distances of distributions.
-    | {"values", "distance", "attributes"}
+    | {"values", "distance", "attributes", "share of published values"}
 )
 """Units of numbers that count nobody. A number of any other unit is about people and protected in public."""
 

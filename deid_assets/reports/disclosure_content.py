@@ -1,8 +1,10 @@
 """The report's tables of what was measured beyond who is who, from the public edition of a manifest."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from deid_assets.methods import leak_limits as leaks
 from deid_assets.release import disclosure_measures as measures
 from deid_assets.reports.numbers import shown, shown_bound
 from deid_assets.reports.rendering import words
@@ -39,7 +41,33 @@ def disclosure_tables(manifest: Mapping) -> tuple[ReportTable, ...]:
         for item in manifest["evidence"]:
             if item["asset"] == asset:
                 tables.append(table({found["name"]: found for found in item["measurements"]}))
+    tables.append(_published_as_they_are(manifest))
     return tuple(table for table in tables if table.rows)
+
+
+def _published_as_they_are(manifest: Mapping) -> ReportTable:
+    """What the gate measured of such columns on the published files, and the reasons of those that were reviewed."""
+    found = {one["name"]: one for item in manifest["evidence"] if item["asset"] == "gate" for one in item["measurements"]}
+    names = [name.removesuffix(f"/{leaks.REFINEMENT}") for name in found if name.endswith(f"/{leaks.REFINEMENT}")]
+    reasons = json.loads(manifest["policy"]["text"]).get("reviewed_attributes", {}) if names else {}
+    shown_of = (leaks.SINGLED_OUT, leaks.REFINEMENT, leaks.SURE, leaks.IDENTIFIERS, leaks.FORMATS, leaks.RARE_NAMES)
+    limits = [f"at most {shown(leaks.LIMITS[name], 'share of members')}" for name in shown_of]
+    rows = tuple(
+        (name, *(_told(found, f"{name}/{one}") for one in shown_of), reasons.get(name, "not reviewed: within the limits"))
+        for name in names
+    )
+    return ReportTable(
+        "published_as_they_are",
+        "Columns published as they are",
+        "Measured on the published files; each could have refused the release, unless a person reviewed the column. Singled "
+        "out: people whose value too few others hold. Refinement: by how much guesses of a quasi-identifier, more finely than "
+        "it is released, improve with the column (Goodman and Kruskal's lambda), and the share of it that is told for sure. "
+        "Identifiers: values that look like direct identifiers; values of a form that ordinary numbers have, too; and rare "
+        "values that may be names, of all rare values.",
+        (("Column", "name"), ("Singled out", "number"), ("Refinement", "number"), ("For sure", "number"), ("Identifiers", "number"),
+         ("Forms of identifiers", "number"), ("Rare names", "number"), ("Published because", "name")),
+        (*rows, ("Limit", *limits, "")) if rows else (),
+    )  # fmt: skip
 
 
 def _told(found: Found, name: str) -> str:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.attribute_leaks import MEANINGS as LEAKS
 from deid_assets.release.canaries import CANARIES
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.rendering import words
@@ -112,7 +113,7 @@ def _gates(manifest: Mapping) -> list[Gate]:
     return [
         Gate(
             name=f"{words(found['name'])}{_of(item['asset'], found['name'])}",
-            meaning=MEANINGS.get(found["name"], f"See {found['section']}."),
+            meaning=_meaning(found),
             measured=_number(found["value"]),
             bound=_number(found["bound"]),
             threshold=_number(found["threshold"]),
@@ -124,6 +125,12 @@ def _gates(manifest: Mapping) -> list[Gate]:
         for found in item["measurements"]
         if found["gating"]
     ]
+
+
+def _meaning(found: Mapping) -> str:
+    """What a measurement means; one of a column, "column/what", means the same for every column."""
+    name = found["name"]
+    return MEANINGS.get(name) or LEAKS.get(name.rpartition("/")[2]) or f"See {found['section']}."
 
 
 def _of(asset: str, name: str) -> str:

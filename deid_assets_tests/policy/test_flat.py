@@ -39,9 +39,20 @@ def test_it_is_explained():
     assert "what a class tells of Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit" in text
 
 
+def test_reviewed_attributes_are_explained():
+    text = explain(policy_from(changed(FLAT, reviewed_attributes={"Likes": "Everybody says\n it."})))
+    assert "Likes is measured in the same way and published whatever it tells, because: Everybody says it." in text
+    text = explain(policy_from(changed(FLAT, attributes=[{"column": "Last Name", "release_as": "Likes"}])))
+    assert "published as they are, and measured by what they tell: Likes" in text
+    assert "Likes will be refused: its name says that it identifies people" in text
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        (changed(FLAT, reviewed_attributes={"Like": "x"}), "Like is none of the attributes: Likes; did you mean Likes?"),
+        (changed(FLAT, reviewed_attributes={"Sex": "x"}), "Sex is none of the attributes: Likes"),
+        (changed(FLAT, reviewed_attributes={"Likes": "  "}), "must not be empty"),
         (with_column(hierarchy="agee"), "there is no hierarchy 'agee'; did you mean age?"),
         (with_column(column="sex"), "column sex is listed twice"),
         (with_column(release_as="likes"), "the release already has a column Likes"),

@@ -1,0 +1,93 @@
+"""Attributes of a flat release, measured at the gate on the files read back: do they undo the generalization beside them?"""
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.record_risk import levels_of
+from deid_assets.methods.attribute_leaks import (
+    Column,
+    Withheld,
+    joint_codes,
+    most_told,
+    singled_out,
+    stands_for_blank,
+    told_together,
+    withheld_labels,
+)
+from deid_assets.methods.encoding import domains_of, record_codes
+from deid_assets.methods.flat_rows import published_records
+from deid_assets.methods.identifier_patterns import named_as_identifier, patterns_of
+from deid_assets.methods.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.release.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
+from deid_assets.release.evidence import Measurement, Refusal
+from deid_assets.store import Table, quoted
+
+_INSTEAD = "Do not publish it, or publish it as a quasi-identifier with a hierarchy"
+
+
+def attribute_leaks(
+    policy: FlatPolicy, staged: Table, records: Table, suppressed: Table, domains: Table, chosen: Table
+) -> tuple[tuple[Measurement, ...], list[Refusal]]:
+    """Measure every attribute of the staged rows, and refuse those that leak and were not reviewed.
+
+    Values are counted in the release: a population table holds no attributes, and would only make values more common.
+
+    Parameters
+    ----------
+    staged
+        The published rows as read back.
+    chosen
+        The released level of every quasi-identifier (`record_generalization`).
+    """
+    names = [column.release_as for column in policy.attributes]
+    if not names:
+        return (), []
+    k = policy.risk.k
+    rows = staged.query(published_records(staged, records, suppressed, domains, levels_of(policy, chosen), names))
+    columns = {name: column_of(rows[name]) for name in names}
+    # Rows that no record gives are refused as such; labels can only be asked of the others.
+    known = rows["record"].notna().to_numpy()
+    withheld = _withheld(policy, records, domains, chosen, rows["record"][known].to_numpy(np.int64))
+    linked = {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items()}
+    found = {}
+    for attribute in policy.attributes:
+        name = attribute.release_as
+        refines, sure = most_told(linked[name], withheld, k)
+        found[name] = ColumnLeaks(
+            int(singled_out(columns[name].codes, columns[name].blank, k).sum()),
+            int((~columns[name].blank).sum()),
+            refines,
+            sure,
+            patterns_of(staged, name, k),
+            named_as_identifier(name) or named_as_identifier(attribute.column),
+        )
+    together = told_together(linked, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
+    joint = joint_codes(list(columns.values()))
+    alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
+    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
+    measured += (all_singled_out(int(alone.sum()), len(joint)),)
+    return measured, leak_refusals(found, together, measured, _INSTEAD)
+
+
+def column_of(values: pd.Series) -> Column:
+    """A column's values as numbers, and which of them stand for none."""
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    blanks = np.array([stands_for_blank(value) for value in distinct.tolist()], dtype=bool)
+    return Column(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
+
+
+def _withheld(policy: FlatPolicy, records: Table, domains: Table, chosen: Table, rows: np.ndarray) -> list[Withheld]:
+    """All labels finer than those released, of the records numbered."""
+    levels, names = levels_of(policy, chosen), [qi.release_as for qi in policy.quasi_identifiers]
+    selects = ", ".join(quoted(name) for name in names)
+    numbers = records.query(f"SELECT record, {selects} FROM {records.sql} ORDER BY record")
+    place = np.searchsorted(numbers["record"].to_numpy(), rows)
+    coded = record_codes(records, domains, names)[place]
+    found = []
+    for axis, (name, domain) in enumerate(zip(names, domains_of(domains, names), strict=True)):
+        values = column_of(numbers[name].iloc[place]).codes
+        by_level = [values, *(level[coded[:, axis]] for level in domain.levels)]
+        level_names = ["as delivered", *policy.hierarchy_of(name).level_names]
+        found += withheld_labels(name, level_names, by_level, levels[name] + 1)
+    return found

@@ -1,0 +1,139 @@
+"""Columns of released claims that no hierarchy generalizes, measured at the gate: do they undo what hierarchies do?
+
+Year, payment delay, Charlson index and SupLOS are published as they are, payment delay below its top code. The others need
+nothing more: quasi-identifiers and released dates are in the risk measurement itself, whatever their hierarchy, and
+identifiers of members, providers, vendors and PCPs are pseudonyms, of which the latter are blanked where they are rare.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.candidate import released_dates
+from deid_assets.assets.encoded import PopulationTables
+from deid_assets.assets.flat_attributes import column_of
+from deid_assets.methods.attribute_leaks import Column, Withheld, most_told, told_together, withheld_labels
+from deid_assets.methods.candidate import passed_on
+from deid_assets.methods.identifier_patterns import named_as_identifier, patterns_of
+from deid_assets.methods.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.methods.top_coding import TopCode
+from deid_assets.methods.value_domains import label_joins
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
+from deid_assets.release.attribute_leaks import ColumnLeaks, leak_measurements, leak_refusals
+from deid_assets.release.evidence import Measurement, Refusal
+from deid_assets.store import Table, quoted
+
+_INSTEAD = "Lower top_coding.percentile if payment delays are rare, or mend the delivery if a column holds what it should not"
+
+
+def passed_on_leaks(
+    policy: Policy,
+    staged: Table,
+    tables: PopulationTables,
+    suppressed: Table,
+    levels: dict[str, int],
+    pay_delay: TopCode | None,
+) -> tuple[tuple[Measurement, ...], list[Refusal]]:
+    """Measure every such column, per member, and refuse those that leak and were not reviewed.
+
+    How many members hold a value is counted in the delivery. Where that is an extract of the population, more hold it
+    there, so that the count errs on the safe side.
+
+    Parameters
+    ----------
+    staged
+        The published claims as read back.
+    pay_delay
+        From where payment delays are one class.
+    """
+    unjudged = _unjudged(policy, staged)
+    k, expressions = policy.safe_class_size, passed_on(pay_delay)
+    claims = _claims(policy, tables, suppressed, expressions)
+    columns = {name: column_of(claims[name]) for name in PASSED_ON_COLUMNS}
+    # The gate compares the staged claims with these, column by column: what is told of one is told of the other.
+    withheld = _withheld(policy, tables, levels, claims)
+    found = {}
+    for name in PASSED_ON_COLUMNS:
+        refines, sure = _told(columns[name], withheld, k)
+        singled, of = _singled_out(staged, tables.held, name, expressions[name], k)
+        found[name] = ColumnLeaks(singled, of, refines, sure, patterns_of(staged, name, k), named_as_identifier(name))
+    together = [one for known, labels in withheld for one in told_together(
+        {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items() if column.codes.any()},
+        labels, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k,
+    )]  # fmt: skip
+    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=False)
+    return measured, [*unjudged, *leak_refusals(found, together, measured, _INSTEAD)]
+
+
+def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
+    """Columns of the staged claims that nothing measures."""
+    judged = {*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, *released_dates(policy).values()}
+    judged |= {qi.release_as for qi in policy.quasi_identifiers.claims}
+    return [
+        Refusal("unjudged_column", name, None, None, f"release_claims: nothing measures what column {name} tells")
+        for name in staged.columns()
+        if name not in judged
+    ]
+
+
+def _singled_out(staged: Table, held: Table, name: str, expression: str, k: int) -> tuple[int, int]:
+    """Released members who have a value that fewer than k members of the delivery have, and those who have any."""
+    row = staged.query(
+        f"""WITH held AS (SELECT value::VARCHAR AS value, count(DISTINCT member_id) AS members
+                FROM (SELECT c.member_id, {expression} AS value FROM {held.sql} AS c) GROUP BY ALL)
+            SELECT count(DISTINCT "MemberID") FILTER (coalesce(held.members, 0) < ?) AS singled, count(DISTINCT "MemberID") AS n
+            FROM {staged.sql} AS s LEFT JOIN held ON held.value = s.{quoted(name)}::VARCHAR
+            WHERE s.{quoted(name)} IS NOT NULL""",
+        [k],
+    ).iloc[0]
+    return int(row["singled"]), int(row["n"])
+
+
+def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, expressions: dict[str, str]) -> pd.DataFrame:
+    """The released claims: member_number, the columns passed on, and q0, q1 ...: numbers of the quasi-identifiers' values."""
+    kept = f"""(SELECT * FROM {tables.profiles.sql}
+        WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql}))"""
+    members, claims = ([qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims))
+    of_members, member_joins = label_joins(
+        tables.domains, dict.fromkeys(members, 0), tables.profiles.columns(), "p", True, "base_code"
+    )
+    of_claims, claim_joins = label_joins(tables.domains, dict.fromkeys(claims, 0), tables.held.columns(), "c", False, "base_code")
+    own = ", ".join(f"{code} AS q{number}" for number, code in enumerate(of_members))
+    theirs = ", ".join(f"{code} AS q{len(members) + number}" for number, code in enumerate(of_claims))
+    passed = ", ".join(f"{expression} AS {quoted(name)}" for name, expression in expressions.items())
+    demographics = ", ".join(f"m.q{number}" for number in range(len(members)))
+    return tables.held.query(
+        f"""WITH m AS (SELECT p.member_id, p.member_number, {own} FROM {kept} AS p {member_joins})
+            SELECT m.member_number, {demographics}, {theirs}, {passed}
+            FROM {tables.held.sql} AS c JOIN m USING (member_id) {claim_joins} ORDER BY ALL"""
+    )
+
+
+def _withheld(
+    policy: Policy, tables: PopulationTables, levels: dict[str, int], claims: pd.DataFrame
+) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
+    """For each quasi-identifier the claims that have a value of it, and all labels finer than the released one."""
+    domains, person = tables.domains.frame(), claims["member_number"].to_numpy(np.int64)
+    found = []
+    for number, qi in enumerate(policy.quasi_identifiers.all):
+        known = claims[f"q{number}"].notna().to_numpy()
+        codes = claims.loc[known, f"q{number}"].to_numpy(np.int64)
+        by_level = [codes, *(level[codes] for level in _levels(domains, qi.column))]
+        names = ["as delivered", *policy.hierarchy_of(qi.column).level_names]
+        if len(codes):
+            found.append((known, withheld_labels(qi.column, names, by_level, levels[qi.column] + 1, person[known])))
+    return found
+
+
+def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
+    """For each level the class of every value."""
+    own = domains[domains["quasi_identifier"] == column].sort_values(["level", "base_code"])
+    return (rows["level_code"].to_numpy() for _, rows in own.groupby("level"))
+
+
+def _told(column: Column, withheld: list[tuple[np.ndarray, tuple[Withheld, ...]]], k: int):
+    """The greatest fall and the greatest share of sure knowledge, over all quasi-identifiers."""
+    found = [most_told(Column(column.codes[known], column.blank[known]), labels, k) for known, labels in withheld]
+    return max((one for one, _ in found), key=lambda one: one.fall), max((one for _, one in found), key=lambda one: one.sure)

@@ -1,0 +1,135 @@
+"""Attributes of a flat release that tell who somebody is, or undo a generalization: refused, or published with a reason."""
+
+import base64
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
+from deid_assets_tests.scenarios.policies import changed, write_policy
+from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, write_people
+
+GENERATOR = random.Random(5)
+FIRST, LAST = ("Ann", "Bob", "Eve", "Kim", "Max", "Sue"), ("Lee", "Ray", "Fox", "Orr", "Poe", "Dow", "Ash", "Bell")
+
+
+def full_name() -> str:
+    return f"{GENERATOR.choice(FIRST)} {GENERATOR.choice(LAST)}"
+
+
+def ages_beside(columns: dict[str, Callable[[list[str], int], str]]) -> list[list[str]]:
+    """The people, with columns more, each made of a person's row and place."""
+    return [[*row[:4], *(make(row, place) for make in columns.values())] for place, row in enumerate(people())]
+
+
+LEAKS: dict[str, Callable[[list[str], int], str]] = {
+    "number": lambda row, place: f"{GENERATOR.randint(100, 899)}-{GENERATOR.randint(10, 99)}-{GENERATOR.randint(1000, 9999)}",
+    "few_names": lambda row, place: full_name() if place % 100 == 0 else "",
+    "few_names_among_fillers": lambda row, place: full_name() if place % 100 == 0 else "see file",
+    "hashed": lambda row, place: hashlib.sha256(row[1].encode()).hexdigest(),
+    "encoded_name": lambda row, place: base64.b64encode(f"{full_name()}{place % 90}".encode()).decode(),
+    "place_in_file": lambda row, place: str(place),
+    "copy_of_the_age": lambda row, place: row[1],
+    "padded_copy": lambda row, place: f" 0{row[1]}",
+    "months": lambda row, place: str(int(row[1]) * 12),
+    "birth": lambda row, place: str(2026 - int(row[1])),
+    "copy_for_some": lambda row, place: row[1] if place % 3 == 0 else "x",
+    "copy_among_blanks": lambda row, place: row[1] if place % 3 == 0 else "",
+    "unique_decimals": lambda row, place: f"{GENERATOR.random():.9f}",
+    "mail": lambda row, place: "office@example.org" if place == 7 else "none",
+    "patient_name": lambda row, place: GENERATOR.choice(FIRST),
+}
+HARMLESS: dict[str, Callable[[list[str], int], str]] = {
+    "constant": lambda row, place: "yes",
+    "blank": lambda row, place: "",
+    "coin": lambda row, place: GENERATOR.choice(["heads", "tails"]),
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Iterator[Path]:
+    """A home with everything of a delivery done but its release; all columns are attributes."""
+    root = tmp_path_factory.mktemp("attributes") / "deid"
+    columns = LEAKS | HARMLESS | {"tens": lambda row, place: row[1][0], "units": lambda row, place: row[1][1]}
+    folder = root.parent / "in"
+    write_people(folder, ages_beside(columns))
+    file = folder / "people.csv"
+    _, _, rows = file.read_text().partition("\n")
+    file.write_text(",".join(["home town", "age", "sex", "likes", *columns]) + "\n" + rows)
+    with pipeline_in(root, "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy_of([*columns]))
+        pipeline.register(KEY, "flat", folder)
+        yield root
+
+
+def policy_of(columns: list[str], **reviewed: str) -> dict:
+    listed = [{"column": column, "release_as": column} for column in columns]
+    return changed(FLAT, attributes=[*FLAT["attributes"], *listed], reviewed_attributes=reviewed)
+
+
+def released_with(prepared: Path, home: Path, columns: list[str], **reviewed: str) -> tuple[RunSummary, Pipeline]:
+    with copy_of(prepared, home / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy_of(columns, **reviewed))
+        return pipeline.run(KEY), pipeline
+
+
+def test_every_leak_is_refused_by_its_name(prepared, tmp_path):
+    summary, pipeline = released_with(prepared, tmp_path, [*LEAKS, *HARMLESS])
+    assert summary.exit_code == REFUSED and summary.release is None
+    reasons = " ".join(summary.reasons)
+    missed = [column for column in LEAKS if f"column {column}: " not in reasons]
+    assert not missed, (missed, reasons)
+    assert not [column for column in [*HARMLESS, "Likes"] if f"column {column}: " in reasons], reasons
+    assert "reviewed_attributes" in reasons and "@" not in reasons and not any(name in reasons for name in LAST)
+    assert not list(pipeline.home.releases.glob("*/0*"))
+
+
+def test_an_age_that_is_split_over_two_columns_is_refused(prepared, tmp_path):
+    summary, _ = released_with(prepared, tmp_path, ["tens", "units", "coin"])
+    assert summary.exit_code == REFUSED
+    reasons = " ".join(summary.reasons)
+    assert "column units: " in reasons or "tens and units: together they tell" in reasons, reasons
+
+
+def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numbers(prepared, tmp_path):
+    reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "number": "Numbers of a raffle."}
+    summary, pipeline = released_with(prepared, tmp_path, [*reasons, *HARMLESS], **reasons)
+    assert summary.exit_code == PUBLISHED, summary
+    folder = pipeline.home.releases / "flat_table" / "0001"
+    report = (folder / "report.html").read_text()
+    assert "All of them agreed to show &lt;their&gt; age." in report and "Numbers of a raffle." in report
+    restricted = pipeline.home.store / "manifests" / "flat_table" / "0001.json"
+    for file in (folder / "manifest.json", restricted):
+        manifest = json.loads(file.read_bytes())
+        assert json.loads(manifest["policy"]["text"])["reviewed_attributes"] == reasons
+        (gate,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == "gate"]
+        found = {one["name"]: one for one in gate}
+        copy, raffle = found["copy_of_the_age/refinement"], found["number/singled_out"]
+        assert copy["value"] > 0.9 and copy["threshold"] == 0.5 and copy["gating"] is False and copy["passed"] is False
+        assert raffle["value"] > 0.9 and raffle["threshold"] == 0.01 and raffle["gating"] is False
+        assert found["coin/refinement"]["gating"] is True and found["coin/refinement"]["passed"] is True
+
+
+def test_a_column_that_was_reviewed_excuses_no_other(prepared, tmp_path):
+    summary, _ = released_with(prepared, tmp_path, ["number", "months"], number="Numbers of a raffle.")
+    assert summary.exit_code == REFUSED
+    reasons = " ".join(summary.reasons)
+    assert "column months: " in reasons and "column number: " not in reasons
+
+
+def test_the_order_of_records_tells_nothing_of_the_delivery(tmp_path):
+    """Files are ordered by what they show: the same people in another order give the same bytes."""
+    written = []
+    for name, rows in (("one", people()), ("other", people()[::-1])):
+        with pipeline_in(tmp_path / name / "deid", "flat_table") as pipeline:
+            write_policy(pipeline.home.policies, FLAT)
+            pipeline.register(KEY, "flat", write_people(tmp_path / name / "in", rows))
+            assert pipeline.run(KEY).exit_code == PUBLISHED
+            data = pipeline.home.releases / "flat_table" / "0001" / "data"
+            written.append([(data / f"Records.{ending}").read_bytes() for ending in ("csv", "parquet")])
+    assert written[0] == written[1]
