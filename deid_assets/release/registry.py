@@ -27,7 +27,7 @@ class Entry:
     policy, number
         Which release.
     delivery
-        Key of the delivery that was released.
+        Keyed digest of the key of the delivery that was released; earlier entries have the key itself.
     inputs_digest
         Keyed digest of what went in (delivery, policy, code): equal for a release that would repeat this one.
     manifest_digest
@@ -70,7 +70,7 @@ class Entry:
                 {
                     "policy": value["policy"]["name"],
                     "number": value["number"],
-                    "delivery": value["delivery"]["key"],
+                    "delivery": _delivery(value["delivery"]),
                     "inputs_digest": value["inputs_digest"],
                     "manifest_digest": bytes_digest(content),
                     "previous": value["registry_previous"],
@@ -91,6 +91,11 @@ class Entry:
         if not (all(isinstance(text, str) for text in texts) and all(map(is_digest, digests)) and type(number) is int):
             raise ReleaseError("a registry entry has a field of the wrong type")
         return cls(**value)
+
+
+def _delivery(told: Mapping) -> str:
+    """What stands for the delivery; earlier manifests name it by its key."""
+    return told["key_digest"] if "key_digest" in told else told["key"]
 
 
 @dataclass(frozen=True)
