@@ -63,15 +63,15 @@ METHOD_VERSIONS = {
     "longitudinal_risk": "3",
     "neighbor_attack": "2",
     "attack_sensitivity": "4",
-    "demographic_risk": "3",
-    "voter_list_attack": "2",
+    "demographic_risk": "4",
+    "voter_list_attack": "3",
     "inpatient_attack": "3",
-    "population_estimates": "3",
-    "attribute_disclosure": "3",
+    "population_estimates": "4",
+    "attribute_disclosure": "4",
     "membership_disclosure": "2",
-    "provider_graph_attack": "3",
-    "record_risk": "3",
-    "record_attribute_disclosure": "3",
+    "provider_graph_attack": "4",
+    "record_risk": "4",
+    "record_attribute_disclosure": "4",
 }
 """Version of each assessment's method; the gate accepts evidence of these only."""
 

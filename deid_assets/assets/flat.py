@@ -8,6 +8,7 @@ from deid_assets.assets.certificates import certificate_refusals, flat_certifica
 from deid_assets.assets.flat_attributes import attribute_leaks
 from deid_assets.assets.flat_intake import population_of, population_refusals
 from deid_assets.assets.flat_report import flat_report
+from deid_assets.assets.public_cells import shape, shapes_of_measurements
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.record_risk import levels_of, measured_risk
 from deid_assets.assets.stage_asset import stage_asset
@@ -196,13 +197,17 @@ def release(
             if refusals:
                 raise refusal(refusals)
             every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *leaks)))
+            usable = shape(policy, "source", "quasi_identifiers", "attributes", "hierarchies")
             attrition = (
-                AttritionStep("delivered_records", "records", records.count() + _rejected(quarantined_records)),
-                AttritionStep("records", "records", records.count(), "delivered_records", "rows in quarantine"),
-                AttritionStep("released_records", "records", staged.count(), "records", "classes below k"),
+                AttritionStep(
+                    "delivered_records", "records", records.count() + _rejected(quarantined_records), shape=shape(policy, "source")
+                ),
+                AttritionStep("records", "records", records.count(), "delivered_records", "rows in quarantine", shape=usable),
+                AttritionStep("released_records", "records", staged.count(), "records", "classes below k", "data/Records.csv"),
             )
             return publish(
                 context, policy, workplace, releases, staging, every, attrition, b"", proof, True,
+                shapes_of_measurements(policy, workplace.delivery(context.partition_key), levels),
                 lambda public: flat_report(policy, public, levels, record_lattice.frame()),
             )  # fmt: skip
         finally:

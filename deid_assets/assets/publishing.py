@@ -4,7 +4,7 @@ The gate of each kind of release adds what only it can measure on the staged fil
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -18,6 +18,7 @@ from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import risk_checks_of
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.methods.optimality_certificate import OptimalityCertificate
+from deid_assets.methods.protected_counts import CountNoise
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.release import clock
@@ -40,7 +41,6 @@ from deid_assets.release.manifest import (
     Place,
     PolicyText,
     editions,
-    keyed_counts,
     package_versions,
 )
 from deid_assets.release.publication import Releases, Staging
@@ -100,6 +100,7 @@ def publish(
     member_tags: bytes,
     proof: OptimalityCertificate,
     counts_people: bool,
+    shapes: Mapping[str, str],
     render: Callable[[bytes], bytes],
     still_so: Callable[[], bool] = lambda: True,
 ) -> pd.DataFrame:
@@ -115,6 +116,8 @@ def publish(
         `Workplace.member_tags` of the released members; empty where records have no identifier.
     proof, counts_people
         Why the chosen node is optimal, and whether the numbers measured at its nodes count people.
+    shapes
+        What of the policy shapes each measurement, `public_cells.shapes_of_measurements`.
     render
         The report as HTML, of the public edition of the manifest.
     still_so
@@ -131,6 +134,7 @@ def publish(
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
     inputs = inputs_digest(policy, secret, delivery, digest)
+    key_digest = delivery_key_digest(secret, delivery.key)
     created = clock.now(releases.registry.chain().last_time)
 
     people = next(step.count for step in reversed(attrition) if step.unit in ("members", "records"))
@@ -156,6 +160,7 @@ def publish(
             policy=policy_text(policy),
             recipient_class=policy.recipients.recipient_class,
             terms_of_use=policy.recipients.terms_of_use,
+            delivery_key=delivery.key,
             delivery_digest=digest,
             code_version=deid_assets.__version__,
             packages=package_versions(),
@@ -166,20 +171,21 @@ def publish(
             salt=secret.derive("manifest salt", policy.name, context.partition_key, str(place.number)),
             member_tags=member_tags,
             exact_certificate=certificate.exact,
+            shapes=shapes,
         )
-        return editions(manifest, keyed_counts(secret, digest))
+        return editions(manifest, CountNoise(secret.derive("protected counts"), digest).protect)
 
     draft = describe(
         Place(
             policy.name, staging.number, releases.registry.head, releases.key.public.raw.hex(),
-            context.partition_key, inputs, created, staging.files,
+            key_digest, inputs, created, staging.files,
         )  # fmt: skip
     )
     staging.write_file("report.html", render(draft.public))
     earlier = releases.registry.already_released(policy.name, inputs)
     if earlier is not None:
         return _unchanged(context, releases, earlier, staging)
-    published = staging.publish(describe, context.partition_key, inputs, created)
+    published = staging.publish(describe, key_digest, inputs, created)
     context.add_output_metadata(
         {
             "release": dg.MetadataValue.path(str(published.folder)),
@@ -190,6 +196,11 @@ def publish(
         }
     )
     return _files_frame(staging)
+
+
+def delivery_key_digest(secret: Secret, key: str) -> str:
+    """What stands for a delivery's key in public: the key may be made of file names, and these of names of people."""
+    return secret.keyed_digest("delivery key", key)[:16]
 
 
 def inputs_digest(policy: ReleasePolicy, secret: Secret, delivery: Delivery, delivery_digest: str) -> str:
@@ -225,7 +236,7 @@ def _files_frame(staging: Staging) -> pd.DataFrame:
 
 
 def policy_text(policy: ReleasePolicy) -> PolicyText:
-    """The policy as a manifest shows it: whole, and without those who opted out."""
+    """The policy as a manifest shows it: whole, and as the public may see it."""
     return PolicyText(
         policy.name,
         policy.hash,

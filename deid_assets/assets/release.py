@@ -1,6 +1,6 @@
 """Release: the gate, and atomic publication. A refusal leaves nothing published, and says with numbers why."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import dagster as dg
@@ -21,6 +21,7 @@ from deid_assets.assets.generalization import adversary_of, chosen_levels, chose
 from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.passed_on_columns import passed_on_leaks
 from deid_assets.assets.preparation import pseudonym_key
+from deid_assets.assets.public_cells import shape, shapes_of_measurements
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.rule_needs import need_refusals
@@ -38,6 +39,7 @@ from deid_assets.release.evidence import Evidence, Refusal
 from deid_assets.release.manifest import AttritionStep
 from deid_assets.release.publication import Staging
 from deid_assets.resources import Policies, Workplace
+from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import METHOD_VERSIONS
 from deid_assets.store import Table, connect, drop_schema, write_table
 
@@ -123,16 +125,18 @@ def release(
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
+            delivery = workplace.delivery(context.partition_key)
             attrition = _attrition(
-                members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate
+                policy, delivery, members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate
             )
             every = (*evidence, gate_evidence)
             return publish(
                 context, policy, workplace, releases, staging, every, attrition,
                 workplace.member_tags(member_profiles, original_members(pseudonym_crosswalk, staged.members)).tobytes(),
                 proof, False,
+                shapes_of_measurements(policy, delivery, chosen_levels(policy, chosen_generalization)),
                 lambda public: report_of(
-                    policy, public, generalization_lattice, chosen_generalization, every, notes_of(told) if told else ()
+                    policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else ()
                 ),
                 lambda: released_before() == before,
             )  # fmt: skip
@@ -243,8 +247,8 @@ def _judge(
 
 
 def _attrition(
-    members: Table, removed: Table, eligible: Table, profiles: Table, claims: Table, eligible_claims: Table,
-    truncated: Table, candidate: Mapping[str, Table],
+    policy: Policy, delivery: Delivery, members: Table, removed: Table, eligible: Table, profiles: Table, claims: Table,
+    eligible_claims: Table, truncated: Table, candidate: Mapping[str, Table],
 ) -> tuple[AttritionStep, ...]:  # fmt: skip
     """Rows in and out of every stage, of members and of claims; exact, for the restricted edition."""
     opted_out = removed.query(
@@ -258,32 +262,37 @@ def _attrition(
     eligible_sampled = int(profiles.query(of_sample.format(eligible_claims.sql))["n"].iloc[0])
     truncated_sampled = int(profiles.query(of_sample.format(truncated.sql))["n"].iloc[0])
     delivered = members.count()
+    remaining = ("source", "opt_outs", "removal")
+    steps = (
+        ("delivered_members", delivered, "", shape(policy, "source")),
+        ("members_after_opt_outs", delivered - int(opted_out["opted"]), "opted out", shape(policy, "source", "opt_outs")),
+        (
+            "members_not_removed", delivered - int(opted_out["all_removed"]),
+            "sensitive codes, rare and visible diseases, claims in quarantine", shape(policy, *remaining),
+        ),
+        ("eligible_members", eligible.count(), "no eligible claim", shape(policy, *remaining)),
+        (
+            "sampled_members", sampled, "random sample",
+            shape(policy, *remaining, "sample", asked=delivery.parameters.get("release")),
+        ),
+        ("released_members", candidate["release_members"].count(), "suppressed as flagged", ""),
+    )  # fmt: skip
+    of_claims = (
+        ("delivered_claims", claims.count(), ""),
+        ("eligible_claims", eligible_claims.count(), "newborns and codes that are no procedure"),
+        ("sampled_claims", eligible_sampled, "random sample of members"),
+        ("truncated_claims", truncated_sampled, "long tail"),
+        ("released_claims", candidate["release_claims"].count(), "suppressed members"),
+    )
     return (
-        AttritionStep("delivered_members", "members", delivered),
-        AttritionStep(
-            "members_after_opt_outs", "members", delivered - int(opted_out["opted"]), "delivered_members", "opted out"
-        ),
-        AttritionStep(
-            "members_not_removed",
-            "members",
-            delivered - int(opted_out["all_removed"]),
-            "members_after_opt_outs",
-            "sensitive codes, rare and visible diseases, claims in quarantine",
-        ),
-        AttritionStep("eligible_members", "members", eligible.count(), "members_not_removed", "no eligible claim"),
-        AttritionStep("sampled_members", "members", sampled, "eligible_members", "random sample"),
-        AttritionStep(
-            "released_members", "members", candidate["release_members"].count(), "sampled_members", "suppressed as flagged"
-        ),
-        AttritionStep("delivered_claims", "claims", claims.count()),
-        AttritionStep(
-            "eligible_claims", "claims", eligible_claims.count(), "delivered_claims", "newborns and codes that are no procedure"
-        ),
-        AttritionStep("sampled_claims", "claims", eligible_sampled, "eligible_claims", "random sample of members"),
-        AttritionStep("truncated_claims", "claims", truncated_sampled, "sampled_claims", "long tail"),
-        AttritionStep(
-            "released_claims", "claims", candidate["release_claims"].count(), "truncated_claims", "suppressed members"
-        ),
+        *_steps("members", steps, "data/Members.csv"),
+        *_steps("claims", [(*step, "") for step in of_claims], "data/Claims.csv"),
     )
 
 
+def _steps(unit: str, steps: Sequence[tuple[str, int, str, str]], file: str) -> Iterator[AttritionStep]:
+    """(stage, rows out, reason, shape) as steps, each from the one before; the rows of the last are those of a file."""
+    stages = [stage for stage, *_ in steps]
+    for place, (stage, count, reason, of) in enumerate(steps):
+        source = stages[place - 1] if place else None
+        yield AttritionStep(stage, unit, count, source, reason, file if stage == stages[-1] else "", of)

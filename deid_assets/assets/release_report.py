@@ -1,19 +1,23 @@
 """The report that is published with a release: what was measured, against which thresholds, and how to verify it.
 
-It is rendered from the public edition of the manifest and from shares of simulated draws, so that it cannot tell more
-about people than the manifest does.
+It is rendered from the public edition of the manifest, from shares of simulated draws, and from losses as the public
+certificate has them, so that it cannot tell more about people than these do: coordinates in a figure can be measured.
 """
 
-from dataclasses import replace
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from deid_assets.assets.generalization import chosen_node
 from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
-from deid_assets.methods.optimal_lattice_search import lower_neighbours, node_text
+from deid_assets.methods.optimal_lattice_search import lower_neighbours, node_text, parse_node
+from deid_assets.methods.optimality_certificate import OptimalityCertificate
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import CANARIES
-from deid_assets.release.evidence import Evidence
+from deid_assets.release.certificate import rounding_step
 from deid_assets.release.sensitivity import ASSET, table_rows
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
 from deid_assets.reports.heritage import exposure_comparison, heritage_comparison, table_7_comparison
@@ -25,7 +29,7 @@ from deid_assets.store import Table
 
 
 def report_of(
-    policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, evidence: tuple[Evidence, ...],
+    policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, proof: OptimalityCertificate,
     dates: tuple[str, ...] = (),
 ) -> bytes:  # fmt: skip
     """Render the report as one HTML file.
@@ -36,8 +40,8 @@ def report_of(
         The public edition of the release's manifest, without the report itself.
     lattice, chosen
         Every node, and the chosen one.
-    evidence
-        Of the assessments and the gate.
+    proof
+        The certificate of optimality.
     dates
         What there is to say about released dates.
     """
@@ -45,15 +49,16 @@ def report_of(
     names = [dimension.name for dimension in policy.dimensions]
     nodes = lattice.frame()
     nodes["chosen"] = nodes["node"] == node_text(node)
+    manifest = json.loads(public_edition)
+    nodes["loss"] = _public_losses(proof, manifest["attrition"], nodes["node"])
     levels = {}
     for qi in policy.quasi_identifiers.all:
         hierarchy = policy.hierarchy_of(qi.column)
         levels[qi.release_as] = hierarchy.level_names[policy.level_of(qi.column, node)]
-    measured = {found.name: found for item in evidence for found in item.measurements}
-    attack = measured.get(measure.UNCONDITIONAL)
+    neighbors = _measured(manifest, "neighbor_attack")
+    attack = next((found.value for found in neighbors if found.name == measure.UNCONDITIONAL), None)
     limit = policy.risk.max_high_risk_share
-    assessed = [found for item in evidence if item.asset == ASSET for found in item.measurements]
-    sensitivity = table_rows(policy, assessed)
+    sensitivity = table_rows(policy, _measured(manifest, ASSET))
     content = content_from_manifest(
         public_edition,
         f"Release under the policy {policy.name}",
@@ -62,7 +67,7 @@ def report_of(
         tuple(_certificate(nodes, node)),
         heritage_comparison(
             levels,
-            attack.value if attack else None,
+            attack,
             limit,
             expected_reidentified_share(limit, policy.risk.threshold),
         )
@@ -78,7 +83,7 @@ def report_of(
             ReportFigure(
                 "Risk against loss",
                 "Share of simulated adversaries at high risk against the information lost, for every generalization.",
-                frontier_figure(nodes, limit),
+                frontier_figure(nodes, limit, loss_label="information loss [part of the largest, rounded]"),
             ),
             ReportFigure(
                 "Simulated neighbours",
@@ -86,9 +91,7 @@ def report_of(
                 neighbor_attack_figure(
                     [
                         (found.name, found.value, found.bound, found.threshold)
-                        for item in evidence
-                        if item.asset == "neighbor_attack"
-                        for found in item.measurements
+                        for found in neighbors
                         if found.name != CANARIES
                     ]
                 ),
@@ -110,3 +113,34 @@ def _certificate(nodes, node: tuple[int, ...]):
     for row in nodes[nodes["chosen"] | nodes["node"].isin(below)].itertuples():
         yield CertificateRow(row.node, row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen))
 
+
+@dataclass(frozen=True)
+class _Shown:
+    """A measurement as the public edition shows it."""
+
+    name: str
+    value: float | None
+    bound: float | None
+    threshold: float | None
+
+
+def _measured(manifest: dict, asset: str) -> list[_Shown]:
+    """What an assessment measured, as published."""
+    return [
+        _Shown(found["name"], *(_finite(found[field]) for field in ("value", "bound", "threshold")))
+        for item in manifest["evidence"]
+        if item["asset"] == asset
+        for found in item["measurements"]
+    ]
+
+
+def _finite(number: float | str | None) -> float | None:
+    """A number of the public edition; none where it shows a word instead."""
+    return number if isinstance(number, int | float) and math.isfinite(number) else None
+
+
+def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict], nodes: Sequence[str]) -> list[float]:
+    """The losses of nodes as the public certificate tells them: exact ones are functions of the delivered rows."""
+    released = next(step["rows_out"] for step in reversed(attrition) if step["unit"] == "members")
+    losses = proof.rounded(rounding_step(released), hide_counts=False).losses
+    return [math.fsum(own[level] for own, level in zip(losses, parse_node(node), strict=True)) for node in nodes]

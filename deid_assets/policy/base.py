@@ -18,6 +18,12 @@ from deid_assets.policy.sections import Name, Owner, Recipients, Said, Section
 RESTRICTED_SECTIONS = ("opt_outs",)
 """Sections that name members. They never leave, not even as a digest: a guessed identifier could be tried on it."""
 
+NOT_SHOWN = "not shown"
+"""What stands in the public text of a policy for a value that it does not tell."""
+
+_NAMES_FILES = ("file", "table")
+"""Keys of a source or a table of people that name a file: file names may be made of names of people."""
+
 
 TAKEN = ("errors", "manifests")
 """Folders of the restricted store that are no policy's: each policy has one there under its name."""
@@ -145,8 +151,22 @@ class ReleasePolicy(Section):
         return content
 
     def public_content(self) -> dict:
-        """Return the policy as JSON values, as recipients and auditors may see it: without those who opted out."""
-        return {section: value for section, value in self.content().items() if section not in RESTRICTED_SECTIONS}
+        """Return the policy as JSON values, as recipients and auditors may see it.
+
+        Left out is who opted out. Not shown are names of files, and the size of the sample: beside the released rows it
+        would tell exactly how many members were suppressed. The size of a population is rounded.
+        """
+        content = {section: value for section, value in self.content().items() if section not in RESTRICTED_SECTIONS}
+        for place in ("source", "population", "voter_list_attack", "inpatient_attack"):
+            if place in content:
+                content[place] = _without_files(content[place])
+        for hierarchy in content["hierarchies"].values():
+            hierarchy.update({name: NOT_SHOWN for name in ("file",) if name in hierarchy})
+        if "sample" in content:
+            content["sample"] = NOT_SHOWN
+        if content.get("risk", {}).get("population_size") is not None:
+            content["risk"]["population_size"] = int(float(f"{content['risk']['population_size']:.1e}"))
+        return content
 
     def section_hash(self, *names: str) -> str:
         """Return the SHA-256 (hexadecimal) of the canonical JSON of the sections named: what a code version needs.
@@ -164,6 +184,16 @@ class ReleasePolicy(Section):
     def public_hash(self) -> str:
         """SHA-256 of `public_content`: anyone who has the published policy can compute it again."""
         return _digest(self.public_content())
+
+
+def _without_files(content: object) -> object:
+    """A section without what names its files."""
+    if not isinstance(content, dict):
+        return content
+    return {
+        name: NOT_SHOWN if name in _NAMES_FILES and isinstance(value, str) else _without_files(value)
+        for name, value in content.items()
+    }
 
 
 def _digest(content: Mapping) -> str:

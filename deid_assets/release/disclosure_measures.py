@@ -2,7 +2,7 @@
 
 All of them are in the evidence of every release; those gate for which the policy states a limit. Numbers about members
 and providers are protected in public, providers being persons too; those that the published rows tell to whoever counts
-them (values in a class, distances of distributions) are not. Estimated shares of uniques are probabilities, told at two
+them (values in a class, members in classes of one value, distances of distributions) are not. Estimated shares of uniques are probabilities, told at two
 digits: their whole would be the exact population.
 
 Where the delivery is the population, classes and uniques are counted in it, and a limit is for the larger of the count
@@ -97,19 +97,19 @@ def population_measurements(
     limits = policy.population_estimates
     small = {name: small_shares[name] for name in ESTIMATORS}
     small_share, unique_share = small[limits.estimator], uniqueness.rule / population
-    size, unit = released, "probability"
+    size, unit, whole = released, "probability", "share of released members"
     if counted is not None:
         small_share, unique_share = max(small_share, counted[0]), max(unique_share, counted[1] / population)
-        size, unit = None, "share of members"
+        size, unit, whole = None, "share of members", "share of members"
     found = [
-        _measured(SMALL_CLASSES, "share of members", small_share, limits.small_class_share_at_most,
+        _measured(SMALL_CLASSES, whole, small_share, limits.small_class_share_at_most,
                   "population_class_size", "methods.md 0, 5", size),
         _measured(UNIQUES, unit, unique_share, limits.unique_share_at_most, "population_uniqueness", "methods.md 0, 5", None),
     ]  # fmt: skip
     uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")}
     for name, share in small.items():
         found.append(
-            _measured(f"demographics/small_class_share_{name}", "share of members", share, None, "population_class_size", "methods.md 5", released)
+            _measured(f"demographics/small_class_share_{name}", "share of released members", share, None, "population_class_size", "methods.md 5", released)
         )
     for name, number in uniques.items():
         share = None if number is None else number / population
@@ -118,7 +118,7 @@ def population_measurements(
         )
     if counted is not None:
         # Under the name that demographic_risk has for it: one thing that is counted is one protected cell.
-        found.append(_measured(COUNTED, "share of members", counted[0], None, "demographic_risk", "methods.md 0", released))
+        found.append(_measured(COUNTED, "share of released members", counted[0], None, "demographic_risk", "methods.md 0", released))
         found.append(_measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods.md 5", None))
     return tuple(found)
 
@@ -149,14 +149,14 @@ def attribute_measurements(
 
     measured = [
         _measured("sensitive_attributes", "attributes", len(found), None, method, section, None),
-        _measured(HOMOGENEOUS, "share of members", worst("homogeneous_share", max), limits.homogeneous_share_at_most,
+        _measured(HOMOGENEOUS, "share of published rows", worst("homogeneous_share", max), limits.homogeneous_share_at_most,
                   method, section, released),
         _measured(DIVERSITY, "values", least_diversity(), limits.l_at_least, method, section, released, "at_least"),
         _measured(CLOSENESS, "distance", worst("greatest_distance", max), limits.t_at_most, method, section, released),
     ]  # fmt: skip
     for name, one in found.items():
         for measure, unit, value, comparison in (
-            ("homogeneous_share", "share of members", one.homogeneous_share, "at_most"),
+            ("homogeneous_share", "share of published rows", one.homogeneous_share, "at_most"),
             ("distinct_l", "values", one.least_distinct, "at_least"),
             ("entropy_l", "values", one.least_entropy, "at_least"),
             ("t", "distance", one.greatest_distance, "at_most"),
@@ -209,8 +209,11 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
         ):
             yield _measured(name, "probability", worst(knowledge), limit, "provider_graph", section, None, commitment=commitment)
         for (kind, knowledge, when), one in found.items():
+            # Identifiers that are left, and who shares patients with whom, are told by the released claims.
+            told = "published" if knowledge == "shared_patients" else "released"
+            of = f"share of {told} providers" if when == AFTER else "share of providers"
             for measure, unit, value in (
-                ("small_share", "share of providers", one.small_share),
+                ("small_share", of, one.small_share),
                 ("success", "probability", one.success),
             ):
                 size = one.providers if unit.startswith("share") else None

@@ -26,6 +26,12 @@ PLAIN_UNITS = frozenset(
 )
 """Units of numbers that count nobody. A number of any other unit is about people and protected in public."""
 
+LEFT_OUT = "share of records left out"
+"""Unit of what suppression left out of the records of a flat table: the public edition makes it of its attrition."""
+
+_TOLD = ("published ", "share of published ")
+_WHOLE_TOLD = "share of released "
+
 _WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _COLUMNS = ["asset", "partition", "policy_hash", "rows_digest", "method_version", "measurements"]
 
@@ -41,6 +47,8 @@ class Measurement:
         may share a group, written before a slash: their number is protected once for all of them.
     unit
         What one is a unit of: one of `PLAIN_UNITS`, or of people ("members", "share of members", "claims", "rows").
+        "published ..." and "share of published ..." are numbers that the released files tell to whoever counts their
+        rows. Of a "share of released ..." they tell the whole, `sample_size`, but not the part.
     value
         The estimate or exact number. None if nothing could be measured.
     bound
@@ -140,6 +148,16 @@ class Measurement:
     def counts_people(self) -> bool:
         """Whether the exact number must stay in the restricted store."""
         return self.unit not in PLAIN_UNITS
+
+    @property
+    def told_by_files(self) -> bool:
+        """Whether the released files tell the number and its sample size: once they are out, nothing is left to protect."""
+        return self.unit.startswith(_TOLD)
+
+    @property
+    def whole_told_by_files(self) -> bool:
+        """Whether the released files tell the sample size of a share, but not the share."""
+        return self.unit.startswith(_WHOLE_TOLD)
 
     def to_json(self) -> dict:
         """JSON values; a number that is not finite as "NaN", "Infinity" or "-Infinity"."""

@@ -21,7 +21,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
 from deid_assets.release import disclosure_measures
 from deid_assets.release.canaries import FLAT_WITH_CANARIES, canaries_required
-from deid_assets.release.evidence import Measurement, Requirement
+from deid_assets.release.evidence import LEFT_OUT, Measurement, Requirement
 from deid_assets.release.sensitivity import sensitivity_required
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
@@ -74,15 +74,16 @@ def flat_measurements(
     beyond
         Released records that the population has no room for; None where classes are counted in the release itself.
     """
-    held = () if beyond is None else (exact(BEYOND, "members", beyond, 0.0, "class_sizes", "methods.md 1", records),)
+    # Classes of the release are told by its rows, those of a population are not. What is beyond it is nothing, or refused.
+    held = () if beyond is None else (exact(BEYOND, "published records", beyond, 0.0, "class_sizes", "methods.md 1", None),)
+    unit = "published records" if policy.population is None else "members"
     return (
         *held,
         exact(
-            SMALLEST_CLASS, "members", smallest, policy.risk.k, "class_sizes", "methods.md 1", records,
-            comparison="at_least",
+            SMALLEST_CLASS, unit, smallest, policy.risk.k, "class_sizes", "methods.md 1", None, comparison="at_least",
         ),  # fmt: skip
         exact(
-            SUPPRESSED, "share of members", suppressed, policy.risk.max_suppressed, "class_sizes", "methods.md 2", records
+            SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, "class_sizes", "methods.md 2", records
         ),
     )
 
@@ -196,7 +197,7 @@ def demographic_measurements(
     absence = absence_posterior(sensitive_share, released_of_eligible)
     expected = expected_reidentified_share(limit, policy.risk.threshold)
     return (
-        exact(DEMOGRAPHIC, "share of members", share, limit, "demographic_risk", "methods.md 0", risk.released),
+        exact(DEMOGRAPHIC, "share of released members", share, limit, "demographic_risk", "methods.md 0", risk.released),
         exact(
             "smallest_demographic_class",
             "members",
@@ -204,7 +205,7 @@ def demographic_measurements(
             policy.demographics.class_size_at_least,
             "demographic_risk",
             "methods.md 0",
-            risk.released,
+            None,
             comparison="at_least",
             gating=False,
         ),

@@ -82,7 +82,7 @@ def voter_list_measurements(
     section = "S0 attack 2; methods.md 6"
     return (
         _gate(VOTER_LIST, share, at_most, section),
-        *_formulas("voter_list", sizes, section),
+        *_formulas("voter_list", sizes, section, "share of released members"),
         *_linkage("voter_list", attempts, section, commitment),
     )
 
@@ -117,11 +117,11 @@ def inpatient_measurements(
         if of_four:
             found.append(_told(f"{name}_least_of_four", min(of_four), section))
             found.append(_told(f"{name}_most_of_four", max(of_four), section))
-    return (*found, *_formulas("inpatient", sizes, section), *_linkage("inpatient", attempts, section, commitment))
+    return (*found, *_formulas("inpatient", sizes, section, "share of members"), *_linkage("inpatient", attempts, section, commitment))
 
 
-def _formulas(prefix: str, sizes: ClassSizes | None, section: str) -> Iterable[Measurement]:
-    """The expectation over samples, the published closed form, and who is not in the file."""
+def _formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> Iterable[Measurement]:
+    """The expectation over samples, the published closed form, and who is not in the file, in units of the records."""
     known = sizes is not None and sizes.people > 0 and sizes.records > 0
     within = known and sizes.records <= sizes.people
     yield _told(f"{prefix}_expected", expected_marketer_risk(sizes.population) if known else None, section)
@@ -130,7 +130,7 @@ def _formulas(prefix: str, sizes: ClassSizes | None, section: str) -> Iterable[M
     records = sizes.records if sizes else 0
     missing = missing_records(sizes.released, sizes.population) / records if records else None
     yield exact(
-        f"{prefix}_not_in_the_file", "share of members", missing, None, "marketer_risk", section, records, gating=False
+        f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records, gating=False
     )
 
 

@@ -299,7 +299,7 @@ class Staging:
         describe
             Writes the manifest's editions for the place that the release gets; called under the lock, so briefly.
         delivery
-            Key of the delivery.
+            Keyed digest of the delivery's key.
         inputs_digest
             `Secret.keyed_digest` of everything that went in.
         created

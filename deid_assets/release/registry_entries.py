@@ -64,7 +64,7 @@ class Entry(_Line):
     policy, number
         Which release.
     delivery
-        Key of the delivery that was released.
+        Keyed digest of the key of the delivery that was released; earlier entries have the key itself.
     inputs_digest
         Keyed digest of what went in (delivery, policy, code): equal for a release that would repeat this one.
     manifest_digest
@@ -102,7 +102,7 @@ class Entry(_Line):
                 {
                     "policy": value["policy"]["name"],
                     "number": value["number"],
-                    "delivery": value["delivery"]["key"],
+                    "delivery": _delivery(value["delivery"]),
                     "inputs_digest": value["inputs_digest"],
                     "manifest_digest": bytes_digest(content),
                     "previous": value["registry_previous"],
@@ -256,3 +256,8 @@ def signed_correction(key: SigningKey, reason: str, previous: str, time: str) ->
     """The entry that lets the registry's times go back to `time`."""
     draft = ClockCorrection(reason, key.public.raw.hex(), previous, time)
     return ClockCorrection(reason, draft.key, previous, time, key.sign(draft.statement).hex())
+
+
+def _delivery(told: Mapping) -> str:
+    """What stands for the delivery; earlier manifests name it by its key."""
+    return told["key_digest"] if "key_digest" in told else told["key"]

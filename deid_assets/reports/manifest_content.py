@@ -87,7 +87,7 @@ def content_from_manifest(
         release_number=manifest["number"],
         policy_name=manifest["policy"]["name"],
         policy_title=policy_title,
-        delivery=manifest["delivery"]["key"],
+        delivery=manifest["delivery"]["key_digest"],
         created=manifest["created"],
         recipient_class=manifest["recipients"]["recipient_class"],
         terms_of_use=manifest["recipients"]["terms_of_use"],

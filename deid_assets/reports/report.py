@@ -1,8 +1,7 @@
 """The release report: one HTML file that is published with the release, for its recipients and for auditors.
 
-It is public: what it holds are public numbers (methods.md 0, "No exact count leaves the restricted store"). Row counts
-of released files are exact, because the files tell them; all other counts of people are protected, and `AttritionRow`
-refuses what cannot be a protected count. `manifest_content` fills the report from the public edition of the manifest.
+It is public: what it holds are public numbers. What the released files tell to whoever counts their rows is exact; all
+other counts of people are protected. `manifest_content` fills the report from the public edition of the manifest.
 
 The file needs nothing else: style and figures are inside, there is no script, and a content security policy forbids
 every request.
@@ -19,10 +18,6 @@ from deid_assets.errors import ReleaseError
 from deid_assets.reports.numbers import shown, shown_bound
 from deid_assets.reports.rendering import data_uri, words
 
-SMALLEST = 11
-"""Protected counts below it are shown as 'T' (methods.md 14)."""
-
-ProtectedCount = int | Literal["T"] | None
 Number = float | int | str | None
 
 LIMITS = (
@@ -30,8 +25,9 @@ LIMITS = (
     "error of an estimated class size in the population, nor the choice of what an adversary is assumed to know.",
     "The adversary of the model knows demographics and some values of each quasi-identifier, without error. One who "
     "knows other things, or which values belong to one claim, is not covered unless a measurement says so.",
-    "Counts of people are protected: noise was added to them, and T stands for a noisy count below 11. They need not "
-    "add up.",
+    "Counts of people are protected unless the released files tell them: noise was added, with a standard deviation of "
+    "2.5. They need not add up, small ones may be negative, and shares made of them may lie below 0 or above 100 %. T "
+    "stands for a share among fewer than 11 people, by the noisy count.",
     "What a class tells of sensitive attributes is measured for those who are alike in demographics. What can be predicted "
     "from other columns about everyone with such a record, without identifying anybody, is not.",
 )
@@ -82,28 +78,25 @@ class GeneralizationRow:
 
 @dataclass(frozen=True)
 class AttritionRow:
-    """Rows in and out of a stage, as protected counts.
+    """Rows in and out of a stage, as the public edition of the manifest shows them; None where it does not.
 
     Raises
     ------
     ReleaseError
-        If a count is a number below 11, which a protected count shows as 'T'.
+        If a count is not a whole number.
     """
 
     stage: str
     unit: str
-    rows_in: ProtectedCount
-    rows_out: ProtectedCount
+    rows_in: int | None
+    rows_out: int | None
     reason: str = ""
 
     def __post_init__(self) -> None:
         for count in (self.rows_in, self.rows_out):
-            if count is None or count == "T":
-                continue
-            if isinstance(count, bool) or not isinstance(count, int) or count < SMALLEST:
+            if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
                 raise ReleaseError(
-                    f"report, attrition, stage {self.stage!r}: a count is no protected count; give a whole number "
-                    f"from {SMALLEST} on, 'T' or None"
+                    f"report, attrition, stage {self.stage!r}: a count is no protected count; give a whole number or None"
                 )
 
 
@@ -184,7 +177,7 @@ class ReportContent:
     title
         Heading of the report.
     release_number, policy_name, policy_title, delivery, created
-        Which release: its number, the policy, the key of the delivery, the time in ISO 8601.
+        Which release: its number, the policy, the keyed digest of the delivery's key, the time in ISO 8601.
     recipient_class, terms_of_use
         Who may receive it, under which terms.
     verdict

@@ -1,5 +1,6 @@
 """The policy's identity, and the numbers that follow from it."""
 
+import hashlib
 import json
 import pickle
 import random
@@ -44,9 +45,29 @@ class TestHashes:
         one = policy_from(public_values(opt_outs={"members": ["m1", "m2"]}))
         assert one.hash == policy_from(public_values(opt_outs={"members": ["m2", "m1", "m1"]})).hash
 
-    def test_anyone_can_compute_the_public_hash_and_read_the_policy_again(self):
-        content = json.loads(json.dumps(PUBLIC.public_content()))
-        assert policy_from(content).public_hash == PUBLIC.public_hash
+    def test_the_public_text_is_all_that_the_public_hash_is_of(self):
+        text = json.dumps(PUBLIC.public_content(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert hashlib.sha256(text.encode()).hexdigest() == PUBLIC.public_hash
+
+    def test_the_size_of_the_sample_is_not_in_the_public_text(self):
+        """With the rows that are released it is the exact number of members who were suppressed."""
+        for sample in ({"members": 21_347}, {"fraction": 0.21347}):
+            policy = policy_from(public_values(sample=sample))
+            assert "21347" in str(policy.content()) and "21347" not in str(policy.public_content())
+            assert policy.hash != PUBLIC.hash and policy.public_hash == PUBLIC.public_hash
+
+    def test_the_size_of_the_population_is_rounded_in_the_public_text(self):
+        extract = {"risk__class_size": "truncated_poisson", "risk__population_size": 1_234_567}
+        assert policy_from(public_values(**extract)).public_content()["risk"]["population_size"] == 1_200_000
+
+    def test_names_of_files_are_not_in_the_public_text(self):
+        source = {
+            "kind": "tables", "first_year": 2008,
+            "members": {"file": "john_smith.csv", "columns": {"member_id": "id", "sex": "sex", "age": "age"}},
+            "claims": {"file": "john_smith.duckdb", "table": "john_smith", "columns": {"member_id": "id", "year": "y"}},
+        }  # fmt: skip
+        policy = policy_from(public_values(source=source))
+        assert "john_smith" in str(policy.content()) and "john_smith" not in str(policy.public_content())
 
 
 class TestNumbers:

@@ -6,16 +6,20 @@ from pathlib import Path
 import duckdb
 
 from deid_assets.methods.optimality_certificate import Criterion, MeasuredNode, OptimalityCertificate
+from deid_assets.methods.protected_counts import CountNoise
 from deid_assets.release.certificate import FILE, CertificateEditions, certificate_editions
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.evidence import Evidence, Measurement
 from deid_assets.release.keys import Secret, SigningKey
-from deid_assets.release.manifest import AttritionStep, Editions, Manifest, Place, PolicyText, editions, keyed_counts
+from deid_assets.release.manifest import AttritionStep, Editions, Manifest, Place, PolicyText, editions
 from deid_assets.release.publication import Published, Releases, Staging
 from deid_assets.store import Table
 
 SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
 DELIVERY_DIGEST = "d" * 64
+protect = CountNoise(SECRET.derive("protected counts"), DELIVERY_DIGEST).protect
+"""The noise of public numbers."""
+
 CLAIMS = """
     SELECT 'member ' || (row % 7) AS MemberID, 'Y' || (1 + row % 3) AS Year, row AS PayDelay,
            CASE WHEN row % 5 = 0 THEN NULL ELSE '1- 2 weeks' END AS LengthOfStay
@@ -101,6 +105,7 @@ def manifest(place: Place, **changes) -> Manifest:
         "policy": PolicyText(place.policy, "p" * 64, json.dumps(POLICY | {"opt_outs": ["member 31"]}), json.dumps(POLICY)),
         "recipient_class": "public",
         "terms_of_use": "no attempt to identify",
+        "delivery_key": place.delivery,
         "delivery_digest": DELIVERY_DIGEST,
         "code_version": "1",
         "packages": {"duckdb": "2"},
@@ -119,7 +124,7 @@ def manifest(place: Place, **changes) -> Manifest:
 
 
 def describe(place: Place) -> Editions:
-    return editions(manifest(place), keyed_counts(SECRET, DELIVERY_DIGEST))
+    return editions(manifest(place), protect)
 
 
 def releases_in(home: Path) -> Releases:

@@ -13,8 +13,8 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release.cumulative import EarlierReleases, earlier_releases, member_tags
 from deid_assets.release.digests import bytes_digest
 from deid_assets.release.keys import Secret
-from deid_assets.release.manifest import editions, keyed_counts
-from deid_assets_tests.release.making import DELIVERY_DIGEST, SECRET, manifest, releases_in, stage_certificate
+from deid_assets.release.manifest import editions
+from deid_assets_tests.release.making import SECRET, manifest, protect, releases_in, stage_certificate
 
 OTHER = Secret(bytes(range(100, 132)), "environment")
 ids = st.sets(st.integers(0, 40).map(lambda n: f"member {n}"))
@@ -33,7 +33,7 @@ def publish(home: Path, members: list[str], delivery: str, secret: Secret = SECR
                     secret_commitment=secret.commitment(),
                     member_tags=member_tags(members, secret).tobytes(),
                 ),
-                keyed_counts(SECRET, DELIVERY_DIGEST),
+                protect,
             ),
             delivery,
             SECRET.keyed_digest("inputs", policy, delivery, str(staging.number)),

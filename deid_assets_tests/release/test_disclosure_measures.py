@@ -12,7 +12,7 @@ from deid_assets.methods.provider_graph import Recognition
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release import disclosure_measures as measures
 from deid_assets.release import measure
-from deid_assets.release.manifest import editions, keyed_counts
+from deid_assets.release.manifest import editions
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE
@@ -154,17 +154,26 @@ class TestProviders:
 
 class TestPublicEdition:
     def shown(self) -> dict:
-        protect = keyed_counts(making.SECRET, making.DELIVERY_DIGEST)
+        protect = making.protect
         made = making.manifest(PLACE, evidence=(making.evidence(*everything(POLICY)),))
         told = json.loads(editions(made, protect).public)["evidence"][0]["measurements"]
         return {one["name"]: one for one in told}
 
     def test_shares_of_members_and_of_providers_are_made_of_protected_counts(self):
         found = self.shown()
-        for name in ("provider_before/small_share_all_patterns", "demographics/small_class_share_test", "A/homogeneous_share"):
+        exact = named(everything(POLICY))
+        for name in ("provider_before/small_share_all_patterns", "demographics/small_class_share_test"):
             assert found[name]["protected"] is True
-            assert found[name]["sample_size"] not in (211, 1_003) or found[name]["value"] != named(everything(POLICY))[name].value
-        assert found["counted_uniques"]["value"] == "T"
+            assert found[name]["sample_size"] not in (211, 1_003) or found[name]["value"] != exact[name].value
+        assert found["counted_uniques"]["protected"] is True
+
+    def test_what_the_released_rows_tell_is_exact(self):
+        found, exact = self.shown(), named(everything(POLICY))
+        for name in ("A/homogeneous_share", "provider_after/small_share_shared_patients"):
+            told = found[name]["value"], found[name]["sample_size"]
+            assert told == (exact[name].value, exact[name].sample_size) and "protected" not in found[name]
+        for name in ("demographics/small_class_share_test", "provider_after/small_share_all_patterns"):
+            assert found[name]["sample_size"] == exact[name].sample_size
 
     def test_the_larger_of_count_and_estimate_is_no_second_look_at_either(self):
         found = self.shown()

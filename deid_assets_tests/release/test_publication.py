@@ -11,17 +11,17 @@ import pytest
 from deid_assets.errors import ReleaseError
 from deid_assets.release.digests import rows_digest
 from deid_assets.release.export import write_ordered
-from deid_assets.release.manifest import editions, keyed_counts
+from deid_assets.release.manifest import editions
 from deid_assets.release.publication import Releases
 from deid_assets.release.verification import verify
 from deid_assets.store import Query
 from deid_assets_tests.release.making import (
     CLAIMS,
-    DELIVERY_DIGEST,
     SECRET,
     describe,
     judge,
     manifest,
+    protect,
     publish,
     releases_in,
     stage_certificate,
@@ -197,7 +197,7 @@ def test_a_manifest_of_another_release_is_not_signed(releases):
 
     def other_files(place):
         place = type(place)(**vars(place) | {"files": ()})
-        return editions(manifest(place), keyed_counts(SECRET, DELIVERY_DIGEST))
+        return editions(manifest(place), protect)
 
     def other_restricted(place):
         made = describe(place)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from deid_assets.release.manifest import editions, keyed_counts
+from deid_assets.release.manifest import editions
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.disclosure_figures import dots_figure
 from deid_assets.reports.rendering import markdown_image
@@ -28,7 +28,7 @@ def public_manifest() -> dict:
     ]
     assert sum(len(item.measurements) for item in found) == len(everything(POLICY))
     made = making.manifest(PLACE, evidence=tuple(found))
-    return json.loads(editions(made, keyed_counts(making.SECRET, making.DELIVERY_DIGEST)).public)
+    return json.loads(editions(made, making.protect).public)
 
 
 def tables() -> dict:

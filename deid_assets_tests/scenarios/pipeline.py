@@ -18,7 +18,7 @@ from deid_assets.policy.loading import policies_in
 from deid_assets.registration import register_delivery
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
-from deid_assets.release.manifest import AttritionStep, editions, keyed_counts
+from deid_assets.release.manifest import AttritionStep, editions
 from deid_assets.release.publication import Releases
 from deid_assets.release.registry import Registry
 from deid_assets.running_summary import RunSummary, outcome_of
@@ -142,7 +142,7 @@ def publish_earlier_release(home: Home, members: Iterable[str] = ()) -> None:
                 making.manifest(
                     place, attrition=attrition, secret_commitment=secret.commitment(), member_tags=tags
                 ),
-                keyed_counts(making.SECRET, making.DELIVERY_DIGEST)
+                making.protect
             ),
             "an-earlier-delivery",
             making.SECRET.keyed_digest("inputs", str(staging.number)),

@@ -1,0 +1,62 @@
+"""What of a policy shapes the numbers that a release tells in public: it keys their noise, beside secret and delivery.
+
+Two policies over one delivery that count the same thing must show the same number, or the noise could be averaged; two
+that count differently must have independent noise, or the difference of their numbers would be exact. So a number is
+keyed by those sections of the policy that shape it, and by nothing else of the policy: not by its title or thresholds
+that only refuse. What depends on the drawn sample is keyed by what the draw is made of, too: policy and delivery key.
+"""
+
+import json
+from collections.abc import Mapping
+
+from deid_assets.assets.stage_asset import MADE_FROM
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.sources.delivery import Delivery
+from deid_assets.stages import stages_of
+
+_DATA = ("intake", "preparation", "adversary", "generalization", "candidate")
+"""Stages that make the rows of a release; what comes after only measures them."""
+
+_OF_METHOD: Mapping[str, tuple[str, ...]] = {
+    "demographic_risk": ("demographics",),
+    "population_class_size": ("demographics",),
+    "marketer_risk": ("voter_list_attack", "inpatient_attack"),
+    "provider_graph": ("provider_graph",),
+    "membership": (),
+    "class_sizes": (),
+}
+"""Sections that shape a measurement besides those that shape the rows, by its method."""
+
+_UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding", "long_tail", "dates")
+"""Sections that shape the classes of the whole delivery at given levels."""
+
+
+def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
+    """What shapes a number: the hash of sections of the policy, and whatever else does.
+
+    Restricted, as it may depend on who opted out: only noise is made of it.
+    """
+    return json.dumps({"sections": policy.section_hash(*sorted(sections)), **others}, sort_keys=True)
+
+
+def drawn(policy: ReleasePolicy, delivery: Delivery) -> dict[str, object]:
+    """What a sample is drawn with, besides sections of the policy."""
+    return {"of_policy": policy.name, "of_delivery": delivery.key, "asked": delivery.parameters.get("release")}
+
+
+def shapes_of_measurements(policy: ReleasePolicy, delivery: Delivery, levels: Mapping[str, int]) -> dict[str, str]:
+    """What shapes each measurement, for `PublicNumbers.shapes`: by its method, and by its name where it knows no sample.
+
+    Parameters
+    ----------
+    levels
+        Of every quasi-identifier in the release.
+    """
+    rows = {section for stage in _DATA for name in stages_of(policy).get(stage, ()) for section in MADE_FROM[name][1]}
+    known = set(type(policy).model_fields)
+    found = {
+        method: shape(policy, *((rows | set(own)) & known), **drawn(policy, delivery)) for method, own in _OF_METHOD.items()
+    }
+    if set(_UNIQUES) <= known:
+        found["counted_uniques"] = shape(policy, *_UNIQUES, levels=dict(levels))
+    return found | {"": shape(policy, *known, **drawn(policy, delivery))}
