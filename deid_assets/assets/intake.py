@@ -48,7 +48,7 @@ def intake(
             progress=lambda text: context.log.info(text),
         )
         # Without a version of its own the table would have that of the code, whatever was delivered.
-        version = dg.DataVersion(delivery_version(delivery.digest()))
+        version = dg.DataVersion(delivery_version(report.digest))
     for name, table in tables.items():
         yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)
 

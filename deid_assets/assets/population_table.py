@@ -8,7 +8,7 @@ import pandas as pd
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.models import Policy
 from deid_assets.policy.population_labels import TOO_WIDE, table_labels
-from deid_assets.policy.population_sections import DischargeTable, PopulationTable, digest_of
+from deid_assets.policy.population_sections import DischargeTable, PopulationTable
 from deid_assets.sources.population_tables import TableLayout, read_population_table
 from deid_assets.store import Table
 
@@ -17,8 +17,6 @@ def read_table(
     context: dg.AssetExecutionContext, policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table
 ) -> Table:
     """Read a population table, generalized to the levels of the release; what was not usable goes into the metadata."""
-    if digest_of(table.path) != table.digest:
-        raise DeliveryError(f"population table: {table.file} changed while it was used; run again")
     mapped = dict(table.columns)
     labels: dict[str, Callable] = {
         column: lambda values, column=column: table_labels(
@@ -38,7 +36,8 @@ def read_table(
         table.count,
         table.person if isinstance(table, DischargeTable) else None,
     )
-    report = read_population_table(target, table.path, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most)
+    unusable_at_most = policy.intake.quarantine_at_most
+    report = read_population_table(target, table.path, layout, labels, TOO_WIDE, unusable_at_most, table.digest)
     context.add_output_metadata(report.metadata())
     if table.people_at_most is not None and people_of(target) > table.people_at_most:
         raise DeliveryError(

@@ -123,7 +123,7 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
     """Read the files of one folder as text."""
     if not folder.is_dir():
         raise DeliveryError(f"{folder.name}: missing folder, which is to hold DE-SynPUF files")
-    found = dict(_recognized(folder))
+    found = dict(_recognized(staging, folder))
     kinds = {kind for kind, _ in found.values()}
     if "2008" not in kinds:
         raise DeliveryError(f"{folder.name}: {_NEEDED.format('Beneficiary_Summary_File')}")
@@ -161,11 +161,11 @@ def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[
             )
 
 
-def _recognized(folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
+def _recognized(staging: Staging, folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
     """Yield each file's name without suffix, with its kind and path; a CSV file goes before a zip file of its name."""
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() == ".csv", path.name)):
         match = _FILE.search(path.name)
-        if match and path.is_file():
+        if match and path in staging.received:
             yield path.stem.lower(), (match["year"] or match["claims"].lower(), path)
 
 
