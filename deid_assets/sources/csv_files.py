@@ -31,7 +31,7 @@ _HEADER_AT_MOST = 1 << 20  # characters of the first line
 # A packed file that unpacks to more is refused before it fills the disk. Claims as CSV shrink by 5 to 20.
 _UNPACKED_AT_MOST = 1 << 39
 _EXPANSION_AT_MOST = 200
-_UNPACKED_UNJUDGED = 1 << 28  # a small file may expand by more
+_UNPACKED_UNJUDGED = 1 << 26  # a small file may expand by more
 
 # What DuckDB calls a line that it cannot read -> the rule that the line breaks.
 _LINE_RULES = {

@@ -23,7 +23,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import Delivery, DesynpufSource
 from deid_assets.sources.files import LINE_BITS, Columns, Staging
-from deid_assets.sources.layout import Delivered, Rule
+from deid_assets.sources.layout import Delivered, Rule, parsed_day
 from deid_assets.store import quoted
 
 FIRST_YEAR = 2008
@@ -70,7 +70,7 @@ SECOND_SEGMENT = Rule("second segment of a claim", "segment", "second_segment")
 
 
 # CMS gives deaths to the month, as its first day: the last one leaves no service of that month after it.
-_MONTH_END = f"coalesce(strftime(last_day(try_strptime(trim(death_date), '{_DATE}')), '{_DATE}'), death_date)"
+_MONTH_END = f"""coalesce(strftime(last_day({parsed_day("trim(death_date)", f"'{_DATE}'")}), '{_DATE}'), death_date)"""
 
 _MISSING = {
     "2009": "no beneficiary summary of 2009: days in hospital of year 2 are unknown",
@@ -216,7 +216,7 @@ def _lay_members(staging: Staging, staged: _Staged) -> None:
 
 
 def _day(column: str) -> str:
-    return f"try_strptime({column}, '{_DATE}')::DATE"
+    return parsed_day(column, f"'{_DATE}'")
 
 
 def _enrolled(staged: _Staged, year: str) -> str:
