@@ -96,7 +96,15 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
     try:
         # One configuration for every connection: DuckDB refuses a second one with another.
         connection = duckdb.connect(
-            str(file), config={"temp_directory": str(file.parent / "spill"), "memory_limit": f"{_memory_limit()}B"}
+            str(file),
+            config={
+                "temp_directory": str(file.parent / "spill"),
+                "memory_limit": f"{_memory_limit()}B",
+                # A delivered file must not be able to ask for code from elsewhere.
+                "autoload_known_extensions": False,
+                "autoinstall_known_extensions": False,
+                "allow_community_extensions": False,
+            },
         )
     except (duckdb.IOException, duckdb.ConnectionException) as error:
         raise StoreError(f"the restricted store {file.name} is in use by another process, or cannot be opened") from error

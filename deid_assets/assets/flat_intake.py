@@ -69,7 +69,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
             policy.intake.quarantine_at_most,
             progress=lambda text: context.log.info(text),
         )
-        version = dg.DataVersion(delivery_version(delivery.digest()))
+        version = dg.DataVersion(delivery_version(report.digest))
         population = population_of(policy, tables[RECORDS])
         # The population is no asset of its own: what was taken in is told beside the records, and the gate compares it.
         content = {} if population is None else {POPULATION_CONTENT: content_of(population, workplace.secret())}

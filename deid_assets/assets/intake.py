@@ -15,7 +15,7 @@ _SECTIONS = ["source", "intake"]
 
 @dg.multi_asset(
     outs={
-        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "1"), kinds={"duckdb"})
+        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "2"), kinds={"duckdb"})
         for name, text in (
             ("members", "One row per delivered member: the population in which risk is counted."),
             ("claims", "The claims of the delivered members, in canonical form."),
@@ -49,7 +49,7 @@ def intake(
             progress=lambda text: context.log.info(text),
         )
         # Without a version of its own the table would have that of the code, whatever was delivered.
-        version = dg.DataVersion(delivery_version(delivery.digest()))
+        version = dg.DataVersion(delivery_version(report.digest))
     for name, table in tables.items():
         yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)
 

@@ -133,6 +133,8 @@ def publish(
     versions = data_versions(context.instance, upstream(policy), context.partition_key)
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
+    if delivery_version(digest) not in versions.values():
+        raise ReleaseError("the delivery's files changed while the release was made; take them in again")
     inputs = inputs_digest(policy, secret, delivery, digest)
     key_digest = delivery_key_digest(secret, delivery.key)
     created = clock.now(releases.registry.chain().last_time)

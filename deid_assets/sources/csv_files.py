@@ -5,24 +5,33 @@ are turned into positions, so that no text of the file or the policy becomes SQL
 """
 
 import csv
+import glob
 import gzip
 import io
-import shutil
+import lzma
+import stat
 import zipfile
 import zlib
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 import duckdb
 import numpy as np
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import Columns, Staging, count_rows, require_columns, require_file, row_key
+from deid_assets.sources.files import Columns, Staging, count_rows, require_columns, require_once, row_key
 from deid_assets.store import quoted
 
-_CHUNK = 1 << 24  # bytes counted at a time
+_CHUNK = 1 << 24  # bytes read at a time
+_HEADER_AT_MOST = 1 << 20  # characters of the first line
+
+# A packed file that unpacks to more is refused before it fills the disk. Claims as CSV shrink by 5 to 20.
+_UNPACKED_AT_MOST = 1 << 39
+_EXPANSION_AT_MOST = 200
+_UNPACKED_UNJUDGED = 1 << 26  # a small file may expand by more
 
 # What DuckDB calls a line that it cannot read -> the rule that the line breaks.
 _LINE_RULES = {
@@ -48,14 +57,15 @@ class _Scan:
         """What a SELECT writes after FROM, with `arguments` bound."""
         types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(self.width))
         return (
-            "read_csv(?, auto_detect = false, header = true, delim = ?, quote = '\"', escape = '\"',"
+            "read_csv(?, auto_detect = false, compression = 'none', header = true, delim = ?, quote = '\"', escape = '\"',"
             f" columns = {{{types}}}, store_rejects = true,"
             " rejects_table = 'reject_errors', rejects_scan = 'reject_scans')"
         )
 
     @property
     def arguments(self) -> list:
-        return [[str(self.path)], self.delimiter]
+        # The folder of the copy may have a name that reads as a pattern.
+        return [[glob.escape(str(self.path.absolute()))], self.delimiter]
 
 
 def stage_csv(staging: Staging, path: Path, table: str, source_table: str, columns: Columns, delimiter: str) -> None:
@@ -70,12 +80,12 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
     """
     connection = staging.connection
     name = staging.shown(path)
-    staging.progress(f"reading {name}")
-    path = _unpacked(staging, path, name)
+    path = _plain(staging, path, name)
     header = _header(path, name, delimiter)
     require_columns(header, columns, name)
+    require_once(header, columns, name)
     selected = ", ".join(
-        f"{_positions(header, theirs, ours, name)} AS {quoted(ours)}" for ours, theirs in columns.items()
+        f"{_positions(header, theirs)} AS {quoted(ours)}" for ours, theirs in columns.items()
     )
     number = staging.number(name, header_lines=1)
     scan = _Scan(path, len(header), delimiter)
@@ -96,52 +106,69 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
         staging.warnings.append(f"{name}: the last line has no line end: it may be cut")
 
 
-def _unpacked(staging: Staging, path: Path, name: str) -> Path:
-    """Unpack a zip file that holds one CSV file; return any other file as it is."""
-    require_file(path, name)
-    if path.suffix.lower() != ".zip":
-        return path
+def _plain(staging: Staging, path: Path, name: str) -> Path:
+    """The CSV file itself: the copy of what was delivered, unpacked if it is a gzip or zip file."""
+    copy = staging.receive(path)
+    unpackers = {".gz": _open_gzip, ".zip": _open_zip}
+    unpack = unpackers.get(path.suffix.lower())
+    if unpack is None:
+        return copy
+    # The name inside an archive is not trusted to be a path.
+    unpacked = copy.with_name(f"{copy.name}_unpacked")
+    at_most = min(_UNPACKED_AT_MOST, max(_UNPACKED_UNJUDGED, _EXPANSION_AT_MOST * copy.stat().st_size))
     try:
-        with zipfile.ZipFile(path) as archive:
-            inside = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".csv")]
-            if len(inside) != 1:
-                raise DeliveryError(f"{name}: holds {len(inside)} CSV files, and must hold one")
-            # The name inside the archive is not trusted to be a path.
-            unpacked = staging.folder / f"{len(staging.file_names)}" / path.with_suffix(".csv").name
-            unpacked.parent.mkdir()
-            with archive.open(inside[0]) as source, unpacked.open("wb") as target:
-                shutil.copyfileobj(source, target, _CHUNK)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
-        raise DeliveryError(f"{name}: unreadable file: not a zip file, damaged, or encrypted") from None
-    require_file(unpacked, name)
+        with unpack(copy, name) as source, unpacked.open("xb") as target:
+            while chunk := source.read(_CHUNK):
+                at_most -= len(chunk)
+                if at_most < 0:
+                    raise DeliveryError(f"{name}: unreadable file: far larger unpacked than a table would be")
+                target.write(chunk)
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError):
+        raise DeliveryError(
+            f"{name}: unreadable file: not a {path.suffix.lower()[1:]} file, damaged, encrypted, or too large for the disk"
+        ) from None
+    if unpacked.stat().st_size == 0:
+        raise DeliveryError(f"{name}: empty file")
     return unpacked
 
 
-def _open(path: Path) -> io.BufferedIOBase:
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+def _open_gzip(path: Path, name: str) -> AbstractContextManager[IO[bytes]]:
+    return gzip.open(path, "rb")
+
+
+@contextmanager
+def _open_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
+    """The one CSV file of a zip file."""
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            inside = PurePosixPath(entry.filename.replace("\\", "/"))
+            if stat.S_ISLNK(entry.external_attr >> 16) or inside.is_absolute() or ".." in inside.parts:
+                raise DeliveryError(f"{name}: holds a link, or a file that would lie outside the folder: pack it anew")
+        tables = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".csv")]
+        if len(tables) != 1:
+            raise DeliveryError(f"{name}: holds {len(tables)} CSV files, and must hold one")
+        with archive.open(tables[0]) as source:
+            yield source
 
 
 def _header(path: Path, name: str, delimiter: str) -> list[str]:
     """Column names of the first line; what a later line holds says nothing of it."""
     try:
         # The wrapper decodes ahead: a byte that is not UTF-8 stands for itself until the first line is known.
-        with (
-            closing(_open(path)) as stream,
-            io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as text,
-        ):
-            header = next(csv.reader(text, delimiter=delimiter), [])
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+            # A file without line ends would be read whole.
+            lines = iter(lambda: text.readline(_HEADER_AT_MOST), "")
+            header = next(csv.reader(lines, delimiter=delimiter), [])
         "".join(header).encode()
         return header
-    except (UnicodeEncodeError, csv.Error, OSError, EOFError, zlib.error):
+    except (UnicodeEncodeError, csv.Error, OSError):
         raise DeliveryError(f"{name}: unreadable file: the first line is not a header in UTF-8") from None
 
 
-def _positions(header: list[str], theirs: str | Sequence[str], ours: str, name: str) -> str:
+def _positions(header: list[str], theirs: str | Sequence[str]) -> str:
     """SQL of one of their columns, or of a list of several, by position."""
     if not isinstance(theirs, str):
-        return "[" + ", ".join(_positions(header, one, ours, name) for one in theirs) + "]"
-    if header.count(theirs) > 1:
-        raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) is there twice")
+        return "[" + ", ".join(_positions(header, one) for one in theirs) + "]"
     return f"c{header.index(theirs)}"
 
 
@@ -201,7 +228,7 @@ def _drop_rejects(connection: duckdb.DuckDBPyConnection) -> None:
 def _filled_lines(path: Path) -> int:
     """Number of lines that are not blank."""
     lines, last = 0, b"\n"
-    with closing(_open(path)) as stream:
+    with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
             chunk = last + chunk.replace(b"\r", b"")
             ends = np.frombuffer(chunk, dtype=np.uint8) == ord("\n")
@@ -211,8 +238,6 @@ def _filled_lines(path: Path) -> int:
 
 
 def _ends_with_newline(path: Path) -> bool:
-    if path.suffix.lower() == ".gz":
-        return True  # the last byte of a packed file says nothing
     with path.open("rb") as stream:
         stream.seek(-1, io.SEEK_END)
         return stream.read(1) in b"\r\n"

@@ -1,9 +1,8 @@
 """What a delivery is, and how a policy says where its columns lie (design.md sections 2 and 5)."""
 
-import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -12,12 +11,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from deid_assets.errors import DeliveryError
+from deid_assets.sources.received import DeliveredFile, content_digest, delivered_files, digest_of_contents
 
 KINDS = ("synthetic", "desynpuf", "tables", "flat")
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
 # What DuckDB reads in a format: the specifiers of strptime without those that only some platforms know.
 _DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")
-_CHUNK = 1 << 20  # bytes read at a time: digests are streamed
 
 MEMBER_COLUMNS = (
     "member_id", "sex", "age", "birth_date", "death_date", "days_in_hospital_y2", "days_in_hospital_y3",
@@ -116,47 +115,27 @@ class Delivery:
         except (json.JSONDecodeError, KeyError, TypeError):
             raise DeliveryError("this is not a delivery's record: key, kind and paths are needed") from None
 
-    def files(self) -> Iterator[tuple[str, Path]]:
-        """Yield every file with its name in the delivery: the folder's own name and the path below it.
+    def files(self) -> list[DeliveredFile]:
+        """Every file of the delivery.
 
         Raises
         ------
         DeliveryError
-            If a path does not exist.
+            If a path does not exist, or anything is neither a regular file nor a folder; links are not followed.
         """
-        for path in self.paths:
-            if path.is_dir():
-                for file in sorted(path.rglob("*")):
-                    if file.is_file():
-                        yield f"{path.resolve().name}/{file.relative_to(path).as_posix()}", file
-            elif path.is_file():
-                yield path.name, path
-            else:
-                raise DeliveryError(f"delivery {self.key}: missing file or folder {path.name}")
+        return delivered_files(self.paths)
 
     def digest(self) -> str:
         """SHA-256 over the names and contents of all files, in hexadecimal.
 
         It depends on neither where the delivery lies, nor file dates, nor the order of `paths`.
+
+        Raises
+        ------
+        DeliveryError
+            As `files`, or if a file cannot be read.
         """
-        entries = sorted((name, _file_digest(file)) for name, file in self.files())
-        whole = hashlib.sha256()
-        for name, content in entries:
-            encoded = name.encode("utf-8", "surrogateescape")
-            whole.update(len(encoded).to_bytes(8, "big") + encoded + content)
-        return whole.hexdigest()
-
-
-def _file_digest(file: Path) -> bytes:
-    """SHA-256 of one file's content."""
-    content = hashlib.sha256()
-    try:
-        with file.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                content.update(chunk)
-    except OSError:
-        raise DeliveryError(f"{file.name}: unreadable file") from None
-    return content.digest()
+        return digest_of_contents((file.name, content_digest(file)) for file in self.files())
 
 
 class _Model(BaseModel):

@@ -23,7 +23,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import Delivery, DesynpufSource
 from deid_assets.sources.files import LINE_BITS, Columns, Staging
-from deid_assets.sources.layout import Delivered, Rule
+from deid_assets.sources.layout import Delivered, Rule, parsed_day
 from deid_assets.store import quoted
 
 FIRST_YEAR = 2008
@@ -70,7 +70,7 @@ SECOND_SEGMENT = Rule("second segment of a claim", "segment", "second_segment")
 
 
 # CMS gives deaths to the month, as its first day: the last one leaves no service of that month after it.
-_MONTH_END = f"coalesce(strftime(last_day(try_strptime(trim(death_date), '{_DATE}')), '{_DATE}'), death_date)"
+_MONTH_END = f"""coalesce(strftime(last_day({parsed_day("trim(death_date)", f"'{_DATE}'")}), '{_DATE}'), death_date)"""
 
 _MISSING = {
     "2009": "no beneficiary summary of 2009: days in hospital of year 2 are unknown",
@@ -123,7 +123,7 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
     """Read the files of one folder as text."""
     if not folder.is_dir():
         raise DeliveryError(f"{folder.name}: missing folder, which is to hold DE-SynPUF files")
-    found = dict(_recognized(folder))
+    found = dict(_recognized(staging, folder))
     kinds = {kind for kind, _ in found.values()}
     if "2008" not in kinds:
         raise DeliveryError(f"{folder.name}: {_NEEDED.format('Beneficiary_Summary_File')}")
@@ -161,11 +161,11 @@ def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[
             )
 
 
-def _recognized(folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
+def _recognized(staging: Staging, folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
     """Yield each file's name without suffix, with its kind and path; a CSV file goes before a zip file of its name."""
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() == ".csv", path.name)):
         match = _FILE.search(path.name)
-        if match and path.is_file():
+        if match and path in staging.received:
             yield path.stem.lower(), (match["year"] or match["claims"].lower(), path)
 
 
@@ -216,7 +216,7 @@ def _lay_members(staging: Staging, staged: _Staged) -> None:
 
 
 def _day(column: str) -> str:
-    return f"try_strptime({column}, '{_DATE}')::DATE"
+    return parsed_day(column, f"'{_DATE}'")
 
 
 def _enrolled(staged: _Staged, year: str) -> str:

@@ -3,21 +3,31 @@
 A row is known by its key: file number, row of the file and line of the row in one BIGINT (`ROW_BITS`, `LINE_BITS`).
 
 Values are bound; where a foreign name must become SQL text it goes through `quoted_foreign`. DuckDB's own messages
-quote the line that they complain about, so they are never shown and never chained. CSV files are read in `csv_files`.
+quote the line that they complain about, so they are never shown and never chained. CSV files are read in `csv_files`,
+DuckDB files in `duckdb_files`. All read the copies that `received` makes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import glob
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.sources.received import Received
 from deid_assets.store import quoted
 
 LINE_BITS = 6  # a row of a file may hold up to 63 claims (45 lines of an outpatient claim)
 ROW_BITS = 35  # and a file up to 34 billion rows
 _MISSING_SHOWN = 5
+_INTEGERS = (
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
+)  # fmt: skip
+# What a cell may be. Of bytes, lists and structures it is not said how they are to be read as text.
+_PLAIN = ("VARCHAR", "ENUM", "UUID", "BOOLEAN", *_INTEGERS, "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", '"NULL"')
 
 
 def quoted_foreign(name: str) -> str:
@@ -49,6 +59,8 @@ class Staging:
     ----------
     connection
         Open on the restricted store; everything here is TEMP.
+    received
+        The files of the delivery.
     folder
         Owner-only folder for unpacked files, removed by the caller.
     progress
@@ -62,12 +74,13 @@ class Staging:
     """
 
     connection: duckdb.DuckDBPyConnection
+    received: Received
     folder: Path
     progress: Callable[[str], None]
     show_folders: bool = False
     file_names: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    _attached: dict[Path, str] = field(default_factory=dict)
+    _lazily_read: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.connection.execute(
@@ -89,120 +102,141 @@ class Staging:
         self.connection.execute("INSERT INTO delivered_files VALUES (?, ?, ?)", [number, name, header_lines])
         return number
 
-    def attach(self, path: Path) -> str:
-        """Attach a DuckDB file, once however many of its tables are read, and return its quoted name."""
-        if path not in self._attached:
-            name = quoted(f"delivered_database_{len(self._attached)}")
-            self.connection.execute(f"ATTACH ? AS {name} (READ_ONLY)", [str(path)])
-            self._attached[path] = name
-        return self._attached[path]
+    def receive(self, path: Path) -> Path:
+        """Copy a delivered file, and return the copy.
+
+        Raises
+        ------
+        DeliveryError
+            If the file is missing, empty or cannot be read.
+        """
+        name = self.shown(path)
+        self.progress(f"reading {name}")
+        if path not in self.received:
+            raise DeliveryError(f"{name}: missing file")
+        copy = self.received.copy(path)
+        if copy.stat().st_size == 0:
+            raise DeliveryError(f"{name}: empty file")
+        return copy
+
+    def read_later(self, name: str, view: str) -> None:
+        """Note that a file is read through a view, so that a fault may be found long after it was laid out."""
+        self._lazily_read[view] = name
+
+    def damaged_file(self) -> str | None:
+        """The name of the first file that cannot be read to its end through its view; None if all can."""
+        for view, name in self._lazily_read.items():
+            try:
+                # A count would be taken from the footer.
+                self.connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM {quoted(view)}").fetchall()
+            except duckdb.Error:
+                return name
+        return None
 
 
 Columns = Mapping[str, str | Sequence[str]]  # name here -> their column, or their columns to be read as one list
 
 
-def stage_parquet(staging: Staging, paths: Sequence[Path], view: str, columns: Mapping[str, str]) -> None:
-    """Lay a temporary view with `row_key` over some columns of Parquet files of one schema.
+def stage_parquet(staging: Staging, path: Path, view: str, columns: Mapping[str, str]) -> None:
+    """Lay a temporary view with `row_key` over some columns of a Parquet file.
 
     Raises
     ------
     DeliveryError
-        If a file is missing, unreadable, without rows or lacks a column.
+        If the file is missing, empty, unreadable, without rows or lacks a column, or a column holds no plain values.
     """
     connection = staging.connection
-    first = len(staging.file_names)
-    for path in paths:
-        name = staging.shown(path)
-        staging.progress(f"reading {name}")
-        require_file(path, name)
-        staging.number(name)
-        try:
-            rows = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [str(path)]).fetchall()
-            described = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path)]).description
-        except duckdb.Error:
-            raise DeliveryError(f"{name}: unreadable file: not a Parquet file, or damaged") from None
-        require_columns([column[0] for column in described], columns, name)
-        if not rows[0][0]:
-            raise DeliveryError(f"{name}: no rows")
-    variable = quoted(f"{view}_files")
-    connection.execute(f"SET VARIABLE {variable} = ?", [[str(path) for path in paths]])
-    selected = ", ".join(f"{quoted_foreign(theirs)} AS {quoted(ours)}" for ours, theirs in columns.items())
-    key = row_key(f"file_index + {first}", "file_row_number + 1")
-    try:
-        connection.execute(
-            f"CREATE TEMP VIEW {quoted(view)} AS SELECT {key} AS row_key, {selected}"
-            f" FROM read_parquet(getvariable('{view}_files'))"
-        )
-    except duckdb.Error:
-        raise DeliveryError(f"{staging.shown(paths[0])} and {len(paths) - 1} other files: columns differ") from None
-
-
-def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: Mapping[str, str]) -> None:
-    """Lay a temporary view with `row_key` over some columns of a table (`table` or `schema.table`) of a DuckDB file.
-
-    Raises
-    ------
-    DeliveryError
-        If the file or the table is missing, unreadable, without rows or lacks a column.
-    """
-    connection = staging.connection
-    file_name = staging.shown(path)
-    staging.progress(f"reading {file_name}")
-    require_file(path, file_name)
-    try:
-        database = staging.attach(path)
-    except duckdb.Error:
-        raise DeliveryError(f"{file_name}: unreadable file: not a DuckDB file, or in use by another process") from None
-    schema, _, table = theirs.rpartition(".")
-    source = f"{database}.{quoted_foreign(schema or 'main')}.{quoted_foreign(table)}"
-    name = f"{file_name}:{theirs}"
-    try:
-        described = connection.execute(f"DESCRIBE {source}").fetchall()
-    except duckdb.Error:
-        raise DeliveryError(f"{name}: missing table") from None
-    require_columns([row[0] for row in described], columns, name)
+    name = staging.shown(path)
+    # The folder of the copy may have a name that reads as a pattern.
+    copy = glob.escape(str(staging.receive(path).absolute()))
     number = staging.number(name)
-    selected = ", ".join(f"{quoted_foreign(column)} AS {quoted(ours)}" for ours, column in columns.items())
     try:
-        # A view has no row numbers of its own, and may order its rows anew each time: it is read once.
-        if not _has_rowid(connection, source):
-            connection.execute(f"CREATE TEMP TABLE {quoted(f'{view}_rows')} AS SELECT {selected} FROM {source}")
-            source, selected = quoted(f"{view}_rows"), "*"
-        connection.execute(
-            f"CREATE TEMP VIEW {quoted(view)} AS"
-            f" SELECT {row_key(str(number), 'rowid + 1')} AS row_key, {selected} FROM {source}"
-        )
-        rows = count_rows(connection, source)
+        schema = connection.execute("SELECT name, num_children FROM parquet_schema(?)", [copy]).fetchall()
+        rows = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [copy]).fetchall()[0][0]
+        described = connection.execute(f"DESCRIBE SELECT * FROM {_PARQUET}", [copy]).fetchall()
     except duckdb.Error:
-        raise DeliveryError(f"{name}: unreadable table") from None
-    if rows == 0:
+        raise DeliveryError(f"{name}: unreadable file: not a Parquet file, damaged or encrypted") from None
+    # The reader gives a column that is there twice another name.
+    present = list(_top_level(schema))
+    require_columns(present, columns, name)
+    require_once(present, columns, name)
+    require_plain({row[0]: row[1] for row in described}, columns, name)
+    if not rows:
         raise DeliveryError(f"{name}: no rows")
-
-
-def _has_rowid(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
+    if any(column.lower() == "file_row_number" for column in present):
+        raise DeliveryError(f"{name}: column file_row_number takes the name of the row's number: rename or remove it")
+    selected = ", ".join(f"{quoted_foreign(theirs)} AS {quoted(ours)}" for ours, theirs in columns.items())
+    variable = f"{view}_file"
+    scan = _PARQUET.replace("?", f"getvariable('{variable}')")
     try:
-        connection.execute(f"SELECT rowid FROM {source} LIMIT 0").fetchall()
+        # A view can hold no parameter, but may read a variable.
+        connection.execute(f"SET VARIABLE {quoted(variable)} = ?", [copy])
+        connection.execute(
+            f"CREATE TEMP VIEW {quoted(view)} AS SELECT {row_key(str(number), 'file_row_number + 1')} AS row_key,"
+            f" {selected} FROM {scan}"
+        )
     except duckdb.Error:
-        return False
-    return True
+        raise DeliveryError(f"{name}: unreadable file: not a Parquet file, or damaged") from None
+    staging.read_later(name, view)
+
+
+# Folders above the copy add no columns.
+_PARQUET = "read_parquet(?, hive_partitioning = false, filename = false, union_by_name = false)"
+
+
+def _top_level(schema: Sequence[tuple[str, int | None]]) -> Iterator[str]:
+    """Names of a Parquet file's columns, from its elements in depth-first order with their numbers of children."""
+    inside = 0
+    for name, children in schema[1:]:
+        if inside == 0:
+            yield name
+        else:
+            inside -= 1
+        inside += children or 0
+
+
+def unite(staging: Staging, view: str, parts: Sequence[str], file: str) -> None:
+    """Lay a temporary view over the relations of several files of one table.
+
+    Raises
+    ------
+    DeliveryError
+        If a column has different types in two files: turning one into the other could change what identifies a person.
+    """
+    types: dict[str, str] = {}
+    for part in parts:
+        for column, kind, *_ in staging.connection.execute(f"DESCRIBE {quoted(part)}").fetchall():
+            family = "a whole number" if kind in _INTEGERS else kind.partition("(")[0]
+            if types.setdefault(column, family) != family:
+                raise DeliveryError(
+                    f"{file}: the columns of its {len(parts)} files have different types ({column} is {types[column]} in"
+                    f" one and {family} in another): write them with the same types"
+                )
+    united = " UNION ALL ".join(f"SELECT * FROM {quoted(part)}" for part in parts)
+    staging.connection.execute(f"CREATE TEMP VIEW {quoted(view)} AS {united}")
+
+
+@contextmanager
+def naming_damaged_files(staging: Staging) -> Iterator[None]:
+    """Name the file at fault where DuckDB fails on what it reads late.
+
+    Raises
+    ------
+    DeliveryError
+        In place of an error of DuckDB, if a file cannot be read to its end.
+    """
+    try:
+        yield
+    except duckdb.Error:
+        damaged = staging.damaged_file()
+        if damaged is None:
+            raise
+        raise DeliveryError(f"{damaged}: unreadable file: damaged, so that it cannot be read to its end") from None
 
 
 def count_rows(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
     """Rows of a relation, given as SQL."""
     return connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
-
-
-def require_file(path: Path, name: str) -> None:
-    """Raise DeliveryError unless the file is there, may be opened and holds something."""
-    if not path.is_file():
-        raise DeliveryError(f"{name}: missing file")
-    try:
-        size = path.stat().st_size
-        path.open("rb").close()
-    except OSError:
-        raise DeliveryError(f"{name}: unreadable file: it may not be opened") from None
-    if size == 0:
-        raise DeliveryError(f"{name}: empty file")
 
 
 def require_columns(present: Iterable[str], columns: Columns, name: str) -> None:
@@ -216,3 +250,24 @@ def require_columns(present: Iterable[str], columns: Columns, name: str) -> None
     if missing:
         more = f" and {len(missing) - _MISSING_SHOWN} more" if len(missing) > _MISSING_SHOWN else ""
         raise DeliveryError(f"{name}: missing column {', '.join(missing[:_MISSING_SHOWN])}{more}")
+
+
+def require_once(present: Sequence[str], columns: Columns, name: str) -> None:
+    """Raise DeliveryError if a column that is to be read is there more than once."""
+    for ours, theirs in columns.items():
+        for one in [theirs] if isinstance(theirs, str) else theirs:
+            if present.count(one) > 1:
+                raise DeliveryError(f"{name}: column {one} (to be read as {ours}) is there twice")
+
+
+def require_plain(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
+    """Raise DeliveryError unless all columns that are to be read hold text, numbers, truth values, dates or times."""
+    for ours, theirs in columns.items():
+        kind = types.get(theirs, "")
+        family = kind.partition("(")[0]
+        if kind.endswith("]") or not (family in _PLAIN or family.startswith("TIMESTAMP")):
+            # A type may list values, as an enumeration does: only its family is shown.
+            shown = "LIST" if kind.endswith("]") else family
+            raise DeliveryError(
+                f"{name}: column {theirs} (to be read as {ours}) has the type {shown}: it must hold text, numbers or dates"
+            )

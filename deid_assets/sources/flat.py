@@ -4,14 +4,16 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import duckdb
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.files import Staging, count_rows, key_parts, stage_duckdb, stage_parquet
+from deid_assets.sources.duckdb_files import stage_duckdb
+from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files, stage_parquet
+from deid_assets.sources.received import Received
 from deid_assets.store import connect, owner_only, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
@@ -20,13 +22,17 @@ _UNKNOWN = "value outside the hierarchy"
 
 @dataclass(frozen=True)
 class FlatReport:
-    """Counts of one intake: rows read and kept of each table, and rows in quarantine by rule and column."""
+    """Counts of one intake: rows read and kept of each table, and rows in quarantine by rule and column.
+
+    `digest` is that of the delivery, of exactly the bytes that were read.
+    """
 
     rows_read: Mapping[str, int]
     rows_kept: Mapping[str, int]
     quarantined: Mapping[tuple[str, str, str], int]
     files: tuple[str, ...]
     warnings: tuple[str, ...]
+    digest: str
 
     def metadata(self) -> dict:
         """For the event log."""
@@ -80,12 +86,15 @@ def read_flat_delivery(
     quasi_identifiers = {name: columns[name] for name in columns if name in allowed}
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:
-            staging = Staging(connection, Path(unpacked), progress or (lambda text: None))
+            inside = Path(unpacked)
+            received = Received(delivery.files(), inside)
+            staging = Staging(connection, received, inside, progress or (lambda text: None))
             wanted = [(RECORDS, file, columns)]
             wanted += [(POPULATION, population_file, quasi_identifiers)] if population_file else []
-            for name, one_file, own in wanted:
-                _lay_out(staging, _path(delivery, one_file), name, own, table, delimiter)
-            return _take_in(staging, schema, delivery.key, [(name, own) for name, _, own in wanted], allowed, quarantine_at_most)
+            with naming_damaged_files(staging):
+                for name, one_file, own in wanted:
+                    _lay_out(staging, _path(staging, delivery, one_file), name, own, table, delimiter)
+                return _take_in(staging, schema, delivery.key, [(name, own) for name, _, own in wanted], allowed, quarantine_at_most)
     except DeliveryError:
         raise
     except duckdb.Error as error:
@@ -96,7 +105,7 @@ def read_flat_delivery(
             os.chmod(store_file, 0o600)
 
 
-def _path(delivery: Delivery, file: str | None) -> Path:
+def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
     (path,) = delivery.paths if len(delivery.paths) == 1 else (None,)
     if path is None:
         raise DeliveryError(f"delivery {delivery.key}: a flat table is one file, or one folder that holds it")
@@ -111,11 +120,11 @@ def _path(delivery: Delivery, file: str | None) -> Path:
         )
     if file is None:
         raise DeliveryError(f"delivery {delivery.key} is a folder: the policy must name the file (source.file)")
-    if not (path / file).resolve().is_relative_to(path.resolve()):
-        raise DeliveryError(
-            f"delivery {delivery.key}: {file} lies outside the delivery's folder, or is a link that leads out of it: put the file itself there"
-        )
-    return path / file
+    if path / file in staging.received:
+        return path / file
+    if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+        raise DeliveryError(f"delivery {delivery.key}: {file} lies outside the delivery's folder: put the file itself there")
+    raise DeliveryError(f"{PurePosixPath(file).name}: missing file, which is to lie in the folder of delivery {delivery.key}")
 
 
 def _lay_out(
@@ -123,7 +132,7 @@ def _lay_out(
 ) -> None:
     suffix = path.name.lower()
     if suffix.endswith((".parquet", ".pq")):
-        stage_parquet(staging, [path], f"read_{name}", columns)
+        stage_parquet(staging, path, f"read_{name}", columns)
     elif suffix.endswith((".duckdb", ".db", ".ddb")):
         if table is None:
             raise DeliveryError(f"{path.name}: the policy must name the table (source.table)")
@@ -175,8 +184,9 @@ def _take_in(
             raise DeliveryError(
                 f"delivery {key} is refused: more than {at_most:.2%} of the rows of {name} break a rule: {listed}"
             )
+    digest = staging.received.digest()
     _write(connection, schema, [name for name, _ in tables], broken)
-    return FlatReport(read, kept, counts, tuple(staging.file_names), tuple(staging.warnings))
+    return FlatReport(read, kept, counts, tuple(staging.file_names), tuple(staging.warnings), digest)
 
 
 def _write(connection: duckdb.DuckDBPyConnection, schema: str, names: Sequence[str], broken: str) -> None:

@@ -16,9 +16,10 @@ import numpy as np
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS, Delivery, SourceOptions
 from deid_assets.sources.desynpuf import lay_out_desynpuf
-from deid_assets.sources.files import Staging
+from deid_assets.sources.files import Staging, naming_damaged_files
 from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members
 from deid_assets.sources.quarantine import Quarantine
+from deid_assets.sources.received import Received
 from deid_assets.sources.report import IntakeReport
 from deid_assets.sources.rules import CODE_COLUMNS, DUPLICATE_CLAIM, DUPLICATE_MEMBER, MEMBER_RULES, claim_rules
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
@@ -102,11 +103,14 @@ def read_delivery(
     folder = owner_only(store_file.parent)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:
+            inside = Path(unpacked)
+            received = Received(delivery.files(), inside)
             staging = Staging(
-                connection, Path(unpacked), progress or (lambda text: None), show_folders=len(delivery.paths) > 1
+                connection, received, inside, progress or (lambda text: None), show_folders=len(delivery.paths) > 1
             )
-            delivered = _ADAPTERS[source.kind](staging, delivery, source)
-            report = _take_in(staging, delivered, delivery.key, quarantine_at_most, known_codes)
+            with naming_damaged_files(staging):
+                delivered = _ADAPTERS[source.kind](staging, delivery, source)
+                report = _take_in(staging, delivered, delivery.key, quarantine_at_most, known_codes)
     except _OURS:
         raise
     except duckdb.Error as error:
@@ -150,6 +154,7 @@ def _take_in(
         quarantined=quarantine.counts(),
         blanked_codes=_count_blanked(staging, quarantine, blank, given),
         warnings=tuple(staging.warnings),
+        digest=staging.received.digest(),
     )
     if refusal := report.refusal(at_most):
         quarantine.write_refused(SCHEMA)

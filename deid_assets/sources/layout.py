@@ -178,10 +178,19 @@ def _read(column: str, kind: str) -> str:
 
 
 def _read_date(column: str, kind: str, text: str) -> str:
-    if kind == "DATE" or kind.startswith("TIMESTAMP"):
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        # The day of a moment must not depend on where this runs.
+        day = f"(d.{column} AT TIME ZONE 'UTC')::DATE"
+    elif kind == "DATE" or kind.startswith("TIMESTAMP"):
         day = f"d.{column}::DATE"
-        return f"CASE WHEN isfinite({day}) THEN {day} END"
-    return f"try_strptime({text}, getvariable('date_format'))::DATE"
+    else:
+        day = parsed_day(text, "getvariable('date_format')")
+    return f"CASE WHEN isfinite({day}) THEN {day} END"
+
+
+def parsed_day(text: str, date_format: str) -> str:
+    """SQL of text as a date; NULL where it is none. DuckDB takes 'epoch' and 'infinity' in any format, for 1900-01-01."""
+    return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN try_strptime({text}, {date_format})::DATE END"
 
 
 def _read_integer(column: str, kind: str, text: str) -> str:

@@ -16,7 +16,9 @@ import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
-from deid_assets.sources.files import Staging, count_rows, stage_duckdb, stage_parquet
+from deid_assets.sources.duckdb_files import stage_duckdb
+from deid_assets.sources.files import Staging, count_rows, naming_damaged_files, stage_parquet
+from deid_assets.sources.received import Received, delivered_files
 from deid_assets.store import Table, connect, owner_only, quoted
 
 Labels = Callable[[list[str]], pd.DataFrame]
@@ -87,7 +89,13 @@ class PopulationReport:
 
 
 def read_population_table(
-    target: Table, path: Path, layout: TableLayout, labels: Mapping[str, Labels], too_wide: str, unusable_at_most: float
+    target: Table,
+    path: Path,
+    layout: TableLayout,
+    labels: Mapping[str, Labels],
+    too_wide: str,
+    unusable_at_most: float,
+    digest: str | None = None,
 ) -> PopulationReport:
     """Read a population table into the restricted store, one row per row of it, generalized.
 
@@ -105,6 +113,8 @@ def read_population_table(
         The rule of a value that is wider than a class of the release, which is no fault of the row.
     unusable_at_most
         Share of the chosen rows that may break a rule.
+    digest
+        SHA-256 that the file must have, in hexadecimal; None: any.
 
     Raises
     ------
@@ -117,8 +127,12 @@ def read_population_table(
     try:
         unpacked = tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-")
         with unpacked as inside, connect(target.file) as connection:
-            staging = Staging(connection, Path(inside), lambda text: None)
-            return _take_in(staging, target, path, layout, labels, too_wide, unusable_at_most)
+            received = Received(delivered_files((path,)), Path(inside))
+            staging = Staging(connection, received, Path(inside), lambda text: None)
+            if digest is not None and received.digest_of(path) != digest:
+                raise DeliveryError(f"{name} changed since the policy was read; run again")
+            with naming_damaged_files(staging):
+                return _take_in(staging, target, path, layout, labels, too_wide, unusable_at_most)
     except DeliveryError as error:
         raise DeliveryError(f"population table: {error}") from None
     except duckdb.Error as error:
@@ -203,7 +217,7 @@ def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str]
         columns["named"] = layout.person
     suffix = path.name.lower()
     if suffix.endswith((".parquet", ".pq")):
-        stage_parquet(staging, [path], _ROWS, columns)
+        stage_parquet(staging, path, _ROWS, columns)
     elif suffix.endswith((".duckdb", ".db", ".ddb")):
         if layout.table is None:
             raise DeliveryError(f"{path.name}: the policy must name the table")

@@ -39,6 +39,8 @@ class IntakeReport:
         Unknown codes that were turned into NULL, per claims column.
     warnings
         What else the reader should know: files that are not there, a last line without an end.
+    digest
+        Of the delivery, of exactly the bytes that were read.
     """
 
     delivery: str
@@ -48,6 +50,7 @@ class IntakeReport:
     quarantined: tuple[RuleCount, ...] = ()
     blanked_codes: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    digest: str = ""
 
     def quarantined_rows(self, table: str) -> int:
         """Rows of one table in quarantine."""

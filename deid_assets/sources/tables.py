@@ -7,8 +7,6 @@ import fnmatch
 from collections.abc import Mapping
 from pathlib import Path
 
-import duckdb
-
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import (
@@ -19,7 +17,8 @@ from deid_assets.sources.delivery import (
     TableMap,
     TablesSource,
 )
-from deid_assets.sources.files import Staging, stage_duckdb, stage_parquet
+from deid_assets.sources.duckdb_files import stage_duckdb
+from deid_assets.sources.files import Staging, stage_parquet, unite
 from deid_assets.sources.layout import Delivered
 from deid_assets.store import quoted
 
@@ -81,30 +80,25 @@ def _lay_out(
     staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str
 ) -> None:
     """Make the relation over every file of one table; the files of a table have one format."""
-    files = _files(delivery, table, source_table)
+    files = _files(staging, delivery, table, source_table)
     formats = {_format(path, staging) for path in files}
     if len(formats) > 1:
         raise DeliveryError(f"{table.file}: matches files of several formats ({', '.join(sorted(formats))})")
     (file_format,) = formats
-    if file_format == "Parquet":
-        stage_parquet(staging, files, relation, table.columns)
-        return
     parts = [f"{relation}_{number}" for number in range(len(files))]
     for path, part in zip(files, parts, strict=True):
-        if file_format == "CSV":
+        if file_format == "Parquet":
+            stage_parquet(staging, path, part, table.columns)
+        elif file_format == "CSV":
             stage_csv(staging, path, part, source_table, table.columns, delimiter)
         elif table.table is None:
             raise DeliveryError(f"{staging.shown(path)}: the policy must name the table (source.{source_table}.table)")
         else:
             stage_duckdb(staging, path, table.table, part, table.columns)
-    try:
-        united = " UNION ALL ".join(f"SELECT * FROM {quoted(part)}" for part in parts)
-        staging.connection.execute(f"CREATE TEMP VIEW {quoted(relation)} AS {united}")
-    except duckdb.Error:
-        raise DeliveryError(f"{table.file}: the columns of its {len(files)} files have different types") from None
+    unite(staging, relation, parts, table.file or files[0].name)
 
 
-def _files(delivery: Delivery, table: TableMap, source_table: str) -> list[Path]:
+def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: str) -> list[Path]:
     """The files of one table: below each folder of the delivery, or among the files that it lists."""
     found: list[Path] = []
     for path in delivery.paths:
@@ -116,7 +110,7 @@ def _files(delivery: Delivery, table: TableMap, source_table: str) -> list[Path]
                 f"delivery {delivery.key} is a folder: the policy must name the file (source.{source_table}.file)"
             )
         else:
-            found.extend(sorted(file for file in path.glob(table.file) if file.is_file()))
+            found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))
     if not found:
         raise DeliveryError(f"{table.file}: missing file, which is to hold {source_table} of delivery {delivery.key}")
     return found

@@ -71,7 +71,7 @@ def test_the_digest_does_not_depend_on_the_order_of_paths(tmp_path):
 
 
 def test_a_missing_path_has_no_digest(tmp_path):
-    with pytest.raises(DeliveryError, match="missing file or folder nowhere"):
+    with pytest.raises(DeliveryError, match="nowhere: missing file or folder"):
         Delivery("a", "tables", (tmp_path / "nowhere",)).digest()
 
 

@@ -254,7 +254,7 @@ def test_what_is_needed_is_named(tmp_path):
         take(write(tmp_path / "in", _2009=[beneficiary("A")]))
     with pytest.raises(DeliveryError, match="missing file DE1_0_2008_to_2010_Inpatient_Claims"):
         take(write(tmp_path / "in", _2008=[beneficiary("A")]))
-    with pytest.raises(DeliveryError, match="nowhere: missing folder"):
+    with pytest.raises(DeliveryError, match="nowhere: missing file or folder"):
         take(tmp_path / "nowhere")
 
 

@@ -72,18 +72,24 @@ def test_several_parquet_files_are_one_table(tmp_path):
     assert (listed.source_file, listed.source_row) == ("claims_2.parquet", 1)
 
 
-def test_tables_and_views_of_a_duckdb_file(tmp_path):
+def test_tables_of_a_duckdb_file(tmp_path):
     file = tmp_path / "delivery.duckdb"
     connection = duckdb.connect(str(file))
     connection.execute(f'CREATE SCHEMA "of claims"; CREATE TABLE "of claims"."the claims" AS {CLAIM_ROWS}')
     connection.execute(f"CREATE TABLE people AS {MEMBER_ROWS}; CREATE VIEW some_people AS SELECT * FROM people")
+    connection.execute(f"CREATE MACRO people_of() AS TABLE {MEMBER_ROWS}")
     connection.close()
-    options = source("*.duckdb", "*.duckdb", members_table="some_people", claims_table="of claims.the claims")
+    options = source("*.duckdb", "*.duckdb", members_table="people", claims_table="of claims.the claims")
     store = tmp_path / "store" / "s.duckdb"
     report = read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, KnownCodes())
     assert kept(Taken(report, store)) == EXPECTED
-    assert report.files == ("delivery.duckdb:some_people", "delivery.duckdb:of claims.the claims")
-    for members_table, message in (("nothing", "missing table"), (None, "must name the table")):
+    assert report.files == ("delivery.duckdb:people", "delivery.duckdb:of claims.the claims")
+    for members_table, message in (
+        ("nothing", "missing table"),
+        (None, "must name the table"),
+        ("some_people", "a view, which is not run"),
+        ("people_of", "a macro, which is not run"),
+    ):
         options = source("*.duckdb", None, members_table=members_table)
         with pytest.raises(DeliveryError, match=message):
             read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, KnownCodes())

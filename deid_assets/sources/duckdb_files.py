@@ -1,0 +1,145 @@
+"""Read a delivered DuckDB file without running anything that it brings along.
+
+Views, macros and generated columns are programs of whoever wrote the file: one may read any file of this host. So the file
+is attached, read-only, to a connection of its own, which may reach no other file, load no extension and change no setting;
+and only base tables are read there. Their rows are then copied to the connection of the intake.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.files import Staging, count_rows, quoted_foreign, require_columns, require_plain, row_key
+from deid_assets.store import quoted
+
+_DATABASE = "delivered"
+_ROWS_AT_A_TIME = 100_000
+# Arrow has no such types; as text they keep every digit.
+_AS_TEXT = ("HUGEINT", "UHUGEINT", "UUID", "ENUM")
+_NO_TABLES = {
+    "a view": "SELECT 1 FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? AND lower(view_name) = ?",
+    "a macro": "SELECT 1 FROM system.main.duckdb_functions()"
+    " WHERE database_name = ? AND schema_name = ? AND lower(function_name) = ?",
+}  # fmt: skip
+
+
+def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: Mapping[str, str]) -> None:
+    """Lay a temporary view with `row_key` over some columns of a base table (`table` or `schema.table`) of a DuckDB file.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is missing, empty, unreadable or has a write-ahead log beside it; if the table is missing, no base
+        table, unreadable or without rows; or if a column is missing, computed, or holds no plain values.
+    """
+    file_name = staging.shown(path)
+    name = f"{file_name}:{theirs}"
+    copy = staging.receive(path)
+    _require_no_log(path, file_name)
+    schema, _, table = theirs.rpartition(".")
+    with _opened(copy, file_name) as delivered:
+        types = _columns_of(delivered, schema or "main", table, columns, name)
+        number = staging.number(name)
+        selected = ", ".join(
+            f"{_cell(theirs, types[theirs])} AS {quoted(ours)}" for ours, theirs in columns.items()
+        )
+        source = f"{_DATABASE}.{quoted_foreign(schema or 'main')}.{quoted_foreign(table)}"
+        rows = quoted(f"{view}_rows")
+        try:
+            _copy(delivered, f"SELECT {selected} FROM {source}", staging.connection, rows)
+        except (duckdb.Error, pa.ArrowException, OSError):
+            raise DeliveryError(f"{name}: unreadable table: the file is damaged") from None
+    if count_rows(staging.connection, rows) == 0:
+        raise DeliveryError(f"{name}: no rows")
+    # The rows of a table written in one go are numbered in the order of the file.
+    staging.connection.execute(
+        f"CREATE TEMP VIEW {quoted(view)} AS SELECT {row_key(str(number), 'rowid + 1')} AS row_key, * FROM {rows}"
+    )
+
+
+def _require_no_log(path: Path, name: str) -> None:
+    log = path.with_name(f"{path.name}.wal")
+    try:
+        log.lstat()
+    except OSError:
+        return
+    raise DeliveryError(
+        f"{name}: {log.name} lies beside it, so that the file lacks what was written last, or is in use: close the"
+        " database, which takes the log in, and deliver it again"
+    )
+
+
+@contextmanager
+def _opened(copy: Path, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that sees the file, and nothing else of this host."""
+    delivered = duckdb.connect(
+        config={
+            "autoload_known_extensions": False,
+            "autoinstall_known_extensions": False,
+            "allow_community_extensions": False,
+            "temp_directory": str(copy.with_name(f"{copy.name}_spill")),
+        }
+    )
+    try:
+        try:
+            delivered.execute(f"ATTACH ? AS {_DATABASE} (READ_ONLY, TYPE duckdb)", [str(copy)])
+        except duckdb.Error:
+            raise DeliveryError(
+                f"{name}: unreadable file: not a DuckDB file, damaged, encrypted, or of a newer version of DuckDB"
+            ) from None
+        delivered.execute("SET enable_external_access = false")
+        delivered.execute("SET lock_configuration = true")
+        yield delivered
+    finally:
+        delivered.close()
+
+
+def _columns_of(
+    delivered: duckdb.DuckDBPyConnection, schema: str, table: str, columns: Mapping[str, str], name: str
+) -> dict[str, str]:
+    """Types of the columns of a base table, of which those that are to be read hold plain values and are not computed."""
+    place = [_DATABASE, schema, table.lower()]
+    listed = delivered.execute(
+        "SELECT 1 FROM system.main.duckdb_tables() WHERE database_name = ? AND schema_name = ? AND lower(table_name) = ?", place
+    ).fetchall()
+    if not listed:
+        for kind, query in _NO_TABLES.items():
+            if delivered.execute(query, place).fetchall():
+                raise DeliveryError(
+                    f"{name}: {kind}, which is not run: write its rows into a table (CREATE TABLE ... AS), and name that"
+                )
+        raise DeliveryError(f"{name}: missing table")
+    described = delivered.execute(
+        "SELECT column_name, data_type, is_generated FROM system.main.duckdb_columns()"
+        " WHERE database_name = ? AND schema_name = ? AND lower(table_name) = ?",
+        place,
+    ).fetchall()
+    require_columns([column for column, _, _ in described], columns, name)
+    generated = {column for column, _, is_generated in described if is_generated}
+    for ours, theirs in columns.items():
+        if theirs in generated:
+            raise DeliveryError(
+                f"{name}: column {theirs} (to be read as {ours}) is generated, and computes nothing here: write its values"
+            )
+    types = {column: kind for column, kind, _ in described}
+    require_plain(types, columns, name)
+    return types
+
+
+def _cell(column: str, kind: str) -> str:
+    return f"{quoted_foreign(column)}{'::VARCHAR' if kind.startswith(_AS_TEXT) else ''}"
+
+
+def _copy(
+    delivered: duckdb.DuckDBPyConnection, select: str, connection: duckdb.DuckDBPyConnection, table: str
+) -> None:
+    """Write the rows of a SELECT on one connection into a temporary table of the other, in their order."""
+    connection.register("rows_of_delivered_file", delivered.sql(select).to_arrow_reader(_ROWS_AT_A_TIME))
+    try:
+        connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM rows_of_delivered_file")
+    finally:
+        connection.unregister("rows_of_delivered_file")
