@@ -117,7 +117,7 @@ def exclusion_comparison(
     return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))
 
 
-@stage_asset(policy_sections=["sample"])
+@stage_asset(policy_sections=["sample"], version="2")
 def released_sample(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -129,7 +129,14 @@ def released_sample(
     """The random sample of the eligible members that is released; nobody is drawn where a rule cannot apply."""
     sample = policies.of(context).sample
     asked = workplace.delivery(context.partition_key).parameters.get("release")
-    size = sample_size(members.count(), eligible_members.count(), asked or sample.members, sample.fraction)
+    secret, drawn_for = workplace.secret(), (prefix_of(context), context.partition_key)
+    size = sample_size(
+        members.count(),
+        eligible_members.count(),
+        asked or sample.members,
+        sample.fraction,
+        secret.derive("sample size", *drawn_for),
+    )
     if size < 1:
         delivered, eligible = members.count(), eligible_members.count()
         raise dg.Failure(
@@ -138,8 +145,7 @@ def released_sample(
             metadata={"refused": False},
             allow_retries=False,
         )
-    key = workplace.secret().derive("sample", prefix_of(context), context.partition_key)
-    return released_sample_query(eligible_members, size, key)
+    return released_sample_query(eligible_members, size, secret.derive("sample", *drawn_for))
 
 
 @stage_asset(

@@ -72,8 +72,7 @@ class CountNoise:
         definition = cell if isinstance(cell, str) else dict(cell)
         message = json.dumps(["protected count", self.delivery, definition], sort_keys=True, allow_nan=False)
         digest = hmac.new(self.secret, message.encode(), hashlib.sha256).digest()
-        draw = (int.from_bytes(digest[:8]) >> (64 - _FRACTION_BITS)) + 0.5
-        return round(self.sd * float(special.ndtri(draw / 2**_FRACTION_BITS)))
+        return round(self.sd * standard_normal(digest))
 
     def protect(self, cell: Cell, count: int) -> int:
         """Return the count with the cell's noise; may be negative.
@@ -86,6 +85,12 @@ class CountNoise:
         if isinstance(count, bool) or count != int(count) or count < 0:
             raise ValueError("a count to protect must be a whole number of at least 0")
         return int(count) + self.noise(cell)
+
+
+def standard_normal(key: bytes) -> float:
+    """Return a draw of N(0, 1) that is a function of a secret key of at least 8 uniform bytes."""
+    draw = (int.from_bytes(key[:8]) >> (64 - _FRACTION_BITS)) + 0.5
+    return float(special.ndtri(draw / 2**_FRACTION_BITS))
 
 
 def shown_if_large(described: _Shown, noisy_count: int, smallest: int = SMALLEST_DESCRIBED) -> _Shown | str:

@@ -1,6 +1,10 @@
 """The random sample that is released (S0, facts and assumptions: the release is a small sample of all members)."""
 
+from deid_assets.methods.protected_counts import standard_normal
 from deid_assets.store import Query, Table
+
+SIZE_SD = 10.0
+"""Standard deviation of the size of a sample, in members."""
 
 
 def released_sample(eligible: Table, size: int, key: bytes) -> Query:
@@ -26,8 +30,13 @@ def released_sample(eligible: Table, size: int, key: bytes) -> Query:
     return Query(sql, (key.hex(), size))
 
 
-def sample_size(population: int, eligible: int, members: int | None, fraction: float | None) -> int:
-    """How many members to release.
+def sample_size(population: int, eligible: int, members: int | None, fraction: float | None, key: bytes) -> int:
+    """How many members to draw: about as many as the policy asks for.
+
+    The files of a release tell how many members it holds, and a policy how many were asked for. Were exactly so many
+    drawn, the difference would be the exact number of members who were suppressed afterwards. So the size is
+    round(N(asked for, 10)). The standard deviation is four times that of the noise on published counts, so that the two
+    together tell hardly more than that noise alone.
 
     Parameters
     ----------
@@ -36,12 +45,16 @@ def sample_size(population: int, eligible: int, members: int | None, fraction: f
     eligible
         Members who may be released; no more are drawn.
     members, fraction
-        One of the two; `members` wins.
+        One of the two; `members` wins. Where they ask for nobody, nobody is drawn.
+    key
+        At least 8 secret bytes, derived for this purpose, policy and delivery.
 
     Examples
     --------
-    >>> sample_size(1000, 900, None, 0.25), sample_size(1000, 900, 950, None)
-    (250, 900)
+    >>> sample_size(1000, 900, None, 0.25, b"secret k"), sample_size(1000, 900, 950, None, b"secret k")
+    (249, 900)
     """
-    wanted = members if members is not None else int(round(population * float(fraction or 0)))
-    return min(wanted, eligible)
+    wanted = members if members is not None else round(population * float(fraction or 0))
+    if wanted < 1:
+        return 0
+    return min(max(1, wanted + round(SIZE_SD * standard_normal(key))), eligible)

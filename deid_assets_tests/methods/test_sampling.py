@@ -3,6 +3,7 @@
 import hashlib
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,12 +71,24 @@ def test_members_of_any_part_of_the_delivery_are_as_likely_as_those_of_another()
 )
 @settings(max_examples=60)
 def test_the_size_never_exceeds_those_eligible(population, eligible, members, fraction):
-    found = sample_size(population, eligible, members, fraction)
+    found = sample_size(population, eligible, members, fraction, KEY)
     assert 0 <= found <= eligible
     if members is not None:
-        assert found == min(members, eligible)
+        assert abs(found - min(members, eligible)) <= 60 and (found >= 1 or eligible == 0)
 
 
 def test_a_fraction_is_of_the_delivered_members():
     """Removed members stay in the denominator of alpha."""
-    assert sample_size(1000, 600, None, 0.5) == 500
+    assert abs(sample_size(1000, 600, None, 0.5, KEY) - 500) <= 60
+
+
+def test_nobody_is_drawn_where_nobody_is_asked_for():
+    assert sample_size(1000, 600, None, 0.0001, KEY) == 0
+
+
+def test_the_size_is_random_so_that_the_number_suppressed_does_not_follow_from_the_one_asked_for():
+    keys = [hashlib.sha256(str(number).encode()).digest() for number in range(2_000)]
+    sizes = np.array([sample_size(200_000, 150_000, 20_000, None, key) for key in keys])
+    assert abs(sizes.mean() - 20_000) < 5 * 10 / 2_000**0.5
+    assert abs(sizes.std() - 10) < 1 and (sizes == 20_000).mean() < 0.07
+    assert sample_size(200_000, 150_000, 20_000, None, keys[0]) == sizes[0], "the same key gives the same size"
