@@ -8,12 +8,16 @@ written, the details are lost: they are never shown instead.
 import contextlib
 import os
 import secrets
+import sqlite3
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 from deid_assets.errors import DeidError
 from deid_assets.store import owner_only
+
+
+_SQLITE = {sqlite3.SQLITE_FULL: "the disk is full", sqlite3.SQLITE_READONLY: "the folder is read-only"}
 
 
 class UnforeseenError(DeidError):
@@ -53,10 +57,24 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
         raised.__cause__ = raised.__context__ = None
 
 
-def _kind(error: Exception) -> str:
-    """The kind of an error; of the system's own what it says, which names no value."""
-    name = type(error).__name__
-    return f"{name} ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else name
+def _kind(error: BaseException) -> str:
+    """The kind of an error; and what the system or SQLite say of it, which names no value."""
+    said = _said_by_the_system(error)
+    return f"{type(error).__name__} ({said})" if said else type(error).__name__
+
+
+def _said_by_the_system(error: BaseException) -> str | None:
+    """Such as "No space left on device"; of the error, or of the first that it was raised from and that has a number."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        if isinstance(cause, OSError) and cause.errno:
+            return os.strerror(cause.errno)
+        if isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", None):
+            return _SQLITE.get(cause.sqlite_errorcode & 0xFF, "the database cannot be used")
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _keep(error: Exception, what: str, store: Path) -> str:

@@ -1,11 +1,13 @@
 """`deid run`: register a delivery, run the policy's job as a first-class run of the instance, and say what came of it."""
 
+import contextlib
+import io
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import dagster as dg
 from dagster._core.definitions.reconstruct import ReconstructableRepository
@@ -183,7 +185,7 @@ def _make_synthetic(home: Home, delivery: Delivery, console: Console) -> None:
         making.rename(folder)
 
 
-@contextmanager
+@contextlib.contextmanager
 def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
     """The instance of this home."""
     with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
@@ -252,7 +254,8 @@ def _execute(
         job_code_origin=job.get_python_origin(),
     )
     events = []
-    with _status(console, f"Policy {policy.name}, delivery {delivery.key}") as update:
+    quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
+    with quiet, _status(console, f"Policy {policy.name}, delivery {delivery.key}") as update:
         instance.add_event_listener(run.run_id, lambda record: _tell(update, record))
         for event in execute_run_iterator(job, run, instance):
             events.append(event)
@@ -261,6 +264,24 @@ def _execute(
             elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
                 _print_materialization(console, event)
     return outcome_of(events)
+
+
+class _WithoutFailedLogs(io.TextIOBase):
+    """Standard error without what Dagster writes when an event cannot be recorded: it quotes the event.
+
+    The failure itself is raised, and ends the run with a sentence of our own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if not text.startswith("Exception while writing logger call"):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def _tell(update, record: dg.EventLogEntry) -> None:
@@ -279,7 +300,7 @@ def _print_materialization(console: Console, event: dg.DagsterEvent) -> None:
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _status(console: Console, text: str) -> Iterator:
     """A line that says what is going on: it moves on a terminal; elsewhere the heading is printed once."""
     console.print(text)

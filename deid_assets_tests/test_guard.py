@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sqlite3
 import stat
 import traceback
 
@@ -86,6 +87,13 @@ def test_what_the_system_says_of_an_error_is_said_and_its_file_is_not(tmp_path):
         with without_values("x", tmp_path):
             no_space()
     assert nothing_of_the_original(caught.value)
+
+
+def test_a_full_disk_is_named_also_behind_another_error(tmp_path):
+    full = sqlite3.OperationalError("a statement")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    with pytest.raises(UnforeseenError, match="x failed with RuntimeError .the disk is full.; "), without_values("x", tmp_path):
+        raise RuntimeError(CANARY) from full
 
 
 def test_our_own_errors_are_cut_from_what_they_were_raised_from(tmp_path):

@@ -1,0 +1,34 @@
+"""What a refusal says of itself: whether privacy is a reason, or only something kept the gate from judging."""
+
+from pathlib import Path
+
+import pytest
+
+import deid_assets
+from deid_assets.assets.publishing import refusal
+from deid_assets.release.evidence import NOT_JUDGED, Refusal
+
+PRIVACY = ("failed_measurement", "unsuppressed_identifier", "wrong_pseudonym", "small_bin", "vacuous_policy", "a rule of tomorrow")
+
+
+def reason(rule: str) -> Refusal:
+    return Refusal(rule, "name", None, None, "text")
+
+
+@pytest.mark.parametrize("rule", sorted(NOT_JUDGED))
+def test_what_kept_the_gate_from_judging_is_no_privacy_refusal(rule):
+    made = refusal([reason(rule)])
+    assert made.metadata["refused"].value is False
+    assert made.description == "the gate could not judge this release for 1 reason: text"
+
+
+@pytest.mark.parametrize("rule", PRIVACY)
+def test_what_the_gate_judged_is_one_also_beside_other_reasons(rule):
+    made = refusal([reason("edited_table"), reason(rule)])
+    assert made.metadata["refused"].value is True
+    assert made.description.startswith("refused by the gate for 2 reasons: ")
+
+
+def test_every_rule_that_is_listed_is_one_that_somebody_raises():
+    sources = [path.read_text() for path in Path(deid_assets.__file__).parent.rglob("*.py")]
+    assert {rule for rule in NOT_JUDGED if sum(source.count(f'"{rule}"') for source in sources) < 2} == set()
