@@ -60,9 +60,9 @@ STAGE_OF: dict[str, str] = {
 }
 
 METHOD_VERSIONS = {
-    "longitudinal_risk": "3",
+    "longitudinal_risk": "4",
     "neighbor_attack": "2",
-    "attack_sensitivity": "4",
+    "attack_sensitivity": "5",
     "demographic_risk": "4",
     "voter_list_attack": "3",
     "inpatient_attack": "3",

@@ -7,7 +7,7 @@ import pandas as pd
 from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.adversary_power import adversary_power as power_of
-from deid_assets.methods.value_diversity import diversity_by_member
+from deid_assets.methods.value_diversity import ValuePairs, diversity_by_member
 from deid_assets.methods.value_diversity import diversity_correlation as correlation_of
 from deid_assets.methods.value_diversity import value_diversity as value_diversity_query
 from deid_assets.policy.models import Policy
@@ -20,7 +20,7 @@ def _measured(policy: Policy) -> tuple[str, ...]:
     return ("year", *CLAIM_QUASI_IDENTIFIERS, *(policy.dates.columns if policy.dates else ()))
 
 
-@stage_asset(policy_sections=["dates"])
+@stage_asset(policy_sections=["dates"], version="2")
 def value_diversity(
     context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table, policies: Policies
 ) -> str:
@@ -36,20 +36,21 @@ def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Ta
     return correlation_of(wide[list(names)]).reset_index(names="quasi_identifier")
 
 
-@stage_asset(policy_sections=["adversary"], derived_columns={"power": ["value_diversity.diversity"]})
+@stage_asset(policy_sections=["adversary"], version="2", derived_columns={"power": ["value_diversity.differing_pairs"]})
 def adversary_power(
     context: dg.AssetExecutionContext, value_diversity: Table, member_profiles: Table, policies: Policies
 ) -> pd.DataFrame:
     """How many values of each quasi-identifier an adversary knows about each released member, p_ih."""
     adversary = policies.of(context).adversary
     rows = value_diversity.query(
-        f"""SELECT member_id, quasi_identifier, diversity, claims
+        f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, claims
             FROM {value_diversity.sql} JOIN {member_profiles.sql} USING (member_id)
             WHERE quasi_identifier <> 'year' ORDER BY quasi_identifier, member_id"""
     )
     rows["power"] = np.int32(0)
     for _, own in rows.groupby("quasi_identifier"):
-        power = power_of(own["claims"].to_numpy(), own["diversity"].to_numpy(), adversary.power, adversary.rounding)
+        pairs = ValuePairs.of_values(own["differing_pairs"].to_numpy(), own["n_values"].to_numpy())
+        power = power_of(own["claims"].to_numpy(), pairs, adversary.power, adversary.rounding)
         rows.loc[own.index, "power"] = power.astype(np.int32)
     context.add_output_metadata({"mean_power": float(rows["power"].mean()) if len(rows) else 0.0})
     return rows[["member_id", "quasi_identifier", "power"]]

@@ -19,6 +19,7 @@ from deid_assets.methods.canary_checks import sensitivity_of_canaries
 from deid_assets.methods.candidate import generalized_claims
 from deid_assets.methods.released_claims import DAY, delivered_days, released_records
 from deid_assets.methods.released_rows import own_positions
+from deid_assets.methods.value_diversity import ValuePairs
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import canaries_measurement
@@ -162,7 +163,7 @@ class _Power:
         # As for adversary_power: the largest ratio is taken over the whole sample, suppressed members included.
         self._rows = [
             profiles.arrays(
-                f"""SELECT p.claims, v.diversity FROM {diversity.sql} AS v JOIN {profiles.sql} AS p USING (member_id)
+                f"""SELECT p.claims, v.n_values, v.differing_pairs FROM {diversity.sql} AS v JOIN {profiles.sql} AS p USING (member_id)
                     LEFT JOIN {own} AS o USING (member_id) WHERE v.quasi_identifier = ?
                     ORDER BY o.position NULLS LAST, member_id""",
                 [column],
@@ -173,8 +174,11 @@ class _Power:
     def of(self, variant: Variant, most: int) -> list[np.ndarray]:
         rows = self._rows if variant.knows == "year" else self._rows[:-1]
         return [
-            power_of(np.asarray(own["claims"]), np.asarray(own["diversity"]), most, variant.rounding or self._default)[
-                : self._released
-            ]
+            power_of(
+                np.asarray(own["claims"]),
+                ValuePairs.of_values(own["differing_pairs"], own["n_values"]),
+                most,
+                variant.rounding or self._default,
+            )[: self._released]
             for own in rows
         ]

@@ -14,7 +14,7 @@ import numpy as np
 from deid_assets.methods.adversary_power import Rounding, adversary_power
 from deid_assets.methods.confidence import clopper_pearson_upper_bound
 from deid_assets.methods.node_computation import Measurement, NodeComputation
-from deid_assets.methods.value_diversity import simpson_diversity
+from deid_assets.methods.value_diversity import value_pairs
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def literal_power(computation: NodeComputation, node: Sequence[int], adversary: 
     data = computation.data
     powers = []
     for known, domain, level in zip(data.known, data.history_domains, levels, strict=True):
-        diversity = simpson_diversity(known.offsets, domain.levels[level][known.codes])
-        powers.append(adversary_power(adversary.claims, diversity, adversary.power, adversary.rounding))
+        pairs = value_pairs(known.offsets, domain.levels[level][known.codes])
+        powers.append(adversary_power(adversary.claims, pairs, adversary.power, adversary.rounding))
     return tuple(powers)
 
 

@@ -7,11 +7,12 @@ For member i and quasi-identifier h with N non-missing values, n_c of them equal
 D is the probability that two values drawn without replacement are equal, pi that they differ. A member with no value
 or a single one shows no variability: diversity 0, so that the adversary's power is the largest (methods.md 3).
 
-The relational form (`value_diversity`) reads claims in DuckDB. The array form (`simpson_diversity`) reads the values
+The relational form (`value_diversity`) reads claims in DuckDB. The array form (`value_pairs`) reads the values
 of one quasi-identifier at any level of generalization, and is what p is recomputed with on generalized data.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from deid_assets.store import Table, quoted
 
-# Cells (members x codes) counted at a time by `simpson_diversity`: 8 million int64 are 64 MB.
+# Cells (members x codes) counted at a time by `value_pairs`: 8 million int64 are 64 MB.
 _CELLS_AT_ONCE = 8_000_000
 
 
@@ -38,7 +39,8 @@ def value_diversity(claims: Table, members: Table, quasi_identifiers: Sequence[s
     Returns
     -------
     str
-        SELECT of member_id | quasi_identifier VARCHAR | n_values BIGINT | diversity DOUBLE in [0, 1].
+        SELECT of member_id | quasi_identifier VARCHAR | n_values BIGINT | differing_pairs BIGINT | diversity DOUBLE in
+        [0, 1]. The pairs are ordered: a member with n values has n (n - 1) of them.
 
     Raises
     ------
@@ -57,10 +59,12 @@ def _diversity_of_one(claims: Table, members: Table, name: str) -> str:
     return f"""
         SELECT m.member_id, '{name}' AS quasi_identifier,
                coalesce(v.n_values, 0)::BIGINT AS n_values,
+               coalesce(v.n_values * (v.n_values - 1) - v.equal_pairs, 0)::BIGINT AS differing_pairs,
                CASE WHEN v.n_values > 1
-                    THEN 1 - v.equal_pairs::DOUBLE / (v.n_values * (v.n_values - 1))::DOUBLE ELSE 0 END AS diversity
+                    THEN (v.n_values * (v.n_values - 1) - v.equal_pairs)::DOUBLE
+                         / (v.n_values * (v.n_values - 1))::DOUBLE ELSE 0 END AS diversity
         FROM {members.sql} m LEFT JOIN (
-            SELECT member_id, sum(n)::BIGINT AS n_values, sum(n * (n - 1)) AS equal_pairs
+            SELECT member_id, sum(n)::BIGINT AS n_values, sum(n * (n - 1))::BIGINT AS equal_pairs
             FROM (SELECT member_id, {column}, count(*) AS n
                   FROM {claims.sql} SEMI JOIN {members.sql} USING (member_id)
                   WHERE {column} IS NOT NULL GROUP BY member_id, {column})
@@ -104,8 +108,46 @@ def diversity_correlation(diversities: pd.DataFrame) -> pd.DataFrame:
     return diversities.drop(columns="member_id", errors="ignore").astype(float).corr(method="pearson")
 
 
-def simpson_diversity(offsets: NDArray[np.integer], codes: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Diversity of each member's codes, from arrays; equal to the last bit to what `value_diversity` selects.
+@dataclass(frozen=True, eq=False)
+class ValuePairs:
+    """Ordered pairs of the values of one quasi-identifier, counted for each member; whole numbers, so that p is exact.
+
+    Attributes
+    ----------
+    differing
+        (n,) int64: pairs of two different values.
+    every
+        (n,) int64: all pairs, N (N - 1) for a member with N values.
+    """
+
+    differing: NDArray[np.int64]
+    every: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for name in ("differing", "every"):
+            given = np.asarray(getattr(self, name))
+            if given.ndim != 1 or not (given.size == 0 or np.issubdtype(given.dtype, np.integer)):
+                raise ValueError(f"{name} must be a one-dimensional array of whole numbers")
+            object.__setattr__(self, name, given.astype(np.int64))
+        if self.differing.shape != self.every.shape:
+            raise ValueError("differing and every need the same length")
+        if not ((self.differing >= 0) & (self.differing <= self.every)).all():
+            raise ValueError("a member has more differing pairs than pairs, or fewer than none")
+
+    @classmethod
+    def of_values(cls, differing: NDArray[np.integer], values: NDArray[np.integer]) -> "ValuePairs":
+        """From the differing pairs and the number of values of each member; both (n,)."""
+        values = np.asarray(values, dtype=np.int64)
+        return cls(differing, values * np.maximum(values - 1, 0))
+
+    @property
+    def diversity(self) -> NDArray[np.float64]:
+        """(n,) float64 in [0, 1]: differing / every; 0 where a member has no value or one."""
+        return np.divide(self.differing, self.every, out=np.zeros(len(self.every)), where=self.every > 0)
+
+
+def value_pairs(offsets: NDArray[np.integer], codes: NDArray[np.integer]) -> ValuePairs:
+    """Pairs of each member's codes, from arrays; the same numbers as `value_diversity` selects.
 
     Parameters
     ----------
@@ -114,36 +156,28 @@ def simpson_diversity(offsets: NDArray[np.integer], codes: NDArray[np.integer]) 
     codes
         (offsets[-1],) small non-negative integers; a negative code is a missing value and is not counted.
 
-    Returns
-    -------
-    numpy.ndarray
-        (n,) float64 in [0, 1]; 0 where a member has no value or one.
-
     Examples
     --------
     AMI three times, UTI, RENAL3 twice (S3 section 4.1, where the printed sum has a slip): D = 8/30.
 
-    >>> simpson_diversity(np.array([0, 6, 7]), np.array([0, 0, 0, 1, 2, 2, 5])).round(4)
-    array([0.7333, 0.    ])
+    >>> pairs = value_pairs(np.array([0, 6, 7]), np.array([0, 0, 0, 1, 2, 2, 5]))
+    >>> pairs.differing.tolist(), pairs.every.tolist(), pairs.diversity.round(4).tolist()
+    ([22, 0], [30, 0], [0.7333, 0.0])
     """
     offsets = np.asarray(offsets, dtype=np.int64)
     codes = np.asarray(codes)
     members = len(offsets) - 1
     width = int(codes.max(initial=-1)) + 1
-    diversity = np.zeros(members)
-    if width == 0:
-        return diversity
-    at_once = max(1, _CELLS_AT_ONCE // width)
-    for first in range(0, members, at_once):
+    differing, values = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
+    at_once = max(1, _CELLS_AT_ONCE // max(width, 1))
+    for first in range(0, members if width else 0, at_once):
         last = min(first + at_once, members)
-        values = codes[offsets[first] : offsets[last]].astype(np.int64)
+        own = codes[offsets[first] : offsets[last]].astype(np.int64)
         owner = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
-        known = values >= 0
-        counts = np.bincount(owner[known] * width + values[known], minlength=(last - first) * width)
+        known = own >= 0
+        counts = np.bincount(owner[known] * width + own[known], minlength=(last - first) * width)
         counts = counts.reshape(last - first, width)
         total = counts.sum(axis=1)
-        equal_pairs = (counts * (counts - 1)).sum(axis=1)
-        several = total > 1
-        pairs = (total * (total - 1))[several]
-        diversity[first:last][several] = 1 - equal_pairs[several] / pairs
-    return diversity
+        values[first:last] = total
+        differing[first:last] = total**2 - (counts**2).sum(axis=1)
+    return ValuePairs.of_values(differing, values)

@@ -29,6 +29,13 @@ def contracts_with(date_columns: tuple[str, ...] = ()) -> dict[str, DataFrameSch
             "n_values": column(
                 dt.int64, Role.MEASUREMENT, "claims with a value", Check.ge(0, error="at least 0"), unit="claims"
             ),
+            "differing_pairs": column(
+                dt.int64,
+                Role.MEASUREMENT,
+                "ordered pairs of claims with different values",
+                Check.ge(0, error="at least 0"),
+                unit="pairs",
+            ),
             "diversity": column(
                 dt.float64,
                 Role.MEASUREMENT,

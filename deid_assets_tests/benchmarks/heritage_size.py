@@ -9,7 +9,7 @@ import numpy as np
 
 from deid_assets.methods.adversary_power import adversary_power
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
-from deid_assets.methods.value_diversity import simpson_diversity
+from deid_assets.methods.value_diversity import value_pairs
 
 MEMBERS = 113_000
 CLAIMS = 2_669_000
@@ -99,8 +99,8 @@ def heritage_size(
         everything = _histories(codes, owners, there, members)
         held.append(_histories(codes, owners, there & ~in_tail, members))
         known.append(everything.take(targets))
-        diversity = simpson_diversity(known[-1].offsets, known[-1].codes)
-        power.append(adversary_power(counts[targets], diversity, _POWER))
+        pairs = value_pairs(known[-1].offsets, known[-1].codes)
+        power.append(adversary_power(counts[targets], pairs, _POWER))
 
     return LongitudinalData(
         demographics=np.stack(

@@ -13,7 +13,7 @@ from deid_assets.methods import engine
 from deid_assets.methods.adversary_power import adversary_power
 from deid_assets.methods.attack_sensitivity import KNOWS, AttackSensitivity
 from deid_assets.methods.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values
-from deid_assets.methods.value_diversity import simpson_diversity
+from deid_assets.methods.value_diversity import value_pairs
 from deid_assets_tests.benchmarks.heritage_size import CLAIMS, MEMBERS, heritage_size
 
 POWERS = (5, 10, 15)
@@ -59,12 +59,12 @@ def main() -> None:
     release = release_of(options.members)
     claims = np.diff(release.known.offsets)
     histories = [claim_values(release.known, codes).histories for codes in (*release.known.codes, release.known.year)]
-    diversity = [simpson_diversity(history.offsets, history.codes) for history in histories]
+    pairs = [value_pairs(history.offsets, history.codes) for history in histories]
     print(f"{options.members:,} members, {len(release.held.year):,} claims, engine {engine.chosen().name}")
     attack, started = AttackSensitivity(release, max(POWERS)), time.perf_counter()
     for knows in KNOWS:
         for most in POWERS:
-            power = [adversary_power(claims, own, most) for own in diversity[: 6 + (knows == "year")]]
+            power = [adversary_power(claims, own, most) for own in pairs[: 6 + (knows == "year")]]
             before = time.perf_counter()
             found = attack.trials(knows, power, _KEY, options.trials)
             print(f"{knows:>13} {most:>3} {found.success.mean():8.4f} {time.perf_counter() - before:6.2f} s", flush=True)

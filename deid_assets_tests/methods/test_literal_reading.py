@@ -1,6 +1,6 @@
 """The chosen node in the appendix's own reading: power and exemption at the node itself (methods.md 0, 3, 4)."""
 
-from collections import Counter
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,17 +10,16 @@ from deid_assets.methods.confidence import clopper_pearson_upper_bound
 from deid_assets.methods.literal_reading import Adversary, BothReadings, both_readings, literal_power
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.node_computation import Measurement, NodeComputation
+from deid_assets.methods.value_diversity import ValuePairs
 from deid_assets_tests.methods.cases import KEY, data_of, rich_case
 
 DRAWS = 3_000
 
 
-def diversity(values) -> float:
-    """1 - Simpson's index by its definition; 0 where it has none (methods.md 3)."""
-    n = len(values)
-    if n < 2:
-        return 0.0
-    return 1 - sum(count * (count - 1) for count in Counter(values).values()) / (n * (n - 1))
+def pairs_of(members) -> ValuePairs:
+    """Ordered pairs of each member's values by their definition."""
+    differing = [sum(one != other for one, other in permutations(values, 2)) for values in members]
+    return ValuePairs.of_values(np.array(differing), np.array([len(values) for values in members]))
 
 
 def test_power_is_computed_on_the_values_as_generalized():
@@ -33,8 +32,12 @@ def test_power_is_computed_on_the_values_as_generalized():
     computation = NodeComputation(data, [Dimension("h", (), (0,), 2)], k=2)
     adversary = Adversary(np.array([4, 4, 4]), 5, "nearest")
     fine, coarse = literal_power(computation, (0,), adversary)[0], literal_power(computation, (1,), adversary)[0]
-    assert fine.tolist() == adversary_power(adversary.claims, np.array([1, 0.5, 2 / 3]), 5, "nearest").tolist()
-    assert coarse.tolist() == adversary_power(adversary.claims, np.array([0, 0.5, 2 / 3]), 5, "nearest").tolist()
+    assert fine.tolist() == adversary_power(
+        adversary.claims, ValuePairs(np.array([12, 6, 8]), np.full(3, 12)), 5, "nearest"
+    ).tolist()
+    assert coarse.tolist() == adversary_power(
+        adversary.claims, ValuePairs(np.array([0, 6, 8]), np.full(3, 12)), 5, "nearest"
+    ).tolist()
     assert coarse[0] == 5 > fine[0]
 
 
@@ -51,8 +54,8 @@ def test_both_readings_are_measured_on_the_same_stream(seed):
     released = [person for person in people if person.released]
     for history, (found, level) in enumerate(zip(literal_power(computation, node, adversary), levels, strict=True)):
         to = history_domains[history].levels[level]
-        diversities = np.array([diversity([to[value] for value in person.known[history]]) for person in released])
-        assert found.tolist() == adversary_power(claims, diversities, 3, "ceiling").tolist()
+        pairs = pairs_of([[to[value] for value in person.known[history]] for person in released])
+        assert found.tolist() == adversary_power(claims, pairs, 3, "ceiling").tolist()
 
     readings = both_readings(computation, node, adversary, KEY, DRAWS)
     assert readings.fixed.flagged == computation.measure(node, KEY, DRAWS).flagged

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from deid_assets.errors import StoreError
 from deid_assets.methods import value_diversity as module
 from deid_assets.methods.value_diversity import (
+    ValuePairs,
     diversity_by_member,
     diversity_correlation,
-    simpson_diversity,
     value_diversity,
+    value_pairs,
 )
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -42,47 +43,51 @@ def store_with(store, members: list[list], wanted: list[int] | None = None):
 
 def test_worked_example_has_simpson_8_of_30_and_diversity_22_of_30():
     ami_uti_renal = [0, 0, 0, 1, 2, 2]
-    diversity = simpson_diversity(*arrays_of([ami_uti_renal]))
+    pairs = value_pairs(*arrays_of([ami_uti_renal]))
+    assert (pairs.differing.tolist(), pairs.every.tolist()) == ([22], [30])
+    diversity = pairs.diversity
     assert 1 - diversity[0] == pytest.approx(0.2667, abs=5e-5)
     assert diversity[0] == pytest.approx(0.7333, abs=5e-5)
 
 
 def test_no_value_or_a_single_value_is_no_diversity():
-    assert simpson_diversity(*arrays_of([[], [3], [None, 3], [None]])).tolist() == [0, 0, 0, 0]
+    assert value_pairs(*arrays_of([[], [3], [None, 3], [None]])).diversity.tolist() == [0, 0, 0, 0]
 
 
 @settings(deadline=None, max_examples=25)
 @given(histories)
 def test_relational_and_array_form_agree_to_the_last_bit_and_with_the_definition(members):
     by_definition = [simpson_by_definition(values) for values in members]
-    from_arrays = simpson_diversity(*arrays_of(members))
+    pairs = value_pairs(*arrays_of(members))
+    from_arrays = pairs.diversity
     with small_store() as store:
         rows = store.rows(value_diversity(*store_with(store, members), ("code", "name")))
-    found = {(member, name): (n, diversity) for member, name, n, diversity in rows}
+    found = {(member, name): measured for member, name, *measured in rows}
     assert len(rows) == 2 * len(members)
     for i, values in enumerate(members):
         n = sum(value is not None for value in values)
-        assert found[f"m{i}", "code"] == found[f"m{i}", "name"] == (n, from_arrays[i])
+        assert found[f"m{i}", "code"] == found[f"m{i}", "name"] == [n, pairs.differing[i], from_arrays[i]]
     assert from_arrays == pytest.approx(by_definition)
 
 
 @given(histories)
 def test_counting_in_blocks_changes_nothing(members):
-    whole = simpson_diversity(*arrays_of(members))
+    whole = value_pairs(*arrays_of(members))
     before = module._CELLS_AT_ONCE
     module._CELLS_AT_ONCE = 1
     try:
-        blocked = simpson_diversity(*arrays_of(members))
+        blocked = value_pairs(*arrays_of(members))
     finally:
         module._CELLS_AT_ONCE = before
-    assert np.array_equal(whole, blocked)
+    assert np.array_equal(whole.differing, blocked.differing)
+    assert np.array_equal(whole.every, blocked.every)
 
 
 def test_only_wanted_members_are_measured_and_those_without_claims_are_there():
     with small_store() as store:
         claims, members = store_with(store, [[1, 2], [1, 1], []], wanted=[1, 2])
         rows = store.rows(value_diversity(claims, members, ["code"]))
-    assert sorted(rows) == [("m1", "code", 2, 0.0), ("m2", "code", 0, 0.0)]
+    assert sorted(rows) == [("m1", "code", 2, 0, 0.0), ("m2", "code", 0, 0, 0.0)]
 
 
 def test_correlation_table_is_symmetric_over_all_members():
@@ -110,3 +115,12 @@ def test_names_are_validated_before_they_become_sql():
             value_diversity(claims, members, ["code', 'x"])
         with pytest.raises(ValueError, match="at least one"):
             value_diversity(claims, members, [])
+
+
+@pytest.mark.parametrize(
+    ("differing", "every", "message"),
+    [([1], [0], "more differing pairs"), ([-1], [2], "fewer than none"), ([0.5], [2], "whole numbers"), ([1], [2, 2], "same length")],
+)
+def test_pairs_that_can_not_be_are_refused(differing, every, message):
+    with pytest.raises(ValueError, match=message):
+        ValuePairs(np.array(differing), np.array(every))
