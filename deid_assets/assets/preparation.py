@@ -3,9 +3,12 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assets.dates import date_columns
+from deid_assets.assets.encoded import claim_columns
 from deid_assets.assets.long_tail_cut import cut_long_tail, members_left
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
 from deid_assets.methods.balanced_score import claim_balanced_scores
+from deid_assets.methods.dated_claims import delivered_dates
 from deid_assets.methods.exclusion_tables import exclusion_tables
 from deid_assets.methods.grouping import grouped_claims as grouped_claims_query
 from deid_assets.methods.grouping import member_profiles as member_profiles_query
@@ -24,7 +27,7 @@ from deid_assets.reference.charlson import charlson_bands_query, charlson_condit
 from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.release.keys import Secret
 from deid_assets.resources import Policies, Workplace
-from deid_assets.store import Query, Table
+from deid_assets.store import Query, Table, write_table
 
 CLAIM_QUASI_IDENTIFIERS = (
     "specialty",
@@ -175,12 +178,31 @@ def grouped_claims(
     return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None)
 
 
-@stage_asset(policy_sections=["long_tail"], derived_columns={"score": [f"grouped_claims.{c}" for c in CLAIM_QUASI_IDENTIFIERS]})
-def claim_support_scores(context: dg.AssetExecutionContext, grouped_claims: Table, policies: Policies) -> str:
-    """How rare the values of each claim are among members: the rarest of them, or mean and variability of all."""
-    if policies.of(context).long_tail.score == "balanced":
-        return claim_balanced_scores(grouped_claims, CLAIM_QUASI_IDENTIFIERS)
-    return claim_support_scores_query(grouped_claims, CLAIM_QUASI_IDENTIFIERS)
+@stage_asset(
+    policy_sections=["long_tail", "quasi_identifiers", "dates"],
+    version="2",
+    derived_columns={
+        "score": [
+            *(f"grouped_claims.{column}" for column in CLAIM_QUASI_IDENTIFIERS),
+            "eligible_claims.service_date",
+        ]
+    },
+)
+def claim_support_scores(
+    context: dg.AssetExecutionContext, grouped_claims: Table, eligible_claims: Table, policies: Policies
+) -> str:
+    """How rare the released values of each claim are among members: the rarest, or mean and variability of all.
+
+    Released values are those of the policy's claim-level quasi-identifiers, dates included: what is not published
+    makes no claim stand out.
+    """
+    policy = policies.of(context)
+    claims = grouped_claims
+    if policy.dates is not None:
+        claims = Table(grouped_claims.file, "scratch", "scored_claims")
+        write_table(claims, delivered_dates(grouped_claims, eligible_claims, date_columns(policy, eligible_claims)))
+    scores = claim_balanced_scores if policy.long_tail.score == "balanced" else claim_support_scores_query
+    return scores(claims, claim_columns(policy))
 
 
 @stage_asset(policy_sections=["long_tail"])

@@ -153,12 +153,16 @@ def known_claims(claims: Table, dates: Table, dated: Table, columns: DateColumns
     dated
         `dated_claims`.
     """
-    found = f"SELECT c.*, d.service_date AS released_on FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id)"
-    true = _with_date_columns(found, columns, "length_of_stay")
     return f"""
         SELECT * FROM {dated.sql}
         UNION ALL BY NAME
-        SELECT * FROM ({true}) ANTI JOIN {dated.sql} USING (claim_id)"""
+        SELECT * FROM ({delivered_dates(claims, dates, columns)}) ANTI JOIN {dated.sql} USING (claim_id)"""
+
+
+def delivered_dates(claims: Table, dates: Table, columns: DateColumns) -> str:
+    """SELECT all grouped claims with the columns that follow from their dates as delivered, in the released precision."""
+    found = f"SELECT c.*, d.service_date AS released_on FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id)"
+    return _with_date_columns(found, columns, "length_of_stay")
 
 
 def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:

@@ -141,3 +141,22 @@ def test_intervals_that_were_not_drawn_anew_refuse():
     assert date_refusals(ReleasedDates(events, tight, width)) == []
     narrow = redraw(events, 2, Redrawing("month", window), bytes(16)).day
     assert date_refusals(ReleasedDates(events, narrow, np.full(500, 2))) == []
+
+
+def test_claims_are_cut_by_the_values_that_are_released_dates_among_them(released):
+    """Places and stays are not released here: how rare they are must not decide which claims stay."""
+    pipeline, _ = released
+    scores = pipeline.table(KEY, "claim_support_scores")
+    rows = scores.query(
+        f"""WITH days AS (
+                SELECT DISTINCT member_id, service_date AS day FROM preparation.eligible_claims
+                WHERE service_date IS NOT NULL),
+            gaps AS (
+                SELECT *, day - lag(day) OVER (PARTITION BY member_id ORDER BY day) AS gap FROM days)
+            SELECT CASE WHEN gap IS NULL THEN -1 WHEN gap <= 1 THEN gap ELSE 2 + (gap - 1) // 300 END AS interval,
+                   year(day) AS period, count(DISTINCT round(score, 12)) AS scores, any_value(score) AS score
+            FROM {scores.sql} JOIN preparation.eligible_claims e USING (claim_id)
+            JOIN gaps g ON g.member_id = e.member_id AND g.day = e.service_date GROUP BY ALL"""
+    )
+    assert len(rows) > 6 and (rows["scores"] == 1).all(), "claims of the same released values score alike"
+    assert rows["score"].nunique() > 6
