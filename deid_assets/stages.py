@@ -66,7 +66,7 @@ METHOD_VERSIONS = {
     "demographic_risk": "4",
     "voter_list_attack": "3",
     "inpatient_attack": "3",
-    "population_estimates": "4",
+    "population_estimates": "5",
     "attribute_disclosure": "4",
     "membership_disclosure": "2",
     "provider_graph_attack": "4",

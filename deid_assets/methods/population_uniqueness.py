@@ -31,6 +31,8 @@ SMALL_FRACTION = 0.1
 """Sampling fraction up to which the rule takes Pitman's estimate."""
 _EDGE = 1e-6
 """How near to 0 and 1 the solver looks for Pitman's a."""
+_BOUNDARY = 1e-4
+"""How near to 0 and 1 an a counts as lying on the boundary: the maximum is outside then."""
 _SOLVED = 1e-6
 """Relative error of s1 and s2 at which the negative binomial's equations count as solved."""
 
@@ -49,6 +51,9 @@ class Uniqueness:
         Whose it is: "zayatz", "pitman" or "slide_negative_binomial"; "counted" where the sample is the population.
     why_not
         (estimator, reason) for each one without a solution.
+    pitman_at_boundary
+        Whether Pitman's likelihood still rises at a = 0, the edge of its range. The estimate is then that of the Ewens
+        formula, the limit of the model, and not of a maximum.
     """
 
     zayatz: float
@@ -57,6 +62,7 @@ class Uniqueness:
     rule: float
     taken: str
     why_not: tuple[tuple[str, str], ...]
+    pitman_at_boundary: bool = False
 
 
 def population_uniqueness(sizes: ArrayLike, classes: ArrayLike, population: int) -> Uniqueness:
@@ -92,11 +98,11 @@ def population_uniqueness(sizes: ArrayLike, classes: ArrayLike, population: int)
         return Uniqueness(0.0, 0.0, 0.0, 0.0, "zayatz", ())
     why_not = []
     pitman_fit = fit_pitman(i, s)
-    by_pitman = None
+    by_pitman, at_boundary = None, False
     if isinstance(pitman_fit, str):
         why_not.append(("pitman", pitman_fit))
     else:
-        by_pitman = pitman_uniques(*pitman_fit, population)
+        by_pitman, at_boundary = pitman_uniques(*pitman_fit, population), pitman_fit[1] < _BOUNDARY
     slide_fit = fit_slide_negative_binomial(i, s, n / population)
     by_slide = None
     if isinstance(slide_fit, str):
@@ -110,7 +116,7 @@ def population_uniqueness(sizes: ArrayLike, classes: ArrayLike, population: int)
         taken, rule = "slide_negative_binomial", by_slide
     else:
         taken, rule = "zayatz", by_zayatz
-    return Uniqueness(by_zayatz, by_pitman, by_slide, rule, taken, tuple(why_not))
+    return Uniqueness(by_zayatz, by_pitman, by_slide, rule, taken, tuple(why_not), at_boundary)
 
 
 def _checked(sizes: ArrayLike, classes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -140,7 +146,8 @@ def fit_pitman(i: NDArray, s: NDArray) -> tuple[float, float] | str:
 
     For each a the score in theta falls through zero once between -a and infinity, where it is found by bisection; what
     is left is a curve in a, which is searched on a grid and then between its neighbours. No step can overflow, unlike
-    Newton's from the moment start of Hoshino on data that are far from the model.
+    Newton's from the moment start of Hoshino on data that are far from the model. Where classes vary less in size than any
+    a > 0 allows, the likelihood rises towards a = 0, and an a next to 0 is returned: the Ewens formula.
     """
     n, u = int(i @ s), int(s.sum())
     if u == n:
@@ -174,7 +181,7 @@ def fit_pitman(i: NDArray, s: NDArray) -> tuple[float, float] | str:
     best = int(np.argmin([against(a) for a in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
     a = float(optimize.minimize_scalar(against, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)
-    if a > 1 - 1e-4:
+    if a > 1 - _BOUNDARY:
         return "the likelihood rises towards a = 1, where every member is unique"
     return theta_at(a), a
 

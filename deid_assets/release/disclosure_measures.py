@@ -111,6 +111,8 @@ def population_measurements(
         found.append(
             _measured(f"demographics/small_class_share_{name}", "share of released members", share, None, "population_class_size", "methods.md 5", released)
         )
+    if uniqueness.pitman_at_boundary:
+        uniques["pitman_at_boundary"] = uniques.pop("pitman")
     for name, number in uniques.items():
         share = None if number is None else number / population
         found.append(

@@ -23,6 +23,7 @@ _KINDS = {"provider": "ProviderID", "vendor": "Vendor", "pcp": "PCP"}
 _UNIQUE = {
     "unique_share_zayatz": "Zayatz",
     "unique_share_pitman": "Pitman",
+    "unique_share_pitman_at_boundary": "Pitman (at the edge of its range: the best fit lies outside)",
     "unique_share_slide_negative_binomial": "slide negative binomial",
     "unique_share_rule": "decision rule",
 }

@@ -246,3 +246,12 @@ def test_the_profile_is_as_good_as_a_search_in_two_dimensions():
     found = optimize.minimize(against, [2.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-9})
     assert special.expit(found.x[1]) == pytest.approx(a, abs=1e-4)
     assert np.exp(found.x[0]) - special.expit(found.x[1]) == pytest.approx(theta, rel=1e-3)
+
+
+def test_an_optimum_outside_the_model_says_so():
+    """Classes of nearly equal size vary less than any a above 0 allows: the solver ends at the boundary."""
+    sizes, classes = np.array([1, 2, 3, 4, 5]), np.array([5, 60, 400, 300, 40])
+    found = population_uniqueness(sizes, classes, population=int(sizes @ classes) * 20)
+    assert found.pitman_at_boundary and found.pitman is not None
+    inside = population_uniqueness(*sampled(pitman_population(50.0, 0.4, 20_000, 3), 0.09))
+    assert not inside.pitman_at_boundary and inside.pitman is not None

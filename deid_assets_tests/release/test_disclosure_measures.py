@@ -203,3 +203,10 @@ class TestPublicEdition:
         for name in ("unique_share_rule", measures.ADVANTAGE, "pcp_after/success_shared_patients"):
             assert found[name]["value"] == pytest.approx(exact[name].value, rel=0.1)
             assert len(f"{found[name]['value']:.15g}".lstrip("0.").rstrip("0")) <= 2
+
+
+def test_an_estimate_at_the_edge_of_its_model_goes_by_a_name_that_says_so():
+    uniqueness = Uniqueness(70.0, 60.0, None, 60.0, "pitman", (), pitman_at_boundary=True)
+    found = named(measures.population_measurements(POLICY, SHARES, uniqueness, 1_003, 10_007, None))
+    assert "unique_share_pitman" not in found
+    assert found["unique_share_pitman_at_boundary"].value == pytest.approx(60 / 10_007)
