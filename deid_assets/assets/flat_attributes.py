@@ -7,10 +7,11 @@ from deid_assets.assets.record_risk import levels_of
 from deid_assets.methods.attribute_leaks import (
     Column,
     Withheld,
+    blank_values,
     joint_codes,
+    most_made_of,
     most_told,
     singled_out,
-    stands_for_blank,
     told_together,
     withheld_labels,
 )
@@ -45,7 +46,7 @@ def attribute_leaks(
         return (), []
     k = policy.risk.k
     rows = staged.query(published_records(staged, records, suppressed, domains, levels_of(policy, chosen), names))
-    columns = {name: column_of(rows[name]) for name in names}
+    columns = {name: column_of(rows[name], k) for name in names}
     # Rows that no record gives are refused as such; labels can only be asked of the others.
     known = rows["record"].notna().to_numpy()
     withheld = _withheld(policy, records, domains, chosen, rows["record"][known].to_numpy(np.int64))
@@ -61,6 +62,7 @@ def attribute_leaks(
             sure,
             patterns_of(staged, name, k),
             named_as_identifier(name) or named_as_identifier(attribute.column),
+            most_made_of(linked[name], withheld, k),
         )
     together = told_together(linked, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
     joint = joint_codes(list(columns.values()))
@@ -70,10 +72,10 @@ def attribute_leaks(
     return measured, leak_refusals(found, together, measured, _INSTEAD)
 
 
-def column_of(values: pd.Series) -> Column:
-    """A column's values as numbers, and which of them stand for none."""
+def column_of(values: pd.Series, k: int = 1) -> Column:
+    """A column's values as numbers, and which of them stand for none; fewer than k records make a value rare."""
     codes, distinct = pd.factorize(values, use_na_sentinel=False)
-    blanks = np.array([stands_for_blank(value) for value in distinct.tolist()], dtype=bool)
+    blanks = blank_values(distinct.tolist(), np.bincount(codes, minlength=len(distinct)), k)
     return Column(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
 
 

@@ -3,7 +3,8 @@
 Two questions, of one column and of several together. Does it single people out (Article 29 Working Party, Opinion 05/2014)?
 And does it tell a quasi-identifier more finely than the release shows it? The second is answered by Goodman and Kruskal's
 lambda (JASA 1954): the relative fall in the error of guessing the finer label when the column is known besides the released
-label.
+label. That finds a finer label, and not a band between two levels of the hierarchy: five years tell little of single years.
+So the question is also asked the other way round: a column that the finer label foretells is made of it.
 
 A guess about a record is the most frequent label of the *other* records that look alike. Counted with the record itself,
 a column of nearly unique values would predict anything, and lambda would be near 1 for every such column. Left out, it
@@ -19,6 +20,8 @@ import numpy as np
 
 SURE = 0.95
 """Share of one label among records alike from which the label is as good as told."""
+LEAST_SHARE = 0.01
+"""Share of the records from which a part of them is looked at by itself."""
 LEAST_ALIKE = 5
 """Records alike from which they tell anything for sure, unless fewer make a value common."""
 COLUMNS_TOGETHER = 4
@@ -40,6 +43,28 @@ def stands_for_blank(value: object) -> bool:
     [True, True, True, False, False, True]
     """
     return value is None or value != value or str(value).strip().lower() in PLACEHOLDERS
+
+
+def blank_values(values: Sequence[object], held: np.ndarray, k: int) -> np.ndarray:
+    """Which distinct values stand for none: bool.
+
+    A rare one with blanks around it does not: how many blanks there are could be anything, such as a person's number.
+
+    Parameters
+    ----------
+    held
+        (n,) int: records that hold each value.
+    k
+        Records from which a value is no longer rare.
+
+    Examples
+    --------
+    >>> blank_values([None, "n/a", "n/a ", "n/a  ", "tea"], np.array([1, 1, 1, 9, 9]), 5).tolist()
+    [True, True, False, True, False]
+    """
+    padded = [isinstance(value, str) and value != value.strip() for value in values]
+    said = [stands_for_blank(value) for value in values]
+    return np.array(said, dtype=bool) & ~(np.array(padded, dtype=bool) & (held < k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +230,32 @@ def most_told(column: Column, withheld: Sequence[Withheld], k: int) -> tuple[Tol
     return max(found, key=lambda one: one.fall, default=Told()), max(found, key=lambda one: one.sure, default=Told())
 
 
+def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
+    """How far a withheld label foretells the column beyond the released one, at most over all labels.
+
+    Over all records, over those that are not blank, and over those that do not hold the most frequent value, which would
+    be the best guess whatever the others are made of.
+
+    Examples
+    --------
+    Bands of five years beside ten: they tell nothing of the single years, and are made of them.
+
+    >>> ages = np.arange(200) % 20 + 20
+    >>> years, bands = Withheld("Age: years", ages // 10, ages), Column(ages // 5, ages < 0)
+    >>> round(most_told(bands, [years], 5)[0].fall, 2), most_made_of(bands, [years], 5)
+    (0.0, 1.0)
+    """
+    codes = column.codes
+    parts = [np.ones(len(codes), dtype=bool), ~column.blank]
+    if len(codes):
+        parts.append(parts[1] & (codes != np.bincount(codes).argmax()))
+    chosen = [part for part in parts if part.sum() > LEAST_SHARE * len(codes)]
+    falls = (
+        told_by(one.label[part], Withheld(one.name, one.shown[part], codes[part]), k).fall for one in withheld for part in chosen
+    )
+    return max(falls, default=0.0)
+
+
 def told_together(
     columns: Mapping[str, Column], withheld: Sequence[Withheld], limit: float, limit_alone: float, k: int
 ) -> tuple[Together, ...]:
@@ -229,18 +280,18 @@ def told_together(
 def _together(
     columns: Mapping[str, Column], withheld: Withheld, limit: float, limit_alone: float, k: int
 ) -> list[Together]:
-    alone = {name: told_by(column.codes, withheld, k).fall for name, column in columns.items()}
+    alone = {name: _fall(columns, (name,), withheld, k) for name in columns}
     # A column that tells it alone is judged by itself, and refines in any company.
     others = [name for name in columns if alone[name] <= limit_alone]
     found = []
     for pair in itertools.combinations(others, 2):
-        found.append(Together(pair, withheld.name, told_by(_joint(columns, pair), withheld, k).fall))
+        found.append(Together(pair, withheld.name, _fall(columns, pair, withheld, k)))
     if not found:
         return []
     best = grown = max(found, key=lambda one: one.fall)
     while len(grown.columns) < min(COLUMNS_TOGETHER, len(others)) and grown.fall <= limit:
         larger = [
-            Together((*grown.columns, name), withheld.name, told_by(_joint(columns, (*grown.columns, name)), withheld, k).fall)
+            Together((*grown.columns, name), withheld.name, _fall(columns, (*grown.columns, name), withheld, k))
             for name in others
             if name not in grown.columns
         ]
@@ -260,8 +311,14 @@ def joint_codes(columns: Sequence[Column]) -> np.ndarray:
     return joint
 
 
-def _joint(columns: Mapping[str, Column], names: Sequence[str]) -> np.ndarray:
-    return joint_codes([columns[name] for name in names])
+def _fall(columns: Mapping[str, Column], names: Sequence[str], withheld: Withheld, k: int) -> float:
+    """Lambda of columns: over all records, and over those in which none of them is blank, whichever is greater."""
+    joint = joint_codes([columns[name] for name in names])
+    found = told_by(joint, withheld, k).fall
+    filled = ~np.any([columns[name].blank for name in names], axis=0)
+    if filled.all() or filled.sum() <= LEAST_SHARE * len(joint):
+        return found
+    return max(found, told_by(joint[filled], withheld.of(filled), k).fall)
 
 
 def _once_each(person: np.ndarray, column: np.ndarray, label: np.ndarray) -> np.ndarray:

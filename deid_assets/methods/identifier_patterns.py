@@ -20,8 +20,8 @@ _OCTET = r"(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _MONTH_NAME = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 
 IDENTIFIERS: dict[str, str] = {
-    "social security numbers": rf"{_BEFORE}{_D}{{3}}({_DASH}|[ ./]){_D}{{2}}({_DASH}|[ ./]){_D}{{4}}{_AFTER}",
-    "telephone numbers": rf"{_BEFORE}({_D}{{3}}({_DASH}|[ ./])+|\({_D}{{3}}\) ?){_D}{{3}}({_DASH}|[ ./])?{_D}{{4}}{_AFTER}"
+    "social security numbers": rf"{_BEFORE}{_D}{{3}}({_DASH}|[ ./_]){_D}{{2}}({_DASH}|[ ./_]){_D}{{4}}{_AFTER}",
+    "telephone numbers": rf"{_BEFORE}({_D}{{3}}({_DASH}|[ ./_])+|\({_D}{{3}}\) ?){_D}{{3}}({_DASH}|[ ./_])?{_D}{{4}}{_AFTER}"
     rf"|\+({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{7,14}}{_AFTER}",
     "e-mail addresses": r"[\w.%+-]+ ?(@|\[at\]|\(at\)) ?[\w-]+( ?(\.|\[dot\]|\(dot\)) ?[\w-]+)*( ?(\.|\[dot\]|\(dot\)) ?)[a-z]{2,}",
     "web addresses": r"(https?|ftp)://|(^|[^a-z])www\.|[a-z0-9-]\.(com|org|net|gov|edu|info|io)($|[/:? ])",
@@ -46,8 +46,12 @@ FORMATS: dict[str, str] = {
 }
 """Forms that ordinary numbers have, too; of a whole value, without spaces and dashes."""
 
-SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?( +\p{L}[\p{L}'’.-]*,?){1,3}"
+SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?((?: +|,)\p{L}[\p{L}'’.-]*,?){1,3}"
 """Two to four words of letters, which names of persons are."""
+
+
+_PLAIN = "translate(regexp_replace(regexp_replace({}, '\\p{{Cf}}', '', 'g'), '\\p{{Zs}}', ' ', 'g'), '＠﹫．｡', '@@..')"
+"""SQL of a text as people see it: without characters that are not shown, with one kind of blank, at sign and dot."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def patterns_of(table: Table, column: str, k: int) -> Patterns:
     is_weak = " OR ".join(f"w{number}" for number in range(len(weak)))
     found = [f"sum(n) FILTER ({name})" for name in _names(len(strong), len(weak))]
     row = table.query(
-        f"""WITH held AS (SELECT {quoted(column)}::VARCHAR AS raw, trim({quoted(column)}::VARCHAR) AS text, count(*) AS n
+        f"""WITH held AS (SELECT {quoted(column)}::VARCHAR AS raw, trim({_PLAIN.format(f"{quoted(column)}::VARCHAR")}) AS text, count(*) AS n
                 FROM {table.sql} WHERE {quoted(column)} IS NOT NULL GROUP BY ALL),
             filled AS (SELECT n, text, regexp_replace(text, '[\\s\\p{{Pd}}_]', '', 'g') AS bare FROM held
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from deid_assets.methods.identifier_patterns import named_as_identifier
-from deid_assets.methods.leak_limits import LIMITS, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
+from deid_assets.methods.leak_limits import LIMITS, MADE_OF, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 
@@ -57,7 +57,8 @@ def attribute_gates(policy: Policy | FlatPolicy, columns: Mapping[str, str], few
             f"published as they are, and measured by what they tell: {', '.join(judged)}. The release is refused for a column "
             f"with more than {LIMITS[SINGLED_OUT] * 100:g} % of its values held by fewer than {few}; that tells a quasi-identifier "
             f"more finely than it is released (lambda above {LIMITS[REFINEMENT]:g}, or {TOGETHER_AT_MOST:g} for several "
-            f"together, or more than {LIMITS[SURE] * 100:g} % told for sure); or whose values or name look like direct "
+            f"together, or more than {LIMITS[SURE] * 100:g} % told for sure); that a finer "
+            f"quasi-identifier foretells (lambda above {LIMITS[MADE_OF]:g}); or whose values or name look like direct "
             "identifiers. List it under reviewed_attributes with a reason to publish it all the same"
         )
     for column in judged:

@@ -15,6 +15,7 @@ from deid_assets.methods.leak_limits import (
     FORMATS,
     IDENTIFIERS,
     LIMITS,
+    MADE_OF,
     NAMED,
     RARE_NAMES,
     REFINEMENT,
@@ -29,6 +30,7 @@ MEANINGS: Mapping[str, str] = {
     SINGLED_OUT: "Records, of those with a value, whose value too few others hold: the value singles people out.",
     REFINEMENT: "How much better a quasi-identifier is guessed, more finely than it is released, by whoever knows the column.",
     SURE: "Of what would be guessed wrongly of a quasi-identifier, the share that the column tells as good as certainly.",
+    MADE_OF: "How much better the column is guessed by whoever knows a quasi-identifier more finely than it is released.",
     IDENTIFIERS: "Records whose value looks like a direct identifier: social security or telephone number, e-mail, date ...",
     FORMATS: "Records whose value has the form of a ZIP code or of the number of a person, which other numbers may have too.",
     RARE_NAMES: "Of the records whose value is rare, those whose value may be a person's name.",
@@ -40,6 +42,7 @@ _WHY: Mapping[str, str] = {
     SINGLED_OUT: "its values single people out",
     REFINEMENT: "it tells a quasi-identifier more finely than the release shows it",
     SURE: "for some records it tells a quasi-identifier more finely than the release shows it",
+    MADE_OF: "it follows from a quasi-identifier that the release shows less finely, as if it were made of it",
     IDENTIFIERS: "its values look like direct identifiers",
     FORMATS: "its values have the form of direct identifiers",
     RARE_NAMES: "its rare values look like names of persons",
@@ -61,6 +64,8 @@ class ColumnLeaks:
         Values that look like identifiers.
     named
         Whether a name of the column says that it identifies people.
+    made_of
+        How far withheld labels foretell the column; None where that was not asked.
     """
 
     singled_out: int
@@ -69,6 +74,7 @@ class ColumnLeaks:
     sure: Told
     patterns: Patterns
     named: bool
+    made_of: float | None = None
 
 
 def leak_measurements(
@@ -99,6 +105,8 @@ def leak_measurements(
             (RARE_NAMES, published, _share(looked.rare_names, rare), rare),
             (NAMED, "attributes", float(leaks.named), None),
         )
+        if leaks.made_of is not None:
+            values += ((MADE_OF, "probability", leaks.made_of, None),)
         gating = column not in reviewed
         measured += [_measured(f"{column}/{name}", unit, value, LIMITS[name], size, gating) for name, unit, value, size in values]
     if len(found) > 1:
@@ -128,7 +136,8 @@ def leak_refusals(
     failed: dict[str, list[Measurement]] = {}
     for one in measurements:
         if one.gating and not one.passed:
-            failed.setdefault(one.name.partition("/")[0], []).append(one)
+            # What several columns do has a name without a slash, which a column may have, too.
+            failed.setdefault(one.name.rpartition("/")[0], []).append(one)
     refusals = []
     for column, broken in failed.items():
         if column in found:
@@ -140,7 +149,7 @@ def leak_refusals(
                 f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they tell a quasi-identifier more finely "
                 f"than the release shows it. {instead}, or list all of them under reviewed_attributes with a reason"
             )
-        refusals.append(Refusal("attribute_leak", f"gate/{column}", None, None, text))
+        refusals.append(Refusal("attribute_leak", f"gate/{column or TOGETHER}", None, None, text))
     return refusals
 
 
@@ -150,7 +159,7 @@ def _why(broken: Measurement, patterns: Patterns) -> str:
     kinds = {IDENTIFIERS: patterns.kinds, FORMATS: patterns.format_kinds}.get(name)
     if kinds is not None:
         return f"{_WHY[name]} ({', '.join(kinds)})"
-    if name in (REFINEMENT, SURE):
+    if name in (REFINEMENT, SURE, MADE_OF):
         return f"{_WHY[name]} ({broken.compared:.2g}, and at most {broken.threshold:g} may be)"
     return _WHY[name]
 

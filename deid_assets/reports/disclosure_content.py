@@ -51,7 +51,7 @@ def _published_as_they_are(manifest: Mapping) -> ReportTable:
     found = {one["name"]: one for item in manifest["evidence"] if item["asset"] == "gate" for one in item["measurements"]}
     names = [name.removesuffix(f"/{leaks.REFINEMENT}") for name in found if name.endswith(f"/{leaks.REFINEMENT}")]
     reasons = json.loads(manifest["policy"]["text"]).get("reviewed_attributes", {}) if names else {}
-    shown_of = (leaks.SINGLED_OUT, leaks.REFINEMENT, leaks.SURE, leaks.IDENTIFIERS, leaks.FORMATS, leaks.RARE_NAMES)
+    shown_of = (leaks.SINGLED_OUT, leaks.REFINEMENT, leaks.SURE, leaks.MADE_OF, leaks.IDENTIFIERS, leaks.FORMATS, leaks.RARE_NAMES)
     limits = [f"at most {shown(leaks.LIMITS[name], 'share of members')}" for name in shown_of]
     rows = tuple(
         (name, *(_told(found, f"{name}/{one}") for one in shown_of), reasons.get(name, "not reviewed: within the limits"))
@@ -63,9 +63,10 @@ def _published_as_they_are(manifest: Mapping) -> ReportTable:
         "Measured on the published files; each could have refused the release, unless a person reviewed the column. Singled "
         "out: people whose value too few others hold. Refinement: by how much guesses of a quasi-identifier, more finely than "
         "it is released, improve with the column (Goodman and Kruskal's lambda), and the share of it that is told for sure. "
+        "Made of: by how much guesses of the column improve with a quasi-identifier that is known more finely. "
         "Identifiers: values that look like direct identifiers; values of a form that ordinary numbers have, too; and rare "
         "values that may be names, of all rare values.",
-        (("Column", "name"), ("Singled out", "number"), ("Refinement", "number"), ("For sure", "number"), ("Identifiers", "number"),
+        (("Column", "name"), ("Singled out", "number"), ("Refinement", "number"), ("For sure", "number"), ("Made of", "number"), ("Identifiers", "number"),
          ("Forms of identifiers", "number"), ("Rare names", "number"), ("Published because", "name")),
         (*rows, ("Limit", *limits, "")) if rows else (),
     )  # fmt: skip

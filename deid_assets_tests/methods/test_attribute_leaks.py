@@ -12,6 +12,7 @@ from deid_assets.methods.attribute_leaks import (
     Column,
     Told,
     Withheld,
+    most_made_of,
     most_told,
     singled_out,
     told_by,
@@ -86,6 +87,29 @@ class TestByHand:
         assert told_by(values, withheld(people * 0, label, people), 5).fall == 0
 
 
+class TestMadeOf:
+    """Bands between two levels of a hierarchy tell little of the values, and follow from them."""
+
+    ages = np.random.default_rng(6).integers(20, 70, 4_000)
+    labels = (withheld(ages // 10, ages),)
+
+    @pytest.mark.parametrize("width", [3, 5])
+    def test_bands_between_two_levels(self, width):
+        bands = column(self.ages // width)
+        assert most_told(bands, self.labels, 5)[0].fall < 0.5
+        assert most_made_of(bands, self.labels, 5) > 0.99
+
+    def test_bands_for_some_among_blanks_or_another_filler(self):
+        some = np.random.default_rng(7).random(4_000) < 0.2
+        bands = np.where(some, self.ages // 5, 0)
+        for blank in (~some, None):
+            assert most_made_of(column(bands, blank), self.labels, 5) > 0.99
+
+    def test_what_the_release_shows_and_what_chance_gives_is_made_of_nothing(self):
+        for values in (self.ages // 10, self.ages // 20, np.random.default_rng(8).integers(0, 9, 4_000), self.ages * 0):
+            assert most_made_of(column(values), self.labels, 5) < 0.05
+
+
 def lambda_by_brute_force(values, shown, label) -> float:
     def chance(record: int, alike: list[int]) -> float:
         counts = Counter(label[one] for one in alike)
@@ -137,6 +161,15 @@ class TestTogether:
         found = self.sets_beyond(three=self.ages % 3, four=self.ages % 4, five=self.ages % 5)
         assert {frozenset(one) for one in found} == {frozenset(("three", "four", "five"))}
 
+    def test_two_columns_that_are_blank_for_most(self):
+        generator = np.random.default_rng(5)
+        blank, noise = generator.random(5_000) < 0.75, generator.integers(0, 20, 5_000)
+        ages = self.ages // 3
+        parts = {"noise": np.where(blank, 20, noise), "sum": np.where(blank, 20, (noise + ages) % 20)}
+        columns = {name: column(codes, blank) for name, codes in parts.items()}
+        found = told_together(columns, (withheld(ages * 0, ages),), 0.6, 0.5, 5)
+        assert [one.columns for one in found if one.fall > 0.6] == [("noise", "sum")]
+
     def test_columns_that_tell_alone_are_judged_alone(self):
         assert self.sets_beyond(copy=self.ages, other=self.ages % 2) == set()
 
@@ -180,6 +213,14 @@ class TestAdult:
         ]
         assert max(one.fall for one in found) == pytest.approx(0.377, abs=5e-4)
         assert max(one.sure for one in found) < 0.1
+
+    def test_benign_columns_are_not_made_of_finer_quasi_identifiers(self, table):
+        names, columns, levels = table
+        codes = {name: column(np.unique(values, return_inverse=True)[1]) for name, values in zip(names, columns, strict=True)}
+        found = [
+            most_made_of(codes[other], labels_of(name, levels[name]), 5) for name in names for other in names if other != name
+        ]
+        assert max(found) == pytest.approx(0.478, abs=5e-4)
 
     def test_leaks_of_the_age_are_far_above_it(self, table):
         names, columns, levels = table

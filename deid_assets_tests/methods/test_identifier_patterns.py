@@ -17,11 +17,15 @@ def looked_at(values, k=5):
         ("social security numbers", "123-45-6789"),
         ("social security numbers", "his number: 123 45 6789."),
         ("social security numbers", "１２３‑４５‑６７８９"),
+        ("social security numbers", "123\u200b-45-\u200b6789"),
+        ("social security numbers", "123\u00a045\u00a06789"),
+        ("social security numbers", "123_45_6789"),
         ("telephone numbers", "(555) 123-4567"),
         ("telephone numbers", "555.123.4567"),
         ("telephone numbers", "+41 44 123 45 67"),
         ("e-mail addresses", "Ann.Lee+x@Example.org"),
         ("e-mail addresses", "ann [at] example [dot] org"),
+        ("e-mail addresses", "ann＠example．org"),
         ("web addresses", "https://example.org/ann"),
         ("web addresses", "www.annlee.net"),
         ("network addresses", "192.168.0.17"),
@@ -62,6 +66,7 @@ def test_forms_that_ordinary_numbers_have_too_are_counted_apart(values):
 def test_rare_names_do_not_vanish_among_fillers():
     found = looked_at(["see file"] * 500 + ["Ann Lee", "Lee, Bob", "maría josé garcía"])
     assert (found.rare, found.rare_names) == (3, 3)
+    assert looked_at(["see file"] * 500 + ["Ann\u00a0Lee", "Lee,Bob"]).rare_names == 2
     assert looked_at(["United States"] * 500 + ["Sri Lanka"]).rare_names == 0, "one rare value is no list of names"
 
 
