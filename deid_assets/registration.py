@@ -19,8 +19,9 @@ def register_delivery(home: Home, delivery: Delivery) -> None:
     Raises
     ------
     DeliveryError
-        If another delivery was registered under the key.
+        If another delivery was registered under the key, or the delivery holds the home or lies in it.
     """
+    _require_outside(home, delivery)
     file = delivery_file(home, delivery.key)
     text = delivery.to_json()
     # Runs under other policies may register the same delivery at the same time.
@@ -29,6 +30,19 @@ def register_delivery(home: Home, delivery: Delivery) -> None:
             durable.replace(file, text.encode(), 0o600)
         elif file.read_text() != text:
             raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
+
+
+def _require_outside(home: Home, delivery: Delivery) -> None:
+    """Refuse a delivery whose folder has keys or restricted data in it: a policy chooses which file of it is read."""
+    root, made_here = home.root.resolve(), home.deliveries.resolve()
+    for path in (path.resolve() for path in delivery.paths):
+        if made_here in path.parents:
+            continue
+        if path == root or root in path.parents or path in root.parents:
+            raise DeliveryError(
+                f"delivery {delivery.key}: its folder holds the home {home.root} with keys and restricted data, or lies in there; "
+                "put what was delivered into a folder of its own, or let DEID_HOME name a folder elsewhere"
+            )
 
 
 def registered_delivery(home: Home, key: str) -> Delivery:
