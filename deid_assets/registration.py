@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.home import Home
 from deid_assets.release import durable
+from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.sources.delivery import Delivery, plain_key
 
 
@@ -28,7 +29,7 @@ def register_delivery(home: Home, delivery: Delivery) -> None:
     with durable.locked(home.deliveries / ".lock"):
         if not file.exists():
             durable.replace(file, text.encode(), 0o600)
-        elif file.read_text() != text:
+        elif _record_in(file) != text:
             raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
 
 
@@ -56,4 +57,11 @@ def registered_delivery(home: Home, key: str) -> Delivery:
     file = delivery_file(home, key)
     if not file.exists():
         raise DeliveryError(f"no delivery is registered as {key}; `deid run --delivery PATH` registers it")
-    return Delivery.from_json(file.read_text())
+    return Delivery.from_json(_record_in(file))
+
+
+def _record_in(file: Path) -> str:
+    try:
+        return regular_bytes(file, SMALL_AT_MOST).decode("utf-8", "replace")
+    except ReleaseError as error:
+        raise DeliveryError(f"the record deliveries/{file.name}: {error}; remove it, and register the delivery again") from None

@@ -119,6 +119,12 @@ class TestRegistration:
             register_delivery(home, self.delivery(paths=(tmp_path / "beside", tmp_path / place)))
         assert not delivery_file(home, "2012-04").exists()
 
+    def test_a_record_that_is_a_pipe_is_not_waited_for(self, home):
+        os.mkfifo(delivery_file(home, "2012-04"))
+        for ask in (lambda: register_delivery(home, self.delivery()), lambda: registered_delivery(home, "2012-04")):
+            with pytest.raises(DeliveryError, match="the record deliveries/2012-04.json: it is a pipe"):
+                ask()
+
     def test_a_synthetic_delivery_lies_in_the_home(self, home):
         register_delivery(home, self.delivery(paths=(home.deliveries / "synthetic-10-1",)))
 
