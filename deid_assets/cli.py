@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from deid_assets import __version__
-from deid_assets.errors import DeidError
+from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.guard import without_values
 from deid_assets.home import Home
 
@@ -195,11 +195,17 @@ def key_export(output: Path | None) -> None:
     """Print the public key with which recipients check signatures."""
     from deid_assets.release.keyring import signing_key_of
 
-    pem = signing_key_of(Home.here().create()).public.pem
+    home = Home.here().create()
+    if output is not None and output.resolve().is_relative_to(home.keys.resolve()):
+        raise ReleaseError("the folder keys holds the private key, which a public one must not replace; write it elsewhere")
+    pem = signing_key_of(home).public.pem
     if output is None:
         click.echo(pem.decode().strip())
-    else:
+        return
+    try:
         output.write_bytes(pem)
+    except OSError as error:
+        raise ReleaseError(f"the public key cannot be written to {output}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -34,7 +34,11 @@ class Home:
             root = Path(named).absolute()
         except OSError as error:
             raise StoreError(f"the current folder cannot be used: {error.strerror}; go to another one") from None
-        if not named.strip() or (root.exists() and not root.is_dir()):
+        try:
+            is_other = root.exists() and not root.is_dir()
+        except OSError as error:
+            raise StoreError(f"DEID_HOME cannot be used: {error.strerror}; let it name another folder") from None
+        if not named.strip() or is_other:
             raise StoreError("DEID_HOME is empty, or names a file: let it name a folder, or unset it")
         return cls(root)
 

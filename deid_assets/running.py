@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -23,7 +24,7 @@ from rich.console import Console
 
 from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.errors import DeliveryError, PolicyError, ReleaseError, StoreError
+from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
@@ -33,8 +34,10 @@ from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.registration import register_delivery
 from deid_assets.release import clock, durable
 from deid_assets.release.keyring import signing_key_of
-from deid_assets.release.registry import Registry
-from deid_assets.release.verification import verify
+from deid_assets.release.reading import regular_bytes
+from deid_assets.release.recovery import release_folders
+from deid_assets.release.registry import Entry, Registry
+from deid_assets.release.verification import MANIFEST, verify
 from deid_assets.resources import STORE_TAG, Workplace, job_name
 from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
 from deid_assets.sources.delivery import Delivery
@@ -98,6 +101,8 @@ def _release_or_unchanged(
         if earlier is None:
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             summary = _execute(instance, policy, delivery, lock.run_id, console)
+            if summary.release is None:
+                summary = replace(summary, release=_left_behind(home, policy, delivery))
             print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
             return summary.exit_code
     report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
@@ -117,6 +122,19 @@ def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> P
     inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
     earlier = releases.registry.already_released(policy.name, inputs)
     return None if earlier is None else releases.path(earlier.policy, earlier.number)
+
+
+def _left_behind(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
+    """The release that a run published before it failed or was stopped, registered or not: it is out all the same."""
+    with contextlib.suppress(DeidError):
+        inputs = inputs_digest(policy, Workplace(root=str(home.root)).secret(), delivery, delivery.digest())
+        for folder in release_folders(home.releases):
+            if folder.parent.name != policy.name:
+                continue
+            with contextlib.suppress(ReleaseError):
+                if Entry.from_manifest(regular_bytes(folder / MANIFEST)).inputs_digest == inputs:
+                    return folder
+    return None
 
 
 def find_policy(home: Home, name: str) -> tuple[ReleasePolicy, Path | None]:

@@ -119,6 +119,8 @@ def _message(step: str | None, error) -> str:
     """The message of our own errors; of any other only its kind, because its text may quote a value."""
     if error is None:
         return f"{step}: it failed; the run's log in the UI says where"
+    if error.cls_name == "DagsterExecutionInterruptedError":
+        return f"{step}: the run was stopped, by Ctrl-C or a signal; run again"
     if error.cls_name in OWN_ERRORS:
         return error.message.split(": ", 1)[-1].strip()
     return f"{step}: {error.cls_name}; the run's log in the UI says where (`deid ui`)"

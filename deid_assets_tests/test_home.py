@@ -81,6 +81,12 @@ class TestHome:
             Home(tmp_path).create()
 
 
+    def test_a_name_that_is_too_long_is_one_sentence(self, monkeypatch):
+        monkeypatch.setenv("DEID_HOME", "x" * 300)
+        with pytest.raises(StoreError, match="DEID_HOME cannot be used: File name too long"):
+            Home.here()
+
+
 class TestRegistration:
     @pytest.fixture
     def home(self, tmp_path) -> Home:
@@ -103,6 +109,24 @@ class TestRegistration:
         with pytest.raises(DeliveryError, match="a different delivery is registered as 2012-04"):
             register_delivery(home, self.delivery(paths=(Path("elsewhere"),)))
         assert registered_delivery(home, "2012-04") == self.delivery()
+
+    @pytest.mark.parametrize("place", ["", "deid", "deid/keys", "deid/store/x.duckdb", "deid/deliveries", "link"])
+    def test_a_delivery_that_holds_the_home_or_lies_in_it_is_refused(self, tmp_path, place):
+        """A policy chooses which file of a delivery is read."""
+        home = Home(tmp_path / "deid").create()
+        (tmp_path / "link").symlink_to(home.keys)
+        with pytest.raises(DeliveryError, match="its folder holds the home .* or lies in there"):
+            register_delivery(home, self.delivery(paths=(tmp_path / "beside", tmp_path / place)))
+        assert not delivery_file(home, "2012-04").exists()
+
+    def test_a_record_that_is_a_pipe_is_not_waited_for(self, home):
+        os.mkfifo(delivery_file(home, "2012-04"))
+        for ask in (lambda: register_delivery(home, self.delivery()), lambda: registered_delivery(home, "2012-04")):
+            with pytest.raises(DeliveryError, match="the record deliveries/2012-04.json: it is a pipe"):
+                ask()
+
+    def test_a_synthetic_delivery_lies_in_the_home(self, home):
+        register_delivery(home, self.delivery(paths=(home.deliveries / "synthetic-10-1",)))
 
     @pytest.mark.parametrize("key", ["../keys/x", "/tmp/x", "a/b", "a..b", "", "x" * 129, "a\n"])
     def test_a_key_that_leads_elsewhere_is_refused(self, home, key):

@@ -40,8 +40,16 @@ def test_a_missing_registry_is_not_in_order_unless_it_is_left_out(home, tmp_path
     assert code == 1 and "there is no registry file registry.jsonl" in printed and "NOT in order" in printed
     code, printed = deid(*verify, "--no-registry")
     assert code == 0 and "in order; not checked: the registry's chain is unbroken" in printed
-    assert deid(*verify, "--no-registry", "--head", "0" * 64)[0] == 2
-    assert deid(*verify, "--no-registry", "--registry", "x")[0] == 2
+    assert deid(*verify, "--no-registry", "--head", "0" * 64)[0] == 64
+    assert deid(*verify, "--no-registry", "--registry", "x")[0] == 64
+
+
+@pytest.mark.parametrize("place", ["deid/keys/signing_key.pem", "deid/keys/new.pem", "nowhere/key.pem", "."])
+def test_a_public_key_is_written_where_it_can_and_in_no_place_of_a_private_one(home, tmp_path, place):
+    before = (home.keys / "signing_key.pem").read_bytes()
+    code, printed = deid("key", "export", "--output", tmp_path / place)
+    assert code == 1 and ("write it elsewhere" in printed or "the public key cannot be written to" in printed)
+    assert (home.keys / "signing_key.pem").read_bytes() == before
 
 
 def test_a_lost_key_is_said_and_its_loss_recorded(home, tmp_path):
@@ -71,7 +79,7 @@ def test_a_lost_secret_is_made_anew_only_when_asked(home, monkeypatch):
 
 
 def test_a_correction_of_the_clock_needs_a_reason(home):
-    assert deid("clock", "correct")[0] == 2
+    assert deid("clock", "correct")[0] == 64
     assert deid("clock", "correct", "--reason", "it was ahead")[0] == 0
     assert b"it was ahead" in (home.releases / "registry.jsonl").read_bytes()
 

@@ -91,7 +91,8 @@ class OptOutMatch:
     matched
         Those of delivered members.
     nearly
-        Those of no delivered member, which would be one's if case, white space, quotes and leading zeros did not count.
+        Those of no delivered member, which would be one's if case, white space, quotes, commas, semicolons, leading zeros, letters that are not
+        seen and the way in which an accent is encoded did not count.
     """
 
     listed: int
@@ -111,8 +112,8 @@ class OptOutMatch:
         if self.nearly:
             found.append(
                 f"opt_outs: among {self.listed:,} identifiers listed are some that match no delivered member as they are written, "
-                "but would if upper and lower case, white space, quotes and leading zeros did not count; write them as the "
-                "delivery does, or take those out who are not meant"
+                "but would if upper and lower case, white space, quotes, commas, leading zeros, invisible characters and the encoding of "
+                "accents did not count; write them as the delivery does, or take those out who are not meant"
             )
         return tuple(found)
 
@@ -127,7 +128,7 @@ def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:
     opted_out
         Identifiers, each once.
     """
-    alike = r"ltrim(lower(regexp_replace({}, '[\s''\"]+', '', 'g')), '0')"
+    alike = r"ltrim(lower(nfc_normalize(regexp_replace({}, '[\s\pZ\pC''\",;]+', '', 'g'))), '0')"
     found = members.query(
         f"""WITH listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id),
             missed AS (SELECT id FROM listed WHERE id NOT IN (SELECT member_id FROM {members.sql}))

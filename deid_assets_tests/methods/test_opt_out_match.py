@@ -5,7 +5,7 @@ import pytest
 from deid_assets.methods.removal import OptOutMatch, opt_out_match
 from deid_assets_tests.methods.small_tables import small_store
 
-MEMBERS = ("0017", "0018", "ab-1", "AB-2", "0")
+MEMBERS = ("0017", "0018", "ab-1", "AB-2", "0", "zo\u00eb")
 
 
 @pytest.fixture
@@ -20,6 +20,8 @@ def members():
         ((), (0, 0, 0)),
         (("0017", "AB-2"), (2, 2, 0)),
         (("17", "ab-2", "AB - 1", '"0018"', "'0018'", "00"), (6, 0, 6)),
+        # Letters that are not seen, separators of lists, and another encoding of one text.
+        (("\u200b0017", "\ufeff0018", "17,", "18;", "AB\u00a0-\u00ad2", "0\u2060", "zoe\u0308"), (7, 0, 7)),
         (("0017", "unknown", "P-0017", "1"), (4, 1, 0)),
         (("x'); DROP TABLE members; --", "%", ""), (3, 0, 1)),
     ],

@@ -1,15 +1,23 @@
 """Runs that were killed, and runs that come too late, through `deid run`; the whole matrix is in `matrices/crashes`."""
 
+import errno
+import io
+import os
+import shutil
+from pathlib import Path
+
 import dagster as dg
 import pytest
+from rich.console import Console
 
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
+from deid_assets.release.registry import Registry
 from deid_assets.resources import STORE_TAG
-from deid_assets.running import clean_orphans, dagster_instance
+from deid_assets.running import clean_orphans, dagster_instance, run_policy
 from deid_assets.store_lock import StoreLock
 from deid_assets_tests.matrices import crashes
-from deid_assets_tests.scenarios.command_line import ERROR, deid, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid, unwrapped
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +86,37 @@ def a_job():
 
 def status_of(name: str):
     return dg.DagsterRunStatus[name]
+
+
+def run_in_this_process(home: Home, family: crashes.Family) -> tuple[int, str]:
+    written = io.StringIO()
+    _, name, _, delivery = family.arguments
+    code = run_policy(home, name, (Path(delivery),), console=Console(file=written, width=200))
+    return code, unwrapped(written.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "is published, but the registry cannot be written"),
+        (dg.DagsterExecutionInterruptedError(), "the run was stopped, by Ctrl-C or a signal"),
+    ],
+)
+def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothing_was_published(
+    family, tmp_path, monkeypatch, stop, said
+):
+    home = Home(shutil.copytree(family.home, tmp_path / "deid"))
+    monkeypatch.setenv("DEID_HOME", str(home.root))
+
+    def stopped(*_):
+        raise stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Registry, "append", stopped)
+        code, printed = run_in_this_process(home, family)
+    release = home.releases / family.policy / "0001"
+    assert release.is_dir()
+    assert (code, said in printed, "Nothing was published" in printed) == (ERROR, True, False), printed
+    assert f"Published {release}" in printed
+    code, printed = run_in_this_process(home, family)
+    assert (code, "Unchanged" in printed) == (PUBLISHED, True)
