@@ -258,3 +258,22 @@ def test_public_claims_coded_in_icd_10_are_refused_or_blanked(tmp_path):
     assert report.blanked_codes["diagnosis_1"] > 0
     assert not any("diagnosis" in count.rule for count in report.quarantined)
     assert any(count.rule == "duplicate member" for count in report.quarantined), "eligibility spans, not members"
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "DECIMAL(6, 2)"])
+@pytest.mark.parametrize("code", ["7953", "NULL"])
+def test_diagnoses_that_are_numbers_have_lost_their_leading_zeros(tmp_path, kind, code):
+    """07953 (HIV type 2) and 7953 are one number: no list can tell them apart. A column without a code is no harm."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_parquet(folder / "people.parquet", "SELECT 'm1' AS id, 'F' AS sex, 40 AS age")
+    write_parquet(folder / "claims.parquet", f"SELECT 'm1' AS id, 1 AS year, {code}::{kind} AS dx")
+    options = TablesSource(
+        members=MembersMap(file="people.parquet", columns={"member_id": "id", "sex": "sex", "age": "age"}),
+        claims=ClaimsMap(file="claims.parquet", columns={"member_id": "id", "year": "year", "diagnosis_1": "dx"}),
+    )
+    if code == "NULL":
+        assert take_in(folder, options).report.rows_kept["claims"] == 1
+    else:
+        with pytest.raises(DeliveryError, match=r"column dx \(to be read as diagnosis_1\) holds numbers"):
+            take_in(folder, options)
