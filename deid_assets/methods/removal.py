@@ -90,7 +90,7 @@ def removed_members(
 
 def _alike(identifier: str) -> str:
     """SQL of an identifier without what often differs between two files: case, white space, quotes, leading zeros."""
-    return rf"ltrim(lower(regexp_replace({identifier}, '[\s''\"]+', '', 'g')), '0')"
+    return rf"ltrim(lower(regexp_replace({identifier}, '[\s\pZ\pC''\"]+', '', 'g')), '0')"
 
 
 @dataclass(frozen=True)

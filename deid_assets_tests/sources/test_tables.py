@@ -4,6 +4,8 @@ import gzip
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deid_assets.errors import DeliveryError
@@ -277,3 +279,29 @@ def test_diagnoses_that_are_numbers_have_lost_their_leading_zeros(tmp_path, kind
     else:
         with pytest.raises(DeliveryError, match=r"column dx \(to be read as diagnosis_1\) holds numbers"):
             take_in(folder, options)
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_file_whose_name_reads_as_a_pattern_is_that_file(tmp_path, as_file):
+    """'claims[1].parquet' as a pattern would be claims1.parquet, another file."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_parquet(folder / "people.parquet", MEMBER_ROWS)
+    write_parquet(folder / "claims[1].parquet", f"{CLAIM_ROWS} LIMIT 2")
+    write_parquet(folder / "claims1.parquet", f"{CLAIM_ROWS} LIMIT 1")
+    paths = (folder / "people.parquet", folder / "claims[1].parquet") if as_file else (folder,)
+    delivery = Delivery("a", "tables", paths)
+    report = read_delivery(tmp_path / "store" / "s.duckdb", delivery, source("people.parquet", "claims[1].parquet"), 1.0, KnownCodes())
+    assert report.rows_kept["claims"] == 2
+
+
+def test_columns_of_a_parquet_file_that_differ_in_case_only(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    people = pa.table({"Member No.": [1, 2], "SEX": ["x", "x"], "sex": ["F", "M"], "age": [40, 50]})
+    write_parquet(folder / "claims.parquet", CLAIM_ROWS)
+    pq.write_table(people, folder / "people.parquet")
+    with pytest.raises(DeliveryError, match=r"column sex \(to be read as sex\) is there in upper and lower case: rename one"):
+        take_in(folder, source("people.parquet", "claims.parquet"))
+    pq.write_table(people.select(["Member No.", "sex", "SEX", "age"]), folder / "people.parquet")
+    assert kept(take_in(folder, source("people.parquet", "claims.parquet"))) == EXPECTED
