@@ -1,13 +1,17 @@
 """What goes with released dates: the file for analysts, the notes of the report, and a refusal where nothing was drawn."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from deid_assets.assets.dates import GENERALIZED, INDEPENDENT, SHIFTED, compared_ways, date_keys, widths_of
+from deid_assets.assets.public_cells import shapes_of_measurements
 from deid_assets.methods import dated_claims as dated
 from deid_assets.methods.date_errors import SMALLEST, date_errors, released_errors
 from deid_assets.methods.date_intervals import Events, drawn_on_average, interval_bins
+from deid_assets.methods.protected_counts import CountNoise
 from deid_assets.policy.models import Policy
 from deid_assets.release.evidence import Refusal
 from deid_assets.resources import Workplace
@@ -106,7 +110,7 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
     dates = policy.dates
     events = released.events
     as_days = dates.format != "dates"
-    errors = date_errors(*released_errors(events.member, events.day, released.moved, as_days))
+    errors = date_errors(*released_errors(events.member, events.day, released.moved, as_days), _noisy(policy, workplace, delivery))
     compared = compared_ways(events, released.moved, released.width, date_keys(workplace, policy.name, delivery))
     ways = compared.set_index("method")
     several = np.count_nonzero(np.diff(np.append(events.firsts, len(events))) > 1)
@@ -154,10 +158,18 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
             "p95_days": errors.p95_days,
             "largest_days": errors.largest_days,
             "note": f"p95_days is rounded up to weeks; fewer than 11 members have a {'day' if as_days else 'date'} further "
-            "off than largest_days, which is rounded up to 30 days; null where fewer than 11 members stand behind a number",
+            "off than largest_days, which is rounded up to 30 days; null where fewer than 11 members stand behind a number, by a noisy count where the files do not tell it",
         },
     }
     return told
+
+
+def _noisy(policy: Policy, workplace: Workplace, delivery: str) -> Callable[[int], int]:
+    """Protect the count of the released members whose dates are furthest off: the same where the rows are the same."""
+    received = workplace.delivery(delivery)
+    noise = CountNoise(workplace.secret().derive("protected counts"), received.digest())
+    of_rows = shapes_of_measurements(policy, received, {})["class_sizes"]
+    return partial(noise.protect, {"cell": "dates/members beyond the percentile", "shape": of_rows})
 
 
 def _grown(intervals: np.ndarray, width: int) -> dict:

@@ -6,6 +6,7 @@ keyed by those sections of the policy that shape it, and by nothing else of the 
 that only refuse. What depends on the drawn sample is keyed by what the draw is made of, too: policy and delivery key.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 
@@ -36,7 +37,16 @@ def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
 
     Restricted, as it may depend on who opted out: only noise is made of it.
     """
-    return json.dumps({"sections": policy.section_hash(*sorted(sections)), **others}, sort_keys=True)
+    content = {name: _shaping(name, section) for name, section in policy.content(*sorted(sections)).items()}
+    text = json.dumps(content, sort_keys=True, default=str)
+    return json.dumps({"sections": hashlib.sha256(text.encode()).hexdigest(), **others}, sort_keys=True)
+
+
+def _shaping(name: str, section: object) -> object:
+    """A section without the thresholds of its rules: they refuse, and change no number."""
+    if name not in ("removal", "opt_outs") or not isinstance(section, Mapping):
+        return section
+    return {key: value for key, value in section.items() if not key.endswith(("_at_least", "_posterior_at_most"))}
 
 
 def drawn(policy: ReleasePolicy, delivery: Delivery) -> dict[str, object]:

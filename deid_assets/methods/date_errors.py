@@ -1,5 +1,6 @@
 """How far released dates are from the delivered ones: what analysts are told of it (S1 ch. 5; methods.md 10)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +59,7 @@ def released_errors(
     return (errors - errors[first[own]])[later], member[later]
 
 
-def date_errors(errors: np.ndarray, member: np.ndarray) -> DateErrors:
+def date_errors(errors: np.ndarray, member: np.ndarray, noisy: Callable[[int], int]) -> DateErrors:
     """Return the errors that may be published; None where fewer than `SMALLEST` members stand behind a number.
 
     Parameters
@@ -67,10 +68,13 @@ def date_errors(errors: np.ndarray, member: np.ndarray) -> DateErrors:
         (n,) days between what is released and what was delivered, either sign.
     member
         (n,) integers: whose date it is.
+    noisy
+        Makes a protected count of the members beyond the percentile, whom no file tells: judged by their true number,
+        a number that is missing would say exactly that they are fewer than `SMALLEST`.
 
     Examples
     --------
-    >>> date_errors(np.arange(300), np.arange(300))
+    >>> date_errors(np.arange(300), np.arange(300), noisy=lambda count: count + 1)
     DateErrors(p95_days=287, largest_days=300)
     """
     if not len(errors):
@@ -84,4 +88,4 @@ def date_errors(errors: np.ndarray, member: np.ndarray) -> DateErrors:
     # Those beyond the percentile must be several people, or it is about one of them.
     beyond = int(np.count_nonzero(most >= p95 - WEEK + 1))
     largest = -(-int(np.sort(most)[-SMALLEST]) // MONTH) * MONTH if len(most) >= SMALLEST else None
-    return DateErrors(p95 if beyond >= SMALLEST else None, largest)
+    return DateErrors(p95 if noisy(beyond) >= SMALLEST else None, largest)

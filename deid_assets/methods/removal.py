@@ -41,8 +41,9 @@ def removed_members(
 
     A member with one claim that carries a sensitive code is removed with all claims: other claims would let an
     adversary infer what was deleted. Members who opted out are removed too; their absence discloses nothing but that.
-    So are members one of whose claims is in quarantine: what it would have said is not known to be harmless. (A line
-    that could not be split into fields names nobody, and removes nobody.)
+    So are members one of whose claims is in quarantine: what it would have said is not known to be harmless. Where the
+    claim names no member exactly, it may be of those whose identifier differs in case, white space, quotes or leading
+    zeros only. (A line that could not be split into fields names nobody, and removes nobody.)
 
     Parameters
     ----------
@@ -61,16 +62,23 @@ def removed_members(
         member_id, reason, sensitive (whether the reason is what the member's claims tell).
     """
     sql = f"""
+        WITH named AS (
+            -- A row in quarantine is as it was delivered; identifiers of members have no surrounding blanks.
+            SELECT DISTINCT trim(json_extract_string(raw_row, '$.member_id')) AS id FROM {quarantined.sql}
+            WHERE source_table = 'claims' AND json_valid(raw_row)
+              AND json_extract_string(raw_row, '$.member_id') IS NOT NULL
+        )
         SELECT DISTINCT coded.member_id, book.removal_reason AS reason, true AS sensitive
         FROM ({codes_of_claims(claims)}) AS coded
         JOIN {code_book.sql} AS book USING (kind, code)
         WHERE book.removal_reason IS NOT NULL
         UNION ALL
-        SELECT DISTINCT member_id, 'a claim in quarantine' AS reason, false AS sensitive
-        FROM (
-            SELECT json_extract_string(raw_row, '$.member_id') AS member_id FROM {quarantined.sql}
-            WHERE source_table = 'claims' AND json_valid(raw_row)
-        ) JOIN {members.sql} USING (member_id)
+        SELECT member_id, 'a claim in quarantine' AS reason, false AS sensitive
+        FROM {members.sql}
+        WHERE member_id IN (SELECT id FROM named)
+          OR {_alike("member_id")} IN (
+            SELECT {_alike("id")} FROM named WHERE id NOT IN (SELECT member_id FROM {members.sql})
+          )
         UNION ALL
         SELECT member_id, 'opted out' AS reason, false AS sensitive
         FROM {members.sql}
@@ -78,6 +86,13 @@ def removed_members(
         ORDER BY member_id, reason
     """
     return Query(sql, (list(opted_out),))
+
+
+def _alike(identifier: str) -> str:
+    """SQL of an identifier without what often differs between two files: case, white space, quotes, commas, semicolons,
+    leading zeros, letters that are not seen, and how accents are encoded.
+    """
+    return rf"ltrim(lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g'))), '0')"
 
 
 @dataclass(frozen=True)
@@ -91,8 +106,8 @@ class OptOutMatch:
     matched
         Those of delivered members.
     nearly
-        Those of no delivered member, which would be one's if case, white space, quotes, commas, semicolons, leading zeros, letters that are not
-        seen and the way in which an accent is encoded did not count.
+        Those of no delivered member, which would be one's if case, white space, quotes, commas, semicolons, leading
+        zeros, letters that are not seen and the way in which an accent is encoded did not count.
     """
 
     listed: int
@@ -128,13 +143,12 @@ def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:
     opted_out
         Identifiers, each once.
     """
-    alike = r"ltrim(lower(nfc_normalize(regexp_replace({}, '[\s\pZ\pC''\",;]+', '', 'g'))), '0')"
     found = members.query(
         f"""WITH listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id),
             missed AS (SELECT id FROM listed WHERE id NOT IN (SELECT member_id FROM {members.sql}))
             SELECT (SELECT count(*) FROM listed) AS listed, (SELECT count(*) FROM missed) AS missed,
               (SELECT count(*) FROM missed
-               WHERE {alike.format("id")} IN (SELECT {alike.format("member_id")} FROM {members.sql})) AS nearly""",
+               WHERE {_alike("id")} IN (SELECT {_alike("member_id")} FROM {members.sql})) AS nearly""",
         [list(opted_out)],
     ).iloc[0]
     return OptOutMatch(int(found["listed"]), int(found["listed"] - found["missed"]), int(found["nearly"]))

@@ -5,7 +5,7 @@ These are questions of syntax. Whether a delivery's code is also known is answer
 
 import re
 
-_ICD9 = re.compile(r"(?:[0-9]{3}|V[0-9]{2})[0-9]{0,2}|E[0-9]{3}[0-9]?")
+_ICD9 = re.compile(r"(?:[0-9]{3}|V[0-9]{2})[.]?[0-9]{0,2}|E[0-9]{3}[.]?[0-9]?")
 _CPT = re.compile(r"[0-9]{5}|[0-9]{4}[FTMU]")
 _HCPCS_LEVEL_2 = re.compile(r"[A-Z][0-9]{4}")
 _REVENUE_OR_CHAPTER = re.compile(r"[0-9]{3}|0[0-9]{3}")
@@ -26,14 +26,14 @@ def is_icd9(code: str) -> bool:
     """Say whether a text has the form of an ICD-9-CM diagnosis code, with or without its dot.
 
     Three digits, V and two digits, or E and three digits; then up to two more digits (E: one). Leading zeros belong
-    to the code: `42` is no spelling of 042.
+    to the code: `42` is no spelling of 042, and `42.0` none of 420.
 
     Examples
     --------
-    >>> is_icd9("428.0"), is_icd9("V5789"), is_icd9("E8889"), is_icd9("42"), is_icd9("I50.9")
-    (True, True, True, False, False)
+    >>> is_icd9("428.0"), is_icd9("V5789"), is_icd9("E8889"), is_icd9("42"), is_icd9("42.0"), is_icd9("I50.9")
+    (True, True, True, False, False, False)
     """
-    return _ICD9.fullmatch(plain_code(code)) is not None
+    return _ICD9.fullmatch(code.replace(" ", "").upper()) is not None
 
 
 def is_level_1(code: str) -> bool:

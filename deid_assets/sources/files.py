@@ -160,7 +160,9 @@ def stage_parquet(staging: Staging, path: Path, view: str, columns: Mapping[str,
     present = list(_top_level(schema))
     require_columns(present, columns, name)
     require_once(present, columns, name)
-    require_plain({row[0]: row[1] for row in described}, columns, name)
+    types = {row[0]: row[1] for row in described}
+    _require_own_name(types, columns, name)
+    require_plain(types, columns, name)
     if not rows:
         raise DeliveryError(f"{name}: no rows")
     if any(column.lower() == "file_row_number" for column in present):
@@ -258,6 +260,13 @@ def require_once(present: Sequence[str], columns: Columns, name: str) -> None:
         for one in [theirs] if isinstance(theirs, str) else theirs:
             if present.count(one) > 1:
                 raise DeliveryError(f"{name}: column {one} (to be read as {ours}) is there twice")
+
+
+def _require_own_name(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
+    """Raise DeliveryError if the reader renamed a column that is to be read, as an earlier one has its name but for case."""
+    for ours, theirs in columns.items():
+        if theirs not in types:
+            raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) is there in upper and lower case: rename one")
 
 
 def require_plain(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import duckdb
 
+from deid_assets.errors import DeliveryError
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     CLAIM_INGREDIENTS,
@@ -90,6 +91,7 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
     """
     connection = staging.connection
     present = set(_described(connection, delivered.claims))
+    _require_codes_as_text(connection, delivered)
     derived = {}
     if {"admission_date", "discharge_date"} <= present:
         # A stay that ends on the day on which it begins lasts a day.
@@ -105,6 +107,20 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
     calendar = delivered.first_year if "year" in present else None
     _lay(connection, delivered.claims, "typed_claims", CLAIM_COLUMNS + CLAIM_INGREDIENTS, derived, calendar)
     return frozenset(present & set(CLAIM_COLUMNS) | set(derived))
+
+
+def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
+    """Raise DeliveryError if diagnoses are numbers: 079.53 and 795.3 would both be 7953, and only one of them is sensitive."""
+    types = _described(connection, delivered.claims)
+    for column in DIAGNOSIS_COLUMNS:
+        kind = types.get(column, "VARCHAR").partition("(")[0]
+        if kind not in {*_INTEGER_TYPES, "UHUGEINT", "DECIMAL", "FLOAT", "DOUBLE"}:
+            continue
+        if connection.execute(f"SELECT 1 FROM {quoted(delivered.claims)} WHERE {column} IS NOT NULL LIMIT 1").fetchall():
+            raise DeliveryError(
+                f"claims: column {delivered.shown('claims', column)} (to be read as {column}) holds numbers, which have lost the "
+                "leading zeros of their codes (042 became 42): deliver diagnosis codes as text"
+            )
 
 
 def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
@@ -168,13 +184,22 @@ def _read(column: str, kind: str) -> str:
         return _read_date(column, kind, text)
     if column in _INTEGERS:
         return _read_integer(column, kind, text)
+    if column in DIAGNOSIS_COLUMNS:
+        # 042 that became a number is written 42.0: without the dot it would be 420, another disease.
+        misplaced = f"regexp_matches({text}, '^([0-9]{{0,2}}|[0-9]{{4,}})[.][0-9]')"
+        return f"CASE WHEN {misplaced} THEN {text} ELSE {_plain(text)} END"
     if column in _CODES:
-        return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
+        return _plain(text)
     if column == "place":
         return f"CASE WHEN len({text}) = 1 THEN '0' || {text} ELSE {text} END"
     if column == "sex":
         return f"coalesce(getvariable('sex_values')[upper({text})], {text})"
     return text
+
+
+def _plain(text: str) -> str:
+    """SQL of a code without dots and blanks, in upper case."""
+    return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
 
 
 def _read_date(column: str, kind: str, text: str) -> str:

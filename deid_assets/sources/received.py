@@ -7,6 +7,7 @@ delivered name for a pattern, an address or a format.
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import BinaryIO
 
 from deid_assets.errors import DeliveryError
 
+_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 CHUNK = 1 << 20  # bytes read at a time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe would wait for whoever writes into it.
@@ -60,12 +62,14 @@ def delivered_files(paths: Sequence[Path]) -> list[DeliveredFile]:
             kind = path.lstat().st_mode
         except OSError:
             raise DeliveryError(f"{path.name}: missing file or folder") from None
+        _require_plain_name(path.name, path.parent.name)
         _require_file_or_folder(path.name, kind)
         if stat.S_ISDIR(kind):
             found += _files_below(path.parent, (path.name,), path.resolve().name)
         else:
             found.append(DeliveredFile(path.name, path.parent, (path.name,)))
-    if len({file.path for file in found}) < len(found):
+    # One folder has many paths: in/../in is in.
+    if len({file.path.resolve() for file in found}) < len(found):
         raise DeliveryError("a file of the delivery is given twice: its rows would count twice")
     return found
 
@@ -77,6 +81,7 @@ def _files_below(root: Path, inside: tuple[str, ...], name: str) -> Iterator[Del
     except OSError:
         raise DeliveryError(f"{name}: unreadable folder: it may not be opened, or changed while it was read") from None
     for own, kind in entries:
+        _require_plain_name(own, name)
         below = f"{name}/{own}"
         _require_file_or_folder(below, kind)
         if stat.S_ISDIR(kind):
@@ -90,6 +95,15 @@ def _require_file_or_folder(name: str, kind: int) -> None:
         raise DeliveryError(f"{name}: a symbolic link, which is not followed: put the file or folder itself there")
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
         raise DeliveryError(f"{name}: neither a file nor a folder, but a pipe, a socket or a device: take it away")
+
+
+def _require_plain_name(name: str, folder: str) -> None:
+    """Raise DeliveryError for a name that no message can show."""
+    if _UNSHOWN.search(name):
+        raise DeliveryError(
+            f"{'the delivery' if _UNSHOWN.search(folder) else folder}: holds a file or folder whose name is not UTF-8, or has line "
+            "breaks or other control characters: rename it"
+        )
 
 
 def open_delivered(file: DeliveredFile) -> BinaryIO:

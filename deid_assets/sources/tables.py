@@ -103,12 +103,15 @@ def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: 
     found: list[Path] = []
     for path in delivery.paths:
         if not path.is_dir():
-            if table.file is None or fnmatch.fnmatch(path.name, table.file):
+            if table.file is None or path.name == table.file or fnmatch.fnmatch(path.name, table.file):
                 found.append(path)
         elif table.file is None:
             raise DeliveryError(
                 f"delivery {delivery.key} is a folder: the policy must name the file (source.{source_table}.file)"
             )
+        elif path / table.file in staging.received:
+            # A name may hold the signs of a pattern: as one, it would match other files.
+            found.append(path / table.file)
         else:
             found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))
     if not found:

@@ -9,7 +9,9 @@ from deid_assets.assets.date_release import ReleasedDates, notes_of, told_of_dat
 from deid_assets.home import Home
 from deid_assets.methods.date_intervals import Events, Redrawing, redraw
 from deid_assets.policy import policy_from
+from deid_assets.registration import register_delivery
 from deid_assets.resources import Workplace
+from deid_assets.sources.delivery import Delivery
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.policy.test_dates import JUDGED, with_dates
 
@@ -30,7 +32,11 @@ def released() -> ReleasedDates:
 def told(released: ReleasedDates, root, format: str, **changes) -> dict:
     judged = JUDGED if format == "dates" else JUDGED[:1]
     policy = policy_from(public_values(**with_dates(judged=judged, format=format, anchor="year", **changes)))
-    return told_of_dates(policy, released, Workplace(root=str(Home(root).create().root)), "d1")
+    home = Home(root).create()
+    file = home.deliveries / "d1.parquet"
+    file.write_bytes(b"as delivered")
+    register_delivery(home, Delivery("d1", "synthetic", (file,)))
+    return told_of_dates(policy, released, Workplace(root=str(home.root)), "d1")
 
 
 def test_errors_are_those_of_what_is_released(released, tmp_path):

@@ -58,19 +58,32 @@ def test_independent_randomization_violates_order_as_often_as_it_must():
     assert order_violations(events, moved) == pytest.approx(expected, abs=5 * 0.5 / members**0.5)
 
 
+def exact(count: int) -> int:
+    return count
+
+
 class TestErrorsThatMayBeTold:
+    @pytest.mark.parametrize(("beyond", "noise", "told"), [(12, -2, False), (9, 2, True), (12, 0, True), (9, 0, False)])
+    def test_whether_enough_are_beyond_the_percentile_is_judged_by_a_noisy_count(self, beyond, noise, told):
+        errors = np.concatenate([np.ones(20 * beyond - beyond), np.full(beyond, 99)])
+        found = date_errors(errors, np.arange(len(errors)), lambda count: count + noise)
+        counted = []
+        date_errors(errors, np.arange(len(errors)), lambda count: counted.append(count) or count)
+        assert (found.p95_days is not None) == (counted[0] + noise >= 11)
+        assert told == (beyond + noise >= 11)
+
     def test_one_persons_error_is_not(self):
         errors = np.concatenate([np.full(100, 3), [999]])
-        assert date_errors(errors, np.arange(101)) == DateErrors(7, 30)
+        assert date_errors(errors, np.arange(101), exact) == DateErrors(7, 30)
 
     def test_of_few_members_nothing_is(self):
-        assert date_errors(np.full(500, 40), np.arange(500) % 10) == DateErrors(None, None)
-        assert date_errors(np.array([]), np.array([])) == DateErrors(None, None)
+        assert date_errors(np.full(500, 40), np.arange(500) % 10, exact) == DateErrors(None, None)
+        assert date_errors(np.array([]), np.array([]), exact) == DateErrors(None, None)
 
     @given(st.lists(st.tuples(st.integers(-100, 100), st.integers(0, 30)), min_size=1, max_size=200))
     def test_fewer_than_eleven_members_have_a_larger_one(self, drawn):
         errors, member = np.array(drawn).T
-        found = date_errors(errors, member)
+        found = date_errors(errors, member, exact)
         if found.largest_days is not None:
             assert len(set(member[np.abs(errors) > found.largest_days])) < 11
             assert found.largest_days % 30 == 0

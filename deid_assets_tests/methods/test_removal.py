@@ -223,3 +223,15 @@ class TestEligibleMembers:
             members = store.table("members", MEMBER, [("a", None, 40)])
             removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [])
             assert store.rows(eligible_members(members, removed, members)) == [("a",)]
+
+
+@pytest.mark.parametrize("written", ["m1", "m1  ", " M1", "'m1'", "0m1", "m1\\t"])
+def test_a_quarantined_claim_removes_the_member_whom_it_means(delivery, written):
+    made = delivery([claim("c1", "m1"), claim("c2", "m2")])
+    quarantined = [("claims", f'{{"member_id": "{written}", "diagnosis_1": "042"}}')]
+    assert made.removed(quarantined=quarantined) == [("m1", "a claim in quarantine", False)]
+
+
+def test_a_quarantined_claim_that_names_a_member_exactly_removes_no_other(delivery):
+    made = delivery([claim("c1", "1"), claim("c2", "001")])
+    assert made.removed(quarantined=[("claims", '{"member_id": "001 "}')]) == [("001", "a claim in quarantine", False)]

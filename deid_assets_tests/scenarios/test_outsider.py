@@ -183,6 +183,12 @@ class TestTwoPoliciesOverOneDelivery:
     def test_what_was_delivered_depends_on_the_source_only(self):
         assert self.of("source", opt_outs={"members": ["m1"]}, sample__members=500, title="Another")
 
+    def test_thresholds_that_only_refuse_are_no_second_look(self):
+        for changes in ({"removal__readable_codes_at_least": 0.97}, {"removal__absence_posterior_at_most": 0.25},
+                        {"opt_outs": {"matched_at_least": 0.7}}):
+            assert self.of("source", "opt_outs", "removal", "sample", **changes)
+        assert not self.of("source", "opt_outs", "removal", removal__newborn_days=27)
+
     def test_a_step_depends_on_what_comes_before_it(self):
         assert not self.of("source", "opt_outs", opt_outs={"members": ["m1"]})
         assert self.of("source", "opt_outs", "removal", sample__members=500, title="Another")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.known_codes import known_codes
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     MEMBER_COLUMNS,
@@ -443,3 +444,12 @@ def test_the_rules_agree_with_a_plain_reading_of_them(tmp_path_factory, members,
     assert sorted(map(tuple, listed)) == sorted(expected)
     assert set(taken.frame("members")["member_id"]) == kept_members
     assert set(taken.frame("claims")["claim_id"]) == kept_claims
+
+
+@pytest.mark.parametrize("written", ["42.0", "79.53", "4280.0", "0.42"])
+def test_a_diagnosis_that_was_a_number_is_not_read_as_another_code(tmp_path, written):
+    """042 becomes 42.0 in a table of numbers; without its dot it would be 420, a harmless disease."""
+    folder = write_tables(tmp_path / "in", [member("m1")], [claim("c1", diagnosis_1=written), claim("c2", diagnosis_1="428.0")])
+    taken = take_in(folder, codes=KnownCodes.of(known_codes))
+    assert taken.frame("claims")["diagnosis_1"].tolist() == ["4280"]
+    assert taken.frame("quarantined_rows")["rule"].tolist() == ["unknown diagnosis code"]

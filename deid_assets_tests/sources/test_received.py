@@ -190,3 +190,21 @@ def test_words_are_no_dates(tmp_path, word):
     assert {(count.table, count.rule) for count in take_in(folder).report.quarantined} == {
         ("members", "unparseable date"), ("claims", "unparseable date"),
     }  # fmt: skip
+
+
+def test_a_folder_given_by_two_paths_would_count_twice(folder):
+    with pytest.raises(DeliveryError, match="given twice"):
+        Delivery("a", "tables", (folder, folder / ".." / folder.name)).digest()
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.csv", b"two\nlines.csv"])
+def test_a_name_that_cannot_be_shown_is_refused_before_anything_is_read(folder, name):
+    (folder / os.fsdecode(name)).write_text("a\n")
+    with pytest.raises(DeliveryError, match="^in: holds a file or folder whose name is not UTF-8") as raised:
+        take_in(folder)
+    str(raised.value).encode()
+
+
+def test_any_other_name_is_none_of_our_business(folder):
+    (folder / "Bildschirmfoto um 10.00\u202fUhr é.png").write_bytes(b"x")
+    assert take_in(folder).report.rows_kept["claims"] == 1

@@ -4,6 +4,8 @@ import gzip
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deid_assets.errors import DeliveryError
@@ -258,3 +260,48 @@ def test_public_claims_coded_in_icd_10_are_refused_or_blanked(tmp_path):
     assert report.blanked_codes["diagnosis_1"] > 0
     assert not any("diagnosis" in count.rule for count in report.quarantined)
     assert any(count.rule == "duplicate member" for count in report.quarantined), "eligibility spans, not members"
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "DECIMAL(6, 2)"])
+@pytest.mark.parametrize("code", ["7953", "NULL"])
+def test_diagnoses_that_are_numbers_have_lost_their_leading_zeros(tmp_path, kind, code):
+    """07953 (HIV type 2) and 7953 are one number: no list can tell them apart. A column without a code is no harm."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_parquet(folder / "people.parquet", "SELECT 'm1' AS id, 'F' AS sex, 40 AS age")
+    write_parquet(folder / "claims.parquet", f"SELECT 'm1' AS id, 1 AS year, {code}::{kind} AS dx")
+    options = TablesSource(
+        members=MembersMap(file="people.parquet", columns={"member_id": "id", "sex": "sex", "age": "age"}),
+        claims=ClaimsMap(file="claims.parquet", columns={"member_id": "id", "year": "year", "diagnosis_1": "dx"}),
+    )
+    if code == "NULL":
+        assert take_in(folder, options).report.rows_kept["claims"] == 1
+    else:
+        with pytest.raises(DeliveryError, match=r"column dx \(to be read as diagnosis_1\) holds numbers"):
+            take_in(folder, options)
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_file_whose_name_reads_as_a_pattern_is_that_file(tmp_path, as_file):
+    """'claims[1].parquet' as a pattern would be claims1.parquet, another file."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_parquet(folder / "people.parquet", MEMBER_ROWS)
+    write_parquet(folder / "claims[1].parquet", f"{CLAIM_ROWS} LIMIT 2")
+    write_parquet(folder / "claims1.parquet", f"{CLAIM_ROWS} LIMIT 1")
+    paths = (folder / "people.parquet", folder / "claims[1].parquet") if as_file else (folder,)
+    delivery = Delivery("a", "tables", paths)
+    report = read_delivery(tmp_path / "store" / "s.duckdb", delivery, source("people.parquet", "claims[1].parquet"), 1.0, KnownCodes())
+    assert report.rows_kept["claims"] == 2
+
+
+def test_columns_of_a_parquet_file_that_differ_in_case_only(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    people = pa.table({"Member No.": [1, 2], "SEX": ["x", "x"], "sex": ["F", "M"], "age": [40, 50]})
+    write_parquet(folder / "claims.parquet", CLAIM_ROWS)
+    pq.write_table(people, folder / "people.parquet")
+    with pytest.raises(DeliveryError, match=r"column sex \(to be read as sex\) is there in upper and lower case: rename one"):
+        take_in(folder, source("people.parquet", "claims.parquet"))
+    pq.write_table(people.select(["Member No.", "sex", "SEX", "age"]), folder / "people.parquet")
+    assert kept(take_in(folder, source("people.parquet", "claims.parquet"))) == EXPECTED
