@@ -143,6 +143,7 @@ NO_LIMIT = {
     "long_tail.width": "bins are held to risk, of whatever width",
     "membership.draws": "it measures; nothing that is drawn gates",
     "neighbor_attack.trials": "too few for a gate are refused",
+    "opt_outs.matched_at_least": "0 asks for no match, as a list of everywhere needs; it has to be written",
     "provider_graph.draws": "the number of adversaries who are simulated",
     "provider_graph.patterns_known": "the adversary's knowledge; more is worse for the release",
     "removal.newborn_days": "0 is the day of birth, null switches the rule off",

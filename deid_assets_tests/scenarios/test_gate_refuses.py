@@ -121,7 +121,8 @@ def test_members_published_elsewhere_after_the_assessments_count(pipeline):
     before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == REFUSED and summary.release is None
-    assert summary.reasons == ("refused by the gate for 1 reason: gate: absence_posterior is not at most its threshold",)
+    (reason,) = summary.reasons
+    assert "gate: absence_posterior is not at most its threshold" in reason
     assert pipeline.published_bytes() == before
 
 

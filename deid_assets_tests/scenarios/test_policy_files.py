@@ -36,7 +36,7 @@ def home(tmp_path_factory) -> tuple[Path, list[str]]:
     with pipeline_in(root) as pipeline:
         pipeline.synthetic(KEY, 3_000, seed=1)
         bring(pipeline, elsewhere, ["nobody yet"], opt_outs={"file": "opt_outs.txt", "matched_at_least": 0})
-        pipeline.run(KEY, ["members", "claims", "quarantined_rows"])
+        pipeline.run(KEY, ["members", "claims", "quarantined_rows", "delivered_codes"])
         opted_out = pipeline.table(KEY, "members").frame()["member_id"].tolist()[:60]
         bring(pipeline, elsewhere / "one", opted_out)
         bring(pipeline, elsewhere / "two", ["somebody else"], policy="another")

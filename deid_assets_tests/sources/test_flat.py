@@ -114,7 +114,7 @@ def policy_with(quasi_identifiers: tuple[str, ...], attributes: tuple[str, ...])
                 {"column": f"{name}!", "release_as": name, "hierarchy": "sex"} for name in quasi_identifiers
             ],
             attributes=[{"column": f"{name}!", "release_as": name} for name in attributes],
-            risk={"k": 2, "max_suppressed": 0.5},
+            risk={"k": 3, "max_suppressed": 0.2},
         )
     )
 
