@@ -33,7 +33,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.registration import register_delivery
 from deid_assets.release import clock, durable
-from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.reading import regular_bytes
 from deid_assets.release.recovery import release_folders
 from deid_assets.release.registry import Entry, Registry
@@ -99,6 +99,7 @@ def _release_or_unchanged(
         clean_orphans(home, instance, lock)
         earlier = _released_before(home, policy, delivery)
         if earlier is None:
+            require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             summary = _execute(instance, policy, delivery, lock.run_id, console)
             if summary.release is None:

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 import deid_assets
 from deid_assets.cli import main
 from deid_assets.home import Home
-from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
+from deid_assets.release.keys import Secret
 from deid_assets.release.publication import Releases
 from deid_assets_tests.release.making import publish
 
@@ -76,6 +77,20 @@ def test_a_lost_secret_is_made_anew_only_when_asked(home, monkeypatch):
     assert not (home.keys / "secret").exists()
     assert deid("key", "new-secret")[0] == 0 and (home.keys / "secret").exists()
     assert deid("key", "new-secret")[0] == 1
+
+
+def test_a_secret_in_the_place_of_another_is_refused_unless_it_was_made_so(home, monkeypatch):
+    for name in ("DEID_SECRET", "DEID_SECRET_FILE", "DEID_SECRET_COMMAND"):
+        monkeypatch.delenv(name, raising=False)
+    (home.keys / "secret").write_text("ab" * 32)
+    (home.keys / "secret").chmod(0o600)
+    code, printed = deid("run", "--policy", "heritage-public", "--members", 100)
+    assert code == 1 and "keys/secret is not a secret under which anything was released here" in printed
+    (home.keys / "secret").unlink()
+    assert deid("key", "new-secret")[0] == 0
+    require_secret_of_releases(home, secret_of(home))
+    given = Secret(b"x" * 32, "environment variable DEID_SECRET")
+    require_secret_of_releases(home, given)
 
 
 def test_a_correction_of_the_clock_needs_a_reason(home):

@@ -34,6 +34,7 @@ from deid_assets.release.event_log import (
     witness,
 )
 from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
+from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest import (
     AttritionStep,
@@ -129,6 +130,7 @@ def publish(
         The released files: path, sha256, bytes, rows.
     """
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
+    require_secret_of_releases(workplace.home, secret)
     # Keyed: a data version is a digest of its inputs', on which a guess of who opted out could be tried.
     versions = data_versions(context.instance, upstream(policy), context.partition_key)
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}

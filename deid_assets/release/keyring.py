@@ -13,17 +13,22 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from deid_assets.errors import ReleaseError
 from deid_assets.home import Home
 from deid_assets.release import clock, durable
-from deid_assets.release.keys import SECRET_FILE, SIGNING_KEY_FILE, PublicKey, Secret, SigningKey, given_secret, load_secret
+from deid_assets.release.digests import parse_json
+from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_FILE, PublicKey, Secret, SigningKey, given_secret, load_secret
 from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.release.recovery import LOCK, REGISTRY, recovered, release_folders, signer_in_force
 from deid_assets.release.registry import Chain, Registry
 from deid_assets.release.registry_entries import ClockCorrection, KeyRotation, signed_correction, signed_rotation
+from deid_assets.release.verification import MANIFEST
 
 NEXT_KEY_FILE = "signing_key.next.pem"
+ACCEPTED_FILE = "secret.accepted"
+"""Commitment to the secret that `new_secret` made: it is known before anything was released under it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,38 @@ def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secre
     return load_secret(home.keys, {})
 
 
+def require_secret_of_releases(home: Home, secret: Secret) -> None:
+    """Refuse a generated secret under which nothing was released here, though there are releases: it was replaced.
+
+    Raises
+    ------
+    ReleaseError
+        If it is neither that of a release nor one that `new_secret` made.
+    """
+    if secret.origin != GENERATED:
+        return
+    commitments = [_commitment_of(release) for release in reversed(release_folders(home.releases))]
+    known = [one for one in commitments if one is not None]
+    accepted = home.keys / ACCEPTED_FILE
+    if os.path.lexists(accepted):
+        known.append(regular_bytes(accepted, SMALL_AT_MOST).decode(errors="replace").strip())
+    if known and secret.commitment() not in known:
+        raise ReleaseError(
+            "keys/secret is not a secret under which anything was released here, although there are releases. Restore it from a "
+            "backup, or set the variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND that you used before. With another "
+            "secret pseudonyms, noise and sample change; to go on like that, remove keys/secret, and make one with "
+            "`deid key new-secret`"
+        )
+
+
+def _commitment_of(release: Path) -> str | None:
+    """The commitment to the secret of a release; None if its manifest tells none."""
+    try:
+        return parse_json(regular_bytes(release / MANIFEST))["secret_commitment"]
+    except (ReleaseError, KeyError, TypeError):
+        return None
+
+
 def new_secret(home: Home) -> Secret:
     """Make a secret although there are releases; an existing one is kept.
 
@@ -79,7 +116,10 @@ def new_secret(home: Home) -> Secret:
     """
     if os.path.lexists(home.keys / SECRET_FILE):
         raise ReleaseError("there is a generated secret already, in the folder keys; it is kept")
-    return load_secret(home.keys, {})
+    made = load_secret(home.keys, {})
+    with durable.locked(home.keys / ".lock"):
+        durable.replace(home.keys / ACCEPTED_FILE, made.commitment().encode() + b"\n", 0o600)
+    return made
 
 
 def has_released(home: Home) -> bool:

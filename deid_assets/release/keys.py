@@ -30,6 +30,8 @@ from deid_assets.store import owner_only
 SIGNING_KEY_FILE = "signing_key.pem"
 SECRET_FILE = "secret"
 SECRET_BYTES_AT_LEAST = 32
+GENERATED = "generated file"
+"""Origin of a secret that nobody gave."""
 _COMMAND_SECONDS = 60
 _SALT = b"deid_assets secret 1"
 
@@ -246,7 +248,7 @@ def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> S
     if given is not None:
         return given
     made = _read_or_create(folder, SECRET_FILE, lambda: secrets.token_hex(32).encode() + b"\n")
-    return Secret(made.strip(), "generated file")
+    return Secret(made.strip(), GENERATED)
 
 
 def given_secret(variables: Mapping[str, str]) -> Secret | None:

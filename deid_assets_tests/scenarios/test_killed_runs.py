@@ -18,6 +18,7 @@ from deid_assets.running import clean_orphans, dagster_instance, run_policy
 from deid_assets.store_lock import StoreLock
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid, unwrapped
+from deid_assets_tests.scenarios.test_flat_release import people, write_people
 
 
 @pytest.fixture(scope="module")
@@ -88,35 +89,33 @@ def status_of(name: str):
     return dg.DagsterRunStatus[name]
 
 
-def run_in_this_process(home: Home, family: crashes.Family) -> tuple[int, str]:
+def run_in_this_process(home: Home, policy: str, delivery: Path) -> tuple[int, str]:
     written = io.StringIO()
-    _, name, _, delivery = family.arguments
-    code = run_policy(home, name, (Path(delivery),), console=Console(file=written, width=200))
+    code = run_policy(home, policy, (delivery,), console=Console(file=written, width=200))
     return code, unwrapped(written.getvalue())
 
 
-@pytest.mark.parametrize(
-    ("stop", "said"),
-    [
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "is published, but the registry cannot be written"),
-        (dg.DagsterExecutionInterruptedError(), "the run was stopped, by Ctrl-C or a signal"),
-    ],
-)
 def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothing_was_published(
-    family, tmp_path, monkeypatch, stop, said
+    family, tmp_path, monkeypatch
 ):
     home = Home(shutil.copytree(family.home, tmp_path / "deid"))
     monkeypatch.setenv("DEID_HOME", str(home.root))
+    stops = {
+        "is published, but the registry cannot be written": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        "the run was stopped, by Ctrl-C or a signal": dg.DagsterExecutionInterruptedError(),
+    }
+    for number, (said, stop) in enumerate(stops.items(), start=1):
+        delivery = write_people(tmp_path / f"people-{number}", people(600, number))
 
-    def stopped(*_):
-        raise stop
+        def stopped(*_, stop=stop):
+            raise stop
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Registry, "append", stopped)
-        code, printed = run_in_this_process(home, family)
-    release = home.releases / family.policy / "0001"
-    assert release.is_dir()
-    assert (code, said in printed, "Nothing was published" in printed) == (ERROR, True, False), printed
-    assert f"Published {release}" in printed
-    code, printed = run_in_this_process(home, family)
-    assert (code, "Unchanged" in printed) == (PUBLISHED, True)
+        with monkeypatch.context() as patched:
+            patched.setattr(Registry, "append", stopped)
+            code, printed = run_in_this_process(home, family.policy, delivery)
+        release = home.releases / family.policy / f"{number:04d}"
+        assert release.is_dir()
+        assert (code, said in printed, "Nothing was published" in printed) == (ERROR, True, False), printed
+        assert f"Published {release}" in printed
+        code, printed = run_in_this_process(home, family.policy, delivery)
+        assert (code, "Unchanged" in printed) == (PUBLISHED, True)
