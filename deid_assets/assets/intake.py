@@ -15,7 +15,7 @@ _SECTIONS = ["source", "intake"]
 
 @dg.multi_asset(
     outs={
-        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "2"), kinds={"duckdb"})
+        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "3"), kinds={"duckdb"})
         for name, text in (
             ("members", "One row per delivered member: the population in which risk is counted."),
             ("claims", "The claims of the delivered members, in canonical form."),

@@ -73,7 +73,7 @@ def pseudonym_crosswalk(
     return pd.concat(frames, ignore_index=True)
 
 
-@stage_asset(policy_sections=["removal", "opt_outs"], derived_columns={"reason": ["code_book.removal_reason"]})
+@stage_asset(policy_sections=["removal", "opt_outs"], version="2", derived_columns={"reason": ["code_book.removal_reason"]})
 def removed_members(
     context: dg.AssetExecutionContext,
     members: Table,
