@@ -109,6 +109,11 @@ def _removed(policy: Policy) -> Iterator[str]:
         yield f"members with a code of the {removal.code_list} list of sensitive codes, with all of their claims"
     if removal.rare_visible_diseases:
         yield "members with a rare and visible disease, with all of their claims"
+    if removal.removes_members:
+        yield (
+            "searched are the first four diagnoses, the procedure and the place of each claim; further diagnoses that a delivery may "
+            "have, such as the fifth to tenth and the admitting one of DE-SynPUF, are not read"
+        )
     if policy.opt_outs.all_members:
         yield (
             f"members who opted out: {len(policy.opt_outs.all_members)}; refused if fewer than {policy.opt_outs.matched_at_least:.0%} "
