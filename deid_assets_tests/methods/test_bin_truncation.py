@@ -22,7 +22,7 @@ def some_bins(draw) -> Bins:
     return Bins(width, draw(st.none() | st.integers(width + 1, 14)))
 
 
-few_counts = st.lists(st.integers(0, 14), max_size=6)
+few_counts = st.lists(st.integers(0, 14), max_size=5)
 many_counts = st.lists(st.integers(0, 60), max_size=80)
 needed = st.integers(1, 12)
 

@@ -20,6 +20,8 @@ from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid, unwrapped
 from deid_assets_tests.scenarios.test_flat_release import people, write_people
 
+pytestmark = pytest.mark.matrix
+
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory) -> crashes.Family:

@@ -69,7 +69,7 @@ def longitudinal(loud, tmp_path_factory) -> Iterator[Pipeline]:
     write_delivery(folder, MEMBERS, 20240101)
     found = duckdb.sql(f"SELECT member_id FROM '{folder}/members.parquet' ORDER BY member_id LIMIT {OPTED_OUT}").fetchall()
     out = {"members": [member for member, in found]}
-    write_policy(home.policies, changed(SMALL, sample__members=613, neighbor_attack__trials=3_001, opt_outs=out))
+    write_policy(home.policies, changed(SMALL, sample__members=667, neighbor_attack__trials=3_001, opt_outs=out))
     with pipeline_in(root) as pipeline:
         pipeline.register(NAME, members=MEMBERS, seed=20240101)
         summary = pipeline.run(NAME)
@@ -89,7 +89,7 @@ def flat(loud, tmp_path_factory) -> Iterator[Pipeline]:
         yield pipeline
 
 
-@pytest.fixture(params=["longitudinal", "flat"])
+@pytest.fixture(params=[pytest.param("longitudinal", marks=pytest.mark.matrix), "flat"])
 def release(request) -> tuple[Pipeline, Path]:
     pipeline = request.getfixturevalue(request.param)
     return pipeline, pipeline.home.releases / pipeline.policy / "0001"
@@ -156,6 +156,7 @@ class TestOneRelease:
         assert of_people and {one["sample_size"] for one in of_people} == {released}
 
 
+@pytest.mark.matrix
 def test_figures_are_drawn_of_public_numbers(longitudinal):
     """Coordinates can be measured: the ratio of two exact attacks is alpha, and exact losses are functions of all rows."""
     folder = longitudinal.home.releases / "small" / "0001"

@@ -16,6 +16,8 @@ from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 KEY = "synthetic-3000-1"
 
 

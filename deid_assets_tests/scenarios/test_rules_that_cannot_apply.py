@@ -15,6 +15,8 @@ from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, tables_of_synthetic
 
+pytestmark = pytest.mark.matrix
+
 BEFORE_THE_DRAW = (*STAGES["intake"], "code_book", "removed_members", "eligible_claims", "eligible_members", "rule_needs")
 
 
