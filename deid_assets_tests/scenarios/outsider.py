@@ -12,6 +12,7 @@ _NUMBER = re.compile(r"(?<![\w.#-])-?\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\w.#])-?\d
 _IMAGE = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
 _DIGESTS = re.compile(r"\b[0-9a-f]{16,}\b")
 _RATIO_DIGITS = 1e-6
+_TOLD_BY_FILES = ("published ", "share of published ")
 
 Numbers = Mapping[str, set[float]]
 """Numbers by the place where they are read."""
@@ -24,8 +25,12 @@ def numbers_in(release: Path, registry: Path) -> dict[str, set[float]]:
     def add(place: str, numbers: Iterator[float]) -> None:
         found.setdefault(place, set()).update(numbers)
 
-    for name in ("manifest.json", "certificate.json"):
-        for place, number in _of_json(json.loads((release / name).read_text()), name):
+    manifest = json.loads((release / "manifest.json").read_text())
+    for item in manifest["evidence"]:
+        # What is counted in the published files alone follows from them, and is like anything else by accident.
+        item["measurements"] = [one for one in item["measurements"] if not one["unit"].startswith(_TOLD_BY_FILES)]
+    for name, content in (("manifest.json", manifest), ("certificate.json", json.loads((release / "certificate.json").read_text()))):
+        for place, number in _of_json(content, name):
             add(place, iter([number]))
     for line in registry.read_text().splitlines():
         for place, number in _of_json(json.loads(line), "registry"):
