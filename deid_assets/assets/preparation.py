@@ -156,7 +156,7 @@ def released_sample(
     derived_columns={
         "condition_group": ["eligible_claims.diagnosis_1"],
         "procedure_group": ["eligible_claims.cpt"],
-        "charlson": [f"eligible_claims.{column}" for column in DIAGNOSES],
+        "charlson": [f"eligible_claims.{column}" for column in (*DIAGNOSES, "further_diagnoses")],
     },
 )
 def grouped_claims(

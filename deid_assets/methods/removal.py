@@ -7,19 +7,25 @@ from deid_assets.methods.rule_figures import may_be_newborn
 from deid_assets.store import Query, Table
 
 DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+_FURTHER = "string_split(further_diagnoses, ' ')"
 
 
 def codes_of_claims(claims: Table) -> str:
     """SELECT every code of every claim: claim_id, member_id, kind ('diagnosis', 'procedure', 'place'), listed, code.
 
-    `listed` is the place of a diagnosis on its claim, from 1.
+    `listed` is the place of a diagnosis on its claim, from 1; further diagnoses follow the fourth.
     """
     columns = [(column, "diagnosis", listed) for listed, column in enumerate(DIAGNOSES, start=1)]
     columns += [("cpt", "procedure", 1), ("place", "place", 1)]
-    return " UNION ALL ".join(
+    single = " UNION ALL ".join(
         f"SELECT claim_id, member_id, '{kind}' AS kind, {listed} AS listed, {column} AS code"
         f" FROM {claims.sql} WHERE {column} IS NOT NULL"
         for column, kind, listed in columns
+    )
+    return (
+        f"{single} UNION ALL SELECT claim_id, member_id, 'diagnosis' AS kind,"
+        f" {len(DIAGNOSES)} + generate_subscripts({_FURTHER}, 1) AS listed, unnest({_FURTHER}) AS code"
+        f" FROM {claims.sql} WHERE further_diagnoses IS NOT NULL"
     )
 
 
@@ -31,7 +37,8 @@ def distinct_codes(claims: Table) -> str:
         f"SELECT DISTINCT '{kind}' AS kind, {column} AS code FROM {claims.sql} WHERE {column} IS NOT NULL"
         for column, kind in columns
     )
-    return f"SELECT kind, code FROM ({parts}) ORDER BY kind, code"
+    further = f"SELECT DISTINCT 'diagnosis' AS kind, unnest({_FURTHER}) AS code FROM {claims.sql}"
+    return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL) ORDER BY kind, code"
 
 
 def removed_members(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deid_assets.store import Table
 
 CODED = {
-    "diagnosis": "coalesce(diagnosis_1, diagnosis_2, diagnosis_3, diagnosis_4)",
+    "diagnosis": "coalesce(diagnosis_1, diagnosis_2, diagnosis_3, diagnosis_4, further_diagnoses)",
     "procedure": "cpt",
     "place": "place",
 }

@@ -111,8 +111,8 @@ def _removed(policy: Policy) -> Iterator[str]:
         yield "members with a rare and visible disease, with all of their claims"
     if removal.removes_members:
         yield (
-            "searched are the first four diagnoses, the procedure and the place of each claim; further diagnoses that a delivery may "
-            "have, such as the fifth to tenth and the admitting one of DE-SynPUF, are not read"
+            "searched are the procedure, the place and all diagnoses of each claim that the source section maps: diagnosis_1 to "
+            "diagnosis_25 and admitting_diagnosis"
         )
     if policy.opt_outs.all_members:
         yield (

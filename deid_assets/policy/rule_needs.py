@@ -26,7 +26,7 @@ from deid_assets.methods.rule_figures import (
     readable,
 )
 from deid_assets.policy.models import Policy
-from deid_assets.sources.rules import CODE_COLUMNS
+from deid_assets.sources.rules import CLAIM_CODE_COLUMNS
 
 CHANCE = 0.01
 """So improbable a number of matches is not taken for chance."""
@@ -137,7 +137,7 @@ def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
             rule, coded(kind), f"the claims with a readable {kind} code", share,
             f"Map the column of {kind} codes, or, if deliveries have none, say removal.coded_claims_at_least.{kind}: null",
         )  # fmt: skip
-    for column in CODE_COLUMNS[kind]:
+    for column in CLAIM_CODE_COLUMNS[kind]:
         yield Need(
             rule, readable(column), f"the codes in {column} known to the product", removal.readable_codes_at_least,
             "Mend the codes or the source section; to accept fewer, lower removal.readable_codes_at_least, or say "

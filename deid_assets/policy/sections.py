@@ -226,7 +226,7 @@ class Grouping(Section):
 
     charlson: Literal["quan", "deyo"] = Field("quan", description="whose list of comorbidities")
     charlson_diagnoses: Literal["all", "additional"] = Field(
-        "all", description="diagnoses of a claim that count: all four, or those after the first"
+        "all", description="diagnoses of a claim that count: all that were delivered, or those after the first"
     )
 
 

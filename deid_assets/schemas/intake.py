@@ -6,6 +6,10 @@ from pandera.ibis import Check
 from deid_assets.schemas.contract import Role, column, contract, days
 
 _DIAGNOSIS = Check.str_matches(r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}$", error="dotless ICD-9-CM code")
+_DIAGNOSES = Check.str_matches(
+    r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}( (V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2})*$",
+    error="dotless ICD-9-CM codes, separated by blanks",
+)
 
 
 def _days_in_hospital(year: int):
@@ -52,6 +56,13 @@ CLAIMS = contract(
         "diagnosis_2": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "second diagnosis", _DIAGNOSIS, nullable=True),
         "diagnosis_3": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "third diagnosis", _DIAGNOSIS, nullable=True),
         "diagnosis_4": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "fourth diagnosis", _DIAGNOSIS, nullable=True),
+        "further_diagnoses": column(
+            dt.string,
+            Role.SENSITIVE_ATTRIBUTE,
+            "diagnoses after the fourth and that of admission, separated by blanks",
+            _DIAGNOSES,
+            nullable=True,
+        ),
     },
     unique=["claim_id"],
 )

@@ -21,14 +21,23 @@ _DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")
 MEMBER_COLUMNS = (
     "member_id", "sex", "age", "birth_date", "death_date", "days_in_hospital_y2", "days_in_hospital_y3",
 )  # fmt: skip
-DIAGNOSIS_COLUMNS = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+# A hospital's bill has up to 25 diagnoses and the one of admission. The first four are columns of the claims; the further
+# ones are kept together in one, separated by blanks.
+FIRST_DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+FURTHER_DIAGNOSES = (*(f"diagnosis_{number}" for number in range(5, 26)), "admitting_diagnosis")
+DIAGNOSIS_COLUMNS = (*FIRST_DIAGNOSES, *FURTHER_DIAGNOSES)
+FURTHER = "further_diagnoses"
 CLAIM_COLUMNS = (
     "claim_id", "member_id", "provider_id", "vendor_id", "pcp_id", "year", "service_date", "specialty", "place", "cpt",
-    "length_of_stay", "pay_delay", "days_since_first_claim", *DIAGNOSIS_COLUMNS,
+    "length_of_stay", "pay_delay", "days_since_first_claim", *FIRST_DIAGNOSES, FURTHER,
 )  # fmt: skip
 CODE_COLUMNS = (*DIAGNOSIS_COLUMNS, "cpt", "place", "specialty")
 # Delivered columns from which canonical ones are derived: length of stay, pay delay.
 CLAIM_INGREDIENTS = ("admission_date", "discharge_date", "paid_date")
+DELIVERED_CLAIM_COLUMNS = (
+    *(column for column in CLAIM_COLUMNS if column != FURTHER), *FURTHER_DIAGNOSES, *CLAIM_INGREDIENTS,
+)  # fmt: skip
+"""What a delivery may give of a claim: the canonical columns, and those from which some of them are made."""
 
 
 def plain_key(key: str) -> str:
@@ -194,14 +203,15 @@ class ClaimsMap(TableMap):
     @field_validator("columns")
     @classmethod
     def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
-        _refuse_unknown(columns, CLAIM_COLUMNS + CLAIM_INGREDIENTS)
+        _refuse_unknown(columns, DELIVERED_CLAIM_COLUMNS)
         if "member_id" not in columns or not {"service_date", "year"} & set(columns):
             raise ValueError("member_id and one of service_date, year must be mapped")
         if ("admission_date" in columns) != ("discharge_date" in columns):
             raise ValueError("admission_date and discharge_date go together: both or neither")
         codes = [columns[name] for name in CODE_COLUMNS if name in columns]
         if len(set(codes)) < len(codes):
-            raise ValueError(f"{', '.join(CODE_COLUMNS)} must be mapped to different columns: one column holds one kind of code")
+            twice = ", ".join(sorted({name for name in codes if codes.count(name) > 1}))
+            raise ValueError(f"{twice}: mapped as two columns of codes (diagnoses, cpt, place, specialty); one column holds one kind")
         if "paid_date" in columns and "service_date" not in columns:
             raise ValueError("paid_date needs service_date: the pay delay is the days between them")
         return columns

@@ -37,8 +37,12 @@ _DATE = "%Y%m%d"
 _OUTPATIENT_LINES = 45
 _CARRIER_LINES = 13
 
-_DIAGNOSES = {f"diagnosis_{number}": f"ICD9_DGNS_CD_{number}" for number in range(1, 5)}
-_NAMES = {"claim_id": "CLM_ID", "member_id": "DESYNPUF_ID", "service_date": "CLM_FROM_DT", **_DIAGNOSES}
+_NAMES = {"claim_id": "CLM_ID", "member_id": "DESYNPUF_ID", "service_date": "CLM_FROM_DT"}
+_PHYSICIAN_DIAGNOSES = {f"diagnosis_{number}": f"ICD9_DGNS_CD_{number}" for number in range(1, 9)}
+_FACILITY_DIAGNOSES = {
+    **{f"diagnosis_{number}": f"ICD9_DGNS_CD_{number}" for number in range(1, 11)},
+    "admitting_diagnosis": "ADMTNG_ICD9_DGNS_CD",
+}
 _FACILITY = {"provider_id": "AT_PHYSN_NPI", "vendor_id": "PRVDR_NUM"}
 _PERSON = {"member_id": "DESYNPUF_ID", "birth_date": "BENE_BIRTH_DT", "death_date": "BENE_DEATH_DT"}
 _BENEFICIARY: Columns = {**_PERSON, "sex_code": "BENE_SEX_IDENT_CD"}
@@ -47,15 +51,17 @@ _STAY = {
     "discharge_date": "NCH_BENE_DSCHRG_DT",
     "length_of_stay": "CLM_UTLZTN_DAY_CNT",
 }
-_INPATIENT: Columns = {**_NAMES, **_FACILITY, **_STAY, "segment": "SEGMENT"}
+_INPATIENT: Columns = {**_NAMES, **_FACILITY_DIAGNOSES, **_FACILITY, **_STAY, "segment": "SEGMENT"}
 _OUTPATIENT: Columns = {
     **_NAMES,
+    **_FACILITY_DIAGNOSES,
     **_FACILITY,
     "segment": "SEGMENT",
     "procedures": [f"HCPCS_CD_{line}" for line in range(1, _OUTPATIENT_LINES + 1)],
 }
 _CARRIER: Columns = {
     **_NAMES,
+    **_PHYSICIAN_DIAGNOSES,
     "procedures": [f"HCPCS_CD_{line}" for line in range(1, _CARRIER_LINES + 1)],
     "line_diagnoses": [f"LINE_ICD9_DGNS_CD_{line}" for line in range(1, _CARRIER_LINES + 1)],
     "providers": [f"PRF_PHYSN_NPI_{line}" for line in range(1, _CARRIER_LINES + 1)],
@@ -111,7 +117,7 @@ def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSourc
         claim_rules=(SECOND_SEGMENT,),
         column_names={
             "members": {**_PERSON, "sex": "BENE_SEX_IDENT_CD"},
-            "claims": {**_NAMES, **_STAY, "segment": "SEGMENT", "cpt": "HCPCS_CD"},
+            "claims": {**_NAMES, **_FACILITY_DIAGNOSES, **_STAY, "segment": "SEGMENT", "cpt": "HCPCS_CD"},
         },
         date_format=_DATE,
         first_year=FIRST_YEAR,
@@ -238,7 +244,7 @@ def _lay_claims(staging: Staging, staged: _Staged) -> None:
 
 
 def _inpatient(claims: str) -> str:
-    diagnoses = ", ".join(_DIAGNOSES)
+    diagnoses = ", ".join(_FACILITY_DIAGNOSES)
     return f"""
         SELECT row_key, claim_id, member_id, provider_id, vendor_id, service_date, 'Hospital' AS specialty,
             '21' AS place, admission_date, discharge_date,
@@ -250,7 +256,7 @@ def _inpatient(claims: str) -> str:
 
 def _outpatient(claims: str) -> str:
     """Lines with a HCPCS code, or one line without where there is none."""
-    diagnoses = ", ".join(_DIAGNOSES)
+    diagnoses = ", ".join(_FACILITY_DIAGNOSES)
     lines = _filled_lines("procedures[line] IS NOT NULL", _OUTPATIENT_LINES)
     return f"""
         SELECT {_line_key()}, {_line_claim_id()}, member_id, provider_id, vendor_id, service_date,
@@ -261,10 +267,10 @@ def _outpatient(claims: str) -> str:
 
 def _carrier(claims: str) -> str:
     """Lines with a HCPCS code or a diagnosis; the line's diagnosis comes first, then the claim's others."""
-    claim_diagnoses = f"list_filter([{', '.join(_DIAGNOSES)}], lambda code: code <> coalesce(line_diagnoses[line], ''))"
+    claim_diagnoses = f"list_filter([{', '.join(_PHYSICIAN_DIAGNOSES)}], lambda code: code <> coalesce(line_diagnoses[line], ''))"
     lines = _filled_lines("procedures[line] IS NOT NULL OR line_diagnoses[line] IS NOT NULL", _CARRIER_LINES)
     ordered = f"list_concat(list_filter([line_diagnoses[line]], lambda code: code IS NOT NULL), {claim_diagnoses})"
-    columns = ", ".join(f"ordered[{number}] AS {name}" for number, name in enumerate(_DIAGNOSES, 1))
+    columns = ", ".join(f"ordered[{number}] AS diagnosis_{number}" for number in range(1, len(_PHYSICIAN_DIAGNOSES) + 2))
     return f"""
         SELECT * EXCLUDE (ordered), {columns}
         FROM (

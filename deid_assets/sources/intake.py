@@ -14,14 +14,21 @@ import duckdb
 import numpy as np
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS, Delivery, SourceOptions
+from deid_assets.sources.delivery import (
+    CLAIM_COLUMNS,
+    FURTHER,
+    FURTHER_DIAGNOSES,
+    MEMBER_COLUMNS,
+    Delivery,
+    SourceOptions,
+)
 from deid_assets.sources.desynpuf import lay_out_desynpuf
 from deid_assets.sources.files import Staging, naming_damaged_files
 from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members
 from deid_assets.sources.quarantine import Quarantine
 from deid_assets.sources.received import Received
 from deid_assets.sources.report import IntakeReport
-from deid_assets.sources.rules import CODE_COLUMNS, DUPLICATE_CLAIM, DUPLICATE_MEMBER, MEMBER_RULES, claim_rules
+from deid_assets.sources.rules import CLAIM_CODE_COLUMNS, CODE_COLUMNS, DUPLICATE_CLAIM, DUPLICATE_MEMBER, MEMBER_RULES, claim_rules
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.store import connect, owner_only, quoted
 
@@ -252,7 +259,12 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
             f" FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
         )
 
-    return " UNION ALL ".join(counts(kind, column) for kind, columns in CODE_COLUMNS.items() for column in columns)
+    own = [counts(kind, column) for kind, columns in CLAIM_CODE_COLUMNS.items() for column in columns if column != FURTHER]
+    further = [counts("diagnosis", column) for column in FURTHER_DIAGNOSES if column in given]
+    sums = ", ".join(f"coalesce(sum({column}), 0)::BIGINT AS {column}" for column in ("written", "unreadable", "like_icd10"))
+    none = "SELECT 0 AS written, 0 AS unreadable, 0 AS like_icd10"
+    together = f"SELECT '{FURTHER}' AS source_column, 'diagnosis' AS kind, {sums} FROM ({' UNION ALL '.join(further) or none})"
+    return " UNION ALL ".join([*own, together])
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:
@@ -288,13 +300,18 @@ def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequenc
     """Claims kept, with the days since the member's first claim of the year unless these are delivered."""
     blanked = _blanked(blank, given)
     derive_days = "days_since_first_claim" not in given
+
+    def value(column: str) -> str:
+        return f"CASE WHEN {blanked[column]} THEN NULL ELSE t.{column} END" if column in blanked else f"t.{column}"
+
     columns = []
     for column in CLAIM_COLUMNS:
         if column == "days_since_first_claim" and derive_days:
             columns.append("(t.service_date - f.first_date)::INTEGER AS days_since_first_claim")
-        elif column in blanked:
-            columns.append(f"CASE WHEN {blanked[column]} THEN NULL ELSE t.{column} END AS {column}")
+        elif column == FURTHER:
+            further = ", ".join(["NULL", *(value(name) for name in FURTHER_DIAGNOSES if name in given)])
+            columns.append(f"nullif(concat_ws(' ', {further}), '')::VARCHAR AS {FURTHER}")
         else:
-            columns.append(f"t.{column}")
+            columns.append(f"{value(column)} AS {column}")
     join = " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = t.year" if derive_days else ""
     return f"SELECT {', '.join(columns)} FROM typed_claims AS t{join} WHERE {quarantine.kept('claims')}"

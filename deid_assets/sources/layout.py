@@ -7,8 +7,8 @@ import duckdb
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.delivery import (
-    CLAIM_COLUMNS,
     CLAIM_INGREDIENTS,
+    DELIVERED_CLAIM_COLUMNS,
     DIAGNOSIS_COLUMNS,
     MEMBER_COLUMNS,
     UnknownCodes,
@@ -105,8 +105,8 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
     if delivered.claim_ids_are_rows:
         derived["claim_id"] = "row_key::VARCHAR"
     calendar = delivered.first_year if "year" in present else None
-    _lay(connection, delivered.claims, "typed_claims", CLAIM_COLUMNS + CLAIM_INGREDIENTS, derived, calendar)
-    return frozenset(present & set(CLAIM_COLUMNS) | set(derived))
+    _lay(connection, delivered.claims, "typed_claims", DELIVERED_CLAIM_COLUMNS, derived, calendar)
+    return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | set(derived))
 
 
 def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:

@@ -6,19 +6,22 @@ views of `layout`; those that need to know other rows (duplicates, unknown membe
 
 from collections.abc import Iterable
 
-from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS
+from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS, FIRST_DIAGNOSES, FURTHER
 from deid_assets.sources.layout import Rule
 
 DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
 DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")
 
-# The column of each kind of code that a delivery may hold and that a code table may not.
+# The delivered columns of each kind of code.
 CODE_COLUMNS = {
     "diagnosis": DIAGNOSIS_COLUMNS,
     "procedure": ("cpt",),
     "place": ("place",),
     "specialty": ("specialty",),
 }
+
+CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*FIRST_DIAGNOSES, FURTHER)}
+"""The columns of the claims for each kind of code."""
 
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),

@@ -11,6 +11,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
+    FURTHER,
     MEMBER_COLUMNS,
     Delivery,
     SyntheticSource,
@@ -65,8 +66,9 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
     DeliveryError
         If a file is missing, unreadable, without rows or lacks a canonical column.
     """
-    # The generator lets nobody die, and leaves the days since the first claim to the intake, as a data source would.
-    absent = ("death_date", "days_since_first_claim")
+    # The generator lets nobody die, gives a claim four diagnoses at most, and leaves the days since the first claim to the
+    # intake, as a data source would.
+    absent = ("death_date", "days_since_first_claim", FURTHER)
     members, claims = (
         TableMap(file=file, columns={name: name for name in columns if name not in absent})
         for file, columns in (("members.parquet", MEMBER_COLUMNS), ("claims.parquet", CLAIM_COLUMNS))

@@ -18,7 +18,7 @@ from deid_assets_tests.methods.small_tables import small_store
 
 CLAIM = (
     "claim_id VARCHAR, member_id VARCHAR, service_date DATE, specialty VARCHAR, place VARCHAR, cpt VARCHAR,"
-    " diagnosis_1 VARCHAR, diagnosis_2 VARCHAR, diagnosis_3 VARCHAR, diagnosis_4 VARCHAR"
+    " diagnosis_1 VARCHAR, diagnosis_2 VARCHAR, diagnosis_3 VARCHAR, diagnosis_4 VARCHAR, further_diagnoses VARCHAR"
 )
 MEMBER = "member_id VARCHAR, birth_date DATE, age INTEGER"
 BORN = datetime.date(2001, 1, 31)
@@ -26,7 +26,8 @@ BORN = datetime.date(2001, 1, 31)
 
 def claim(name: str, member: str, **values):
     """A claim with nothing in it but what is named."""
-    names = ("service_date", "specialty", "place", "cpt", "diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+    diagnoses = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4", "further_diagnoses")
+    names = ("service_date", "specialty", "place", "cpt", *diagnoses)
     return (name, member, *(values.get(column) for column in names))
 
 
@@ -65,13 +66,15 @@ def delivery():
 
 def test_every_code_of_every_claim_is_found_once_with_its_place_on_the_claim():
     with small_store() as store:
-        row = claim("c1", "m", place="21", cpt="99213", diagnosis_1="4280", diagnosis_3="V501")
+        row = claim("c1", "m", place="21", cpt="99213", diagnosis_1="4280", diagnosis_3="V501", further_diagnoses="25000 042")
         claims = store.table("claims", CLAIM, [row, claim("c2", "m")])
         found = sorted(store.rows(codes_of_claims(claims)))
     assert found == sorted(
         [
             ("c1", "m", "diagnosis", 1, "4280"),
             ("c1", "m", "diagnosis", 3, "V501"),
+            ("c1", "m", "diagnosis", 5, "25000"),
+            ("c1", "m", "diagnosis", 6, "042"),
             ("c1", "m", "procedure", 1, "99213"),
             ("c1", "m", "place", 1, "21"),
         ]
@@ -81,8 +84,9 @@ def test_every_code_of_every_claim_is_found_once_with_its_place_on_the_claim():
 def test_distinct_codes_are_in_order_and_one_code_may_be_of_two_kinds():
     with small_store() as store:
         rows = [claim("c1", "m", cpt="897", diagnosis_1="897", specialty="x"), claim("c2", "m", cpt="897")]
+        rows.append(claim("c3", "m", further_diagnoses="897 042"))
         found = store.rows(distinct_codes(store.table("claims", CLAIM, rows)))
-    assert found == [("diagnosis", "897"), ("procedure", "897"), ("specialty", "x")]
+    assert found == [("diagnosis", "042"), ("diagnosis", "897"), ("procedure", "897"), ("specialty", "x")]
 
 
 class TestRemovedMembers:
@@ -93,7 +97,7 @@ class TestRemovedMembers:
         ("diagnosis_4", "30285"), ("diagnosis_1", "317"), ("diagnosis_1", "V501"), ("diagnosis_3", "V510"),
         ("cpt", "55970"), ("cpt", "59840"), ("cpt", "897"),
         ("place", "54"), ("place", "55"), ("place", "57"),
-        ("diagnosis_2", "7564"),
+        ("diagnosis_2", "7564"), ("further_diagnoses", "042"),
     ]  # fmt: skip
 
     def test_one_sensitive_code_removes_the_member_whatever_its_place(self, delivery):

@@ -29,6 +29,7 @@ CLAIM = {
     "cpt": "'99213'", "length_of_stay": "NULL::INTEGER", "pay_delay": "0::INTEGER",
     "days_since_first_claim": "0::INTEGER", "diagnosis_1": "'4280'", "diagnosis_2": "'V5789'",
     "diagnosis_3": "'E8889'", "diagnosis_4": "NULL::VARCHAR",
+    "further_diagnoses": "'042 V501 E8889'",
 }  # fmt: skip
 
 
@@ -96,6 +97,7 @@ class TestIntake:
             ({"days_since_first_claim": "-1::INTEGER"}, "days_since_first_claim: 0 to 366"),
             ({"diagnosis_1": "'428.0'"}, "diagnosis_1: dotless ICD-9-CM code"),
             ({"diagnosis_4": "'v501'"}, "diagnosis_4: dotless ICD-9-CM code"),
+            ({"further_diagnoses": "'042  V501'"}, "further_diagnoses: dotless ICD-9-CM codes, separated by blanks"),
             ({"diagnosis_2": "'42'"}, "diagnosis_2: dotless ICD-9-CM code"),
         ],
     )

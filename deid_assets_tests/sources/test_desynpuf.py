@@ -27,10 +27,10 @@ HEADERS = {
     "beneficiary": ["DESYNPUF_ID", "BENE_BIRTH_DT", "BENE_DEATH_DT", "BENE_SEX_IDENT_CD", "SP_STATE_CODE"],
     "inpatient": [
         "DESYNPUF_ID", "CLM_ID", "SEGMENT", "CLM_FROM_DT", "CLM_THRU_DT", "PRVDR_NUM", "AT_PHYSN_NPI", "CLM_ADMSN_DT",
-        "CLM_UTLZTN_DAY_CNT", "NCH_BENE_DSCHRG_DT", *(f"ICD9_DGNS_CD_{n}" for n in range(1, 11)), "HCPCS_CD_1",
+        "CLM_UTLZTN_DAY_CNT", "NCH_BENE_DSCHRG_DT", "ADMTNG_ICD9_DGNS_CD", *(f"ICD9_DGNS_CD_{n}" for n in range(1, 11)), "HCPCS_CD_1",
     ],
     "outpatient": [
-        "DESYNPUF_ID", "CLM_ID", "SEGMENT", "CLM_FROM_DT", "PRVDR_NUM", "AT_PHYSN_NPI",
+        "DESYNPUF_ID", "CLM_ID", "SEGMENT", "CLM_FROM_DT", "PRVDR_NUM", "AT_PHYSN_NPI", "ADMTNG_ICD9_DGNS_CD",
         *(f"ICD9_DGNS_CD_{n}" for n in range(1, 11)), *(f"HCPCS_CD_{n}" for n in range(1, 46)),
     ],
     "carrier": [
@@ -141,7 +141,18 @@ def test_an_inpatient_claim_is_one_claim(tmp_path):
     assert row[["specialty", "place", "year", "length_of_stay"]].tolist() == ["Hospital", "21", 1, 2]
     assert row["service_date"].date() == datetime.date(2008, 6, 1)
     assert row[["diagnosis_1", "diagnosis_2"]].tolist() == ["4280", "V5789"]
-    assert row[["cpt", "pcp_id", "pay_delay", "diagnosis_3"]].isna().all()
+    assert row[["cpt", "pcp_id", "pay_delay", "diagnosis_3", "further_diagnoses"]].isna().all()
+
+
+def test_the_tenth_diagnosis_and_that_of_admission_are_read(tmp_path):
+    codes = {"ICD9_DGNS_CD_1": "4280", "ICD9_DGNS_CD_5": "OTHER", "ICD9_DGNS_CD_10": "25000", "ADMTNG_ICD9_DGNS_CD": "V5789"}
+    files = {"inpatient": [stay("7", "A", "20080601", "20080603", "2", **codes)], "outpatient": [visit("8", "A", "20080601", **codes)]}
+    taken = take(write(tmp_path / "in", _2008=[beneficiary("A")], **files), "blank")
+    claims = taken.frame("claims", "claim_id")
+    assert claims["further_diagnoses"].tolist() == ["25000 V5789"] * 2
+    assert taken.report.blanked_codes == {"diagnosis_5": 2}
+    codes = taken.frame("delivered_codes").set_index("source_column").loc["further_diagnoses"]
+    assert codes[["written", "unreadable"]].tolist() == [6, 2]
 
 
 def test_an_outpatient_claim_is_a_claim_per_procedure(tmp_path):

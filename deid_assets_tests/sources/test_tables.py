@@ -142,6 +142,24 @@ def test_claims_without_ids_are_named_by_their_rows(tmp_path):
     assert taken.report.quarantined == () and taken.frame("claims")["claim_id"].nunique() == 2
 
 
+def test_every_diagnosis_of_a_hospital_bill_can_be_mapped(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_parquet(folder / "people.parquet", MEMBER_ROWS)
+    write_parquet(
+        folder / "claims.parquet",
+        "SELECT * FROM (VALUES (1, '2008-01-05', '042', '428.0', NULL), (1, '2008-01-06', NULL, NULL, NULL),"
+        " (1, '2008-01-07', 'v57.89', NULL, '25000')) AS t(person, day, admitted, fifth, last)",
+    )
+    columns = {"member_id": "person", "service_date": "day"}
+    columns |= {"admitting_diagnosis": "admitted", "diagnosis_5": "fifth", "diagnosis_25": "last"}
+    claims = ClaimsMap(file="claims.parquet", columns=columns)
+    options = TablesSource(members=MembersMap(file="people.parquet", columns=MEMBERS), claims=claims, first_year=2008)
+    taken = take_in(folder, options, codes=KnownCodes())
+    listed = taken.frame("claims", "service_date")["further_diagnoses"]
+    assert listed.fillna("none").tolist() == ["4280 042", "none", "25000 V5789"]
+
+
 def test_a_delivery_without_claims_leaves_an_empty_table(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
