@@ -16,9 +16,9 @@ from deid_assets.assets.generalization import (
     chosen_levels,
     chosen_node,
     node_computation,
-    stream_key,
 )
 from deid_assets.assets.planted_attacks import demographics_of_canaries
+from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.executors import search_executor
 from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries
@@ -107,7 +107,7 @@ def neighbor_attack(
     """Evidence: simulated nosey neighbours (S0, attack 1) on the release, over all members and given membership."""
     policy = policies.of(context)
     levels = chosen_levels(policy, chosen_generalization)
-    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    names = policy.quasi_identifiers.claim_names
     file = release_members.file
     profiles = write_table(
         scratch := Table(file, "scratch", "released_profiles"),

@@ -19,8 +19,9 @@ from deid_assets.assets.encoded import (
     member_columns,
     sampling_fraction,
 )
-from deid_assets.assets.generalization import chosen_levels, chosen_node, stream_key
+from deid_assets.assets.generalization import chosen_levels, chosen_node
 from deid_assets.assets.planted_attacks import presence_of_canaries, small_classes_of_canaries
+from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.methods import membership
 from deid_assets.methods.canary_checks import gains_of_canaries

@@ -27,13 +27,13 @@ class PopulationTables:
 
 
 def member_columns(policy: Policy) -> tuple[str, ...]:
-    """The member-level quasi-identifiers, in the order of the policy."""
-    return tuple(qi.column for qi in policy.quasi_identifiers.members)
+    """The member-level quasi-identifiers, in an order that the policy's text does not change."""
+    return policy.quasi_identifiers.member_columns
 
 
 def claim_columns(policy: Policy) -> tuple[str, ...]:
-    """The claim-level quasi-identifiers, in the order of the policy."""
-    return tuple(qi.column for qi in policy.quasi_identifiers.claims)
+    """The claim-level quasi-identifiers, in an order that the policy's text does not change."""
+    return tuple(policy.quasi_identifiers.claim_names)
 
 
 def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:

@@ -17,7 +17,8 @@ from deid_assets.assets.encoded import (
     member_columns,
     sampling_fraction,
 )
-from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
+from deid_assets.assets.random_streams import stream_key
+from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding, engine
 from deid_assets.methods.flagged_suppression import HIGH_RISK, choose_generalization
@@ -324,7 +325,6 @@ def other_gates_of(
         min(limits, default=None),
         attack.trials,
         measure.attack_confidence(policy) if bounded else None,
-        policy.risk.search.aim,
         stream_key(context, workplace, "other gates"),
     )
 
@@ -333,12 +333,6 @@ def adversary_of(policy: Policy, profiles: Table) -> Adversary:
     """What is needed to compute the adversary's power on generalized data."""
     claims = profiles.arrays(f"SELECT claims FROM {profiles.sql} WHERE released ORDER BY member_number")["claims"]
     return Adversary(np.asarray(claims), policy.adversary.power, policy.adversary.rounding)
-
-
-def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose: str) -> bytes:
-    """The 16-byte key of a random stream of this policy and delivery."""
-    secret = workplace.secret()
-    return secret.derive("stream", prefix_of(context), context.partition_key, purpose)[:16]
 
 
 def nodes_frame(search: LatticeSearch) -> pd.DataFrame:

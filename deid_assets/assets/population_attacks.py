@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.assessment import evidence_frame
-from deid_assets.assets.generalization import chosen_levels, stream_key
+from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.planted_attacks import inpatients_of_canaries, voters_of_canaries
 from deid_assets.assets.population_table import read_table
+from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.methods.identified_file import (
     compared,

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.assessment import evidence_frame
-from deid_assets.assets.generalization import chosen_levels, stream_key
+from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.planted_disclosure import providers_of_canaries
+from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods import provider_graph
 from deid_assets.methods.candidate import generalized_claims

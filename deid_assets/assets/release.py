@@ -17,12 +17,13 @@ from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
 from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
-from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
+from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation
 from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.passed_on_columns import passed_on_leaks
 from deid_assets.assets.preparation import pseudonym_key
 from deid_assets.assets.public_cells import shape, shapes_of_measurements
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.assets.stage_asset import stage_asset
@@ -229,8 +230,8 @@ def _judge(
 
     computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
-    # Rows or a policy that were changed after a refusal are judged on other draws.
-    key = stream_key(context, workplace, f"gate {policy.hash} {digest}")
+    # What is changed after a refusal, but for the delivery or the sample, is judged on the same draws.
+    key = gate_stream_key(context, workplace, tables.profiles)
     with search_executor() as executor:
         measured += gate.risk_measurements(policy, computation, node, adversary, key, commitment, executor)
     disagreements, cross = gate.cross_check_refusals(

@@ -10,7 +10,8 @@ import pandas as pd
 
 from deid_assets.assets.assessment import evidence_frame, original_members, profiles_query
 from deid_assets.assets.encoded import claim_columns, member_columns, sampling_fraction
-from deid_assets.assets.generalization import chosen_levels, stream_key
+from deid_assets.assets.generalization import chosen_levels
+from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.methods.adversary_power import Rounding
 from deid_assets.methods.adversary_power import adversary_power as power_of
@@ -85,7 +86,7 @@ def attack_sensitivity(
     """Evidence: attack 1 with more power, linked or ordered claims, known years, and errors in what is known."""
     policy = policies.of(context)
     section, levels = policy.attack_sensitivity, chosen_levels(policy, chosen_generalization)
-    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    names = policy.quasi_identifiers.claim_names
     file = release_members.file
     released = original_members(pseudonym_crosswalk, release_members)
     profiles, known = Table(file, "scratch", "sensitivity_profiles"), Table(file, "scratch", "sensitivity_known")

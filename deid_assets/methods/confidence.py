@@ -87,9 +87,53 @@ def empirical_bernstein_upper_bound(values: np.ndarray, value_range: float, conf
         raise ValueError("confidence must lie between 0 and 1")
     if values.min() < 0 or values.max() > value_range:
         raise ValueError("a value is outside [0, value_range]")
+    mean, variance = float(values.mean()), float(values.var(ddof=1))
+    return mean + _bernstein_margin(variance, len(values), value_range, confidence)
+
+
+def range_on_fresh_trials(
+    values: np.ndarray, value_range: float, trials: int, confidence: float | None, certainty: float = 0.99
+) -> tuple[float, float]:
+    """Where the number that a gate compares will lie when it draws for itself, as far as trials already made can say.
+
+    The gate compares the empirical Bernstein bound of `trials` fresh values, or their mean. Its own draws move that number
+    by about the standard error of their mean, and ours say where it is centred with an error of their own. Both are taken
+    as normal: this chooses what a gate is asked about, and judges nothing.
+
+    Parameters
+    ----------
+    values
+        (m,) float in [0, value_range], m >= 2: trials on another stream than the gate's.
+    trials
+        The gate's.
+    confidence
+        Of the gate's bound; None where it compares the mean.
+    certainty
+        Probability, at least, that the gate's number lies below the upper end.
+
+    Returns
+    -------
+    (float, float)
+        The lower end is what the upper end can fall to when ever more values are given: above the threshold, more trials
+        will not help; an upper end within the threshold leaves room for the gate's draws.
+
+    Examples
+    --------
+    >>> values = np.tile([0.0, 0.1], 5_000)
+    >>> [round(float(end), 4) for end in range_on_fresh_trials(values, 1.0, 10_000, None)]
+    [0.05, 0.0516]
+    >>> [round(float(end), 4) for end in range_on_fresh_trials(values, 1.0, 10_000, 0.99)]
+    [0.0529, 0.0545]
+    """
+    mean, variance = float(values.mean()), float(values.var(ddof=1))
+    centre = mean if confidence is None else mean + _bernstein_margin(variance, trials, value_range, confidence)
+    z, ours, theirs = float(stats.norm.isf(1 - certainty)), variance / len(values), variance / trials
+    return centre - z * math.sqrt(ours) + z * math.sqrt(theirs), centre + z * math.sqrt(ours + theirs)
+
+
+def _bernstein_margin(variance: float, trials: int, value_range: float, confidence: float) -> float:
     log_term = math.log(2 / (1 - confidence))
-    spread = math.sqrt(2 * float(values.var(ddof=1)) * log_term / len(values))
-    return float(values.mean()) + spread + 7 * value_range * log_term / (3 * (len(values) - 1))
+    return math.sqrt(2 * variance * log_term / trials) + 7 * value_range * log_term / (3 * (trials - 1))
 
 
 def _wilson(hits: int, trials: int, z: float) -> tuple[float, float]:

@@ -146,7 +146,7 @@ def suppress_flagged(
     drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
     for number in range(ROUNDS):
         flags = computation.flagged_targets(
-            node, keys(f"suppression {node} {number}"), DRAWS_A_MEMBER * members, executor=executor
+            node, keys(f"suppression {number}"), DRAWS_A_MEMBER * members, executor=executor
         )
         drawn, flagged = drawn + flags.drawn, flagged + flags.flagged
         chosen = members_to_suppress(drawn, flagged, goal)
@@ -155,10 +155,10 @@ def suppress_flagged(
         suppressed = np.zeros(members, dtype=bool)
         suppressed[chosen] = True
         rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
-        quick = both_readings(rest, node, rest_adversary, keys(f"trial {node} {number}"), QUICK_DRAWS, executor)
+        quick = both_readings(rest, node, rest_adversary, keys(f"trial {number}"), QUICK_DRAWS, executor)
         share = max(quick.fixed.share, quick.literal.share)
         if share <= target:
-            full = both_readings(rest, node, rest_adversary, keys(f"confirmation {node} {number}"), draws, executor)
+            full = both_readings(rest, node, rest_adversary, keys(f"confirmation {number}"), draws, executor)
             if full.hold(max_share, confidence, aim):
                 return full, suppressed
             share = max(full.fixed.share, full.literal.share)

@@ -3,7 +3,7 @@
 The search finds nodes with few members at high risk. In a small release, or where class sizes are estimated (k may be
 2), such a node can still fail the other two gates, and the run would be refused although a coarser node passes them
 all. They are asked here on draws of their own; the gate asks again on others, so that nothing is judged by what chose
-it.
+it. Those others move the gate's bound, so that a node is chosen only where room is left for them.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from deid_assets.methods.confidence import empirical_bernstein_upper_bound
+from deid_assets.methods.confidence import range_on_fresh_trials
 from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData, generalization_at
 from deid_assets.methods.node_computation import NodeComputation
 
@@ -19,6 +19,9 @@ Node = tuple[int, ...]
 
 DEMOGRAPHICS = "demographic classes"
 ATTACK = "attack given membership"
+
+MORE_TRIALS = (1, 4, 16)
+"""Times the gate's trials that are made in turn, as long as what was found does not decide."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +42,7 @@ class OtherGates:
         Of a neighbour who knows that his target is in the release: the bound of that gate, or that of the unconditional
         one over alpha, whichever is less; None for no gate.
     trials, confidence
-        Simulated neighbours, and confidence of the bound; None to compare the estimate.
-    aim
-        Part of `success_at_most` that the estimate must reach, so that the gate does not refuse a chosen node by chance.
+        The gate's simulated neighbours, and the confidence of its bound; None where it compares the estimate.
     stream_key
         16 bytes of a stream that judges nothing else.
     """
@@ -55,20 +56,26 @@ class OtherGates:
     success_at_most: float | None
     trials: int
     confidence: float | None
-    aim: float
     stream_key: bytes
 
     def failing(self, node: Node, suppressed: np.ndarray) -> str | None:
         """The gate that the node fails without the suppressed members, (n,) bool; None if both hold."""
         if self.small_class_share(node, suppressed) > self.max_share:
             return DEMOGRAPHICS
+        return None if self._attack_leaves_room(node, suppressed) else ATTACK
+
+    def _attack_leaves_room(self, node: Node, suppressed: np.ndarray) -> bool:
+        """Whether the gate's bound will hold on draws of its own; where that is close, more trials than the gate's tell."""
         if self.success_at_most is None:
-            return None
-        successes = self._successes(node, suppressed)
-        holds = float(successes.mean()) <= self.aim * self.success_at_most
-        if self.confidence is not None:
-            holds &= empirical_bernstein_upper_bound(successes, 1.0, self.confidence) <= self.success_at_most
-        return None if holds else ATTACK
+            return True
+        for times in MORE_TRIALS:
+            successes = self._successes(node, suppressed, max(2, times * self.trials))
+            low, high = range_on_fresh_trials(successes, 1.0, self.trials, self.confidence)
+            if high <= self.success_at_most:
+                return True
+            if low > self.success_at_most:
+                return False
+        return False
 
     def failing_however_suppressed(self, node: Node, share: float) -> str | None:
         """The gate that no suppression of a share of the members mends: they add their share to a mean at most."""
@@ -77,7 +84,7 @@ class OtherGates:
             return DEMOGRAPHICS
         if self.success_at_most is None:
             return None
-        return ATTACK if float(self._successes(node, nobody).mean()) > self.success_at_most + share else None
+        return ATTACK if float(self._successes(node, nobody, self.trials).mean()) > self.success_at_most + share else None
 
     def small_classes_however_suppressed(self, node: Node, share: float) -> bool:
         """Whether too many members are in small demographic classes; if so at a node, then at every finer one."""
@@ -114,8 +121,8 @@ class OtherGates:
         )
         return NodeComputation(data, self.dimensions, k=1)
 
-    def _successes(self, node: Node, suppressed: np.ndarray) -> np.ndarray:
+    def _successes(self, node: Node, suppressed: np.ndarray, trials: int) -> np.ndarray:
         """(trials,) float: how probable it is that each simulated neighbour picks his target."""
         computation = self._release(suppressed) if suppressed.any() else self._whole
-        classes = computation.drawn_classes(node, self.stream_key, self.trials)
+        classes = computation.drawn_classes(node, self.stream_key, trials)
         return np.where(classes.exempt, 0.0, 1 / np.maximum(classes.sizes, 1))

@@ -310,6 +310,17 @@ class QuasiIdentifiers(Section):
         """Those of members, then those of claims."""
         return (*self.members, *self.claims)
 
+    @property
+    def member_columns(self) -> tuple[str, ...]:
+        """Columns of the members in one order, whatever the policy's: draws are made for one column after another."""
+        return tuple(sorted((qi.column for qi in self.members), key=MEMBER_COLUMNS.index))
+
+    @property
+    def claim_names(self) -> dict[str, str]:
+        """Columns of the claims in one order, as above, and their names in the release."""
+        order = (*CLAIM_COLUMNS, *DATE_COLUMNS).index
+        return {qi.column: qi.release_as for qi in sorted(self.claims, key=lambda qi: order(qi.column))}
+
 
 class Dimension(Section):
     """A dimension of the lattice: columns that move from level to level together."""

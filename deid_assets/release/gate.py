@@ -74,8 +74,8 @@ def consistency_refusals(
 
     Without this the risk would be measured on other rows than those that are published.
     """
-    claim_names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
-    member_columns = [qi.column for qi in policy.quasi_identifiers.members]
+    claim_names = policy.quasi_identifiers.claim_names
+    member_columns = policy.quasi_identifiers.member_columns
     own = f"""
         SELECT x.pseudonym FROM {profiles.sql} JOIN {crosswalk.sql} AS x
           ON x.kind = 'member' AND x.original_id = member_id
@@ -250,8 +250,8 @@ def cross_check_refusals(
     commitment: str,
 ) -> tuple[list[Refusal], Measurement]:
     """Count some draws of the gate's stream with DuckDB, on the staged rows, and compare both readings draw by draw."""
-    member_columns = [qi.column for qi in policy.quasi_identifiers.members]
-    claim_names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims}
+    member_columns = policy.quasi_identifiers.member_columns
+    claim_names = policy.quasi_identifiers.claim_names
     population = _population(
         policy, member_columns, claim_names, levels, staged, staged_profiles, profiles, held, domains, crosswalk
     )

@@ -217,5 +217,5 @@ def test_where_the_allowed_share_does_not_suffice_there_is_no_result():
 
 @pytest.mark.parametrize("number", range(flagged_suppression.ROUNDS))
 def test_every_round_has_streams_of_its_own(number):
-    names = [f"{what} {(0,)} {number}" for what in ("suppression", "trial", "confirmation")]
+    names = [f"{what} {number}" for what in ("suppression", "trial", "confirmation")]
     assert len({keys(name) for name in [*names, "confirmation", "prospect"]}) == 5

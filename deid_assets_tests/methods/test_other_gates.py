@@ -1,8 +1,11 @@
 """The gates besides the share at high risk, asked before a node is chosen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from deid_assets.methods.confidence import empirical_bernstein_upper_bound, range_on_fresh_trials
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
 
@@ -23,7 +26,7 @@ def gates(members: int = 100, released: int = 40, **changes) -> OtherGates:
     )  # fmt: skip
     settings = {
         "class_size_at_least": 10, "max_share": 0.1, "success_at_most": 0.3, "trials": TRIALS,
-        "confidence": None, "aim": 1.0,
+        "confidence": None,
     }  # fmt: skip
     return OtherGates(data, DIMENSIONS, ages, targets, stream_key=KEY, **settings | changes)
 
@@ -49,10 +52,49 @@ def test_success_is_one_over_the_class_in_the_release():
     assert bounded.failing((1,), nobody(of)) == ATTACK, "the bound is above the estimate"
 
 
-def test_what_only_just_holds_is_not_chosen():
-    of = gates(success_at_most=0.026, aim=0.9)
-    assert of.failing((1,), nobody(of)) == ATTACK
-    assert of.failing_however_suppressed((1,), 0.0) is None, "what is only a prospect needs no margin"
+def unequal(**changes) -> OtherGates:
+    """As `gates`, but one released member in four is alone in their age: the success varies from draw to draw, .28 in all."""
+    of = gates(members=400, released=40, **changes)
+    ages = np.where(np.arange(400) % 40 < 10, np.arange(400) % 40, 10)[:, None]
+    domain = Domain((np.arange(11), np.zeros(11, int)))
+    return replace(of, data=replace(of.data, demographics=ages, demographic_domains=(domain,)), delivered=ages)
+
+
+@pytest.mark.parametrize("confidence", [None, 0.99])
+def test_a_node_that_its_own_trials_would_choose_is_left_where_the_gates_draws_would_often_refuse_it(confidence):
+    """The limit lies just above what these trials alone give: another stream of as many trials is above it half the time."""
+    of = unequal(confidence=confidence, class_size_at_least=2)
+    found = of._successes((0,), nobody(of), TRIALS)
+    own = float(found.mean()) if confidence is None else empirical_bernstein_upper_bound(found, 1.0, confidence)
+    assert replace(of, success_at_most=1.001 * own).failing((0,), nobody(of)) == ATTACK
+    assert replace(of, success_at_most=1.001 * own).failing_however_suppressed((0,), 0.0) is None, "a prospect needs no margin"
+    assert replace(of, success_at_most=1.2 * own).failing((0,), nobody(of)) is None
+
+
+def test_the_gates_own_draws_seldom_refuse_what_was_only_just_chosen():
+    """At the least limit that lets the node be chosen, the gate refuses it on about one stream in a hundred."""
+    of = unequal(confidence=0.99, class_size_at_least=2)
+    limits = np.linspace(0.28, 0.40, 61)
+    chosen_at = next(limit for limit in limits if replace(of, success_at_most=limit).failing((0,), nobody(of)) is None)
+    refused = 0
+    for stream in range(100):
+        fresh = replace(of, stream_key=stream.to_bytes(16, "big"))._successes((0,), nobody(of), TRIALS)
+        refused += empirical_bernstein_upper_bound(fresh, 1.0, 0.99) > chosen_at
+    assert refused <= 6, "more than 6 of 100 would come of a chance of .01 once in ten thousand"
+
+
+@pytest.mark.parametrize(("limit", "made"), [(0.2, [1]), (0.4, [1]), (0.31, [1, 4, 16])])
+def test_more_trials_are_made_where_it_is_close(limit, made, monkeypatch):
+    asked = []
+    honest = OtherGates._successes
+    monkeypatch.setattr(
+        OtherGates, "_successes",
+        lambda self, node, suppressed, trials: asked.append(trials) or honest(self, node, suppressed, trials),
+    )  # fmt: skip
+    of = unequal(confidence=0.99, class_size_at_least=2)
+    centre = range_on_fresh_trials(honest(of, (0,), nobody(of), 16 * TRIALS), 1.0, TRIALS, 0.99)
+    replace(of, success_at_most=sum(centre) / 2 if limit == 0.31 else limit).failing((0,), nobody(of))
+    assert asked == [times * TRIALS for times in made]
 
 
 def test_suppressed_members_are_not_in_the_release():

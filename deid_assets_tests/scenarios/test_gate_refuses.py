@@ -275,3 +275,29 @@ def test_members_released_while_the_gate_was_judging_are_not_left_out_of_its_cou
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == ERROR and "were released meanwhile" in " ".join(summary.reasons), summary.reasons
     assert pipeline.published_bytes() == before
+
+
+def test_cosmetic_edits_of_the_policy_buy_no_fresh_draws(pipeline, monkeypatch):
+    """Title, owners, comments, a threshold moved by a hair, columns in another order: the gate draws what it drew before."""
+    drawn = []
+    honest = NodeComputation.measure
+
+    def noted(self, node, stream_key, draws, exemption="once", keep_flags=False, executor=None):
+        found = honest(self, node, stream_key, draws, exemption, keep_flags, executor)
+        drawn.append((stream_key, draws, exemption, found.flagged, found.exempt))
+        return found
+
+    monkeypatch.setattr(NodeComputation, "measure", noted)
+    assert pipeline.run(KEY, ["release"]).release is not None
+    before, drawn[:] = tuple(drawn), []
+    edited = changed(
+        SMALL, title="The same under another title", owners=["team:others"], description="Told otherwise.",
+        risk__max_high_risk_share=SMALL["risk"]["max_high_risk_share"] + 1e-9,
+        quasi_identifiers__members=SMALL["quasi_identifiers"]["members"][::-1], dimensions=SMALL["dimensions"][::-1],
+    )  # fmt: skip
+    write_policy(pipeline.home.policies, edited)
+    file = pipeline.home.policies / "small.yaml"
+    file.write_text(f"# {file.name}, with a comment\n{file.read_text()}")
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.release is None, "the assessments judged another text of the policy"
+    assert tuple(drawn) == before and len(before) >= 4

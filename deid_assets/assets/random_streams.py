@@ -1,0 +1,39 @@
+"""Keys of the random streams that choose and judge: what they follow from, and what they must not follow from."""
+
+from functools import lru_cache
+
+import dagster as dg
+
+from deid_assets.assets.stage_asset import prefix_of
+from deid_assets.release.digests import bytes_digest, canonical_json, tables_digest
+from deid_assets.resources import Workplace
+from deid_assets.store import Table
+
+_TAKEN_IN = ("members", "claims")
+
+
+def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose: str) -> bytes:
+    """The 16-byte key of a random stream of this delivery.
+
+    It follows from the secret, the members and claims that were taken in, and the purpose. Names of policies, deliveries
+    and files, and any text of the policy, can be changed without changing what is judged: they must not buy fresh draws.
+    """
+    policy, table = prefix_of(context), context.resources.io_manager.table
+    taken_in = [table(dg.AssetKey([policy, name]), context.partition_key) for name in _TAKEN_IN]
+    return workplace.secret().derive("stream", _digest_of_taken_in(context.run.run_id, *taken_in), purpose)[:16]
+
+
+@lru_cache(maxsize=4)
+def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
+    """Digest of the tables, worked out once in a run: every stream is asked for by its own name."""
+    return tables_digest({table.name: table for table in tables})
+
+
+def gate_stream_key(context: dg.AssetExecutionContext, workplace: Workplace, profiles: Table) -> bytes:
+    """The 16-byte key of the gate's own stream: of this delivery and of who was sampled from it.
+
+    Levels, thresholds and suppressed members are left out on purpose. Some change of these costs next to nothing, such as a
+    class for values that nobody has, or a threshold moved by a billionth, and would buy fresh draws after a refusal.
+    """
+    sampled = profiles.query(f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_id")["member_id"]
+    return stream_key(context, workplace, f"gate {bytes_digest(canonical_json(sampled.tolist()))}")
