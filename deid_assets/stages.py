@@ -60,7 +60,7 @@ STAGE_OF: dict[str, str] = {
 }
 
 METHOD_VERSIONS = {
-    "longitudinal_risk": "4",
+    "longitudinal_risk": "5",
     "neighbor_attack": "2",
     "attack_sensitivity": "5",
     "demographic_risk": "4",

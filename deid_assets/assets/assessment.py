@@ -59,7 +59,9 @@ def longitudinal_risk(
 ) -> pd.DataFrame:
     """Evidence: the share of simulated adversaries whose target shares his known history with too few members.
 
-    Beside it stands what it comes to: the exposure, as Safe Harbor's is reckoned, and who is expected to be re-identified.
+    Where classes are those of the release, they are counted among the members that are published; what the share would be
+    if suppressed ones counted is told too. Beside it stands what it comes to: the exposure, as Safe Harbor's is reckoned,
+    and who is expected to be re-identified.
     """
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
@@ -75,6 +77,11 @@ def longitudinal_risk(
             policy.risk.gate.draws,
             executor,
         )
+        everyone = None
+        if computation.extract:
+            everyone = computation.keeping(keep, suppressed_count=True).measure(
+                node, stream_key(context, workplace, "assessment"), policy.risk.gate.draws, executor=executor
+            )
     commitment = workplace.secret().commitment()
     levels = computation.generalization(node)
     canaries = flags_of_canaries(
@@ -84,6 +91,7 @@ def longitudinal_risk(
     measured = (
         *at_high_risk,
         *measure.exposure_measurements(policy, at_high_risk),
+        *([measure.counted_with_suppressed(everyone, commitment)] if everyone else []),
         canaries_measurement(canaries, commitment),
     )
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)

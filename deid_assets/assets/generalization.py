@@ -295,7 +295,7 @@ def node_computation(
     data = encoded_data(policy, tables)
     delivered = tables.profiles.count()
     needed = class_size_needed(policy, sampling_fraction(policy, len(data.targets), delivered))
-    return NodeComputation(data, lattice_dimensions(policy), needed, only_at=only_at)
+    return NodeComputation(data, lattice_dimensions(policy), needed, only_at=only_at, extract=not policy.counts_population)
 
 
 def other_gates_of(

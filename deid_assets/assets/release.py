@@ -236,14 +236,14 @@ def _judge(
         measured += gate.risk_measurements(policy, computation, node, adversary, key, commitment, executor)
     disagreements, cross = gate.cross_check_refusals(
         policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
-        crosswalk, key, commitment,
+        crosswalk, suppressed, key, commitment,
     )  # fmt: skip
     refusals += disagreements
     refusals += gate.measurement_refusals("gate", measured)
     delays = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, suppressed, levels, delays)
     refusals += leaking
-    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *leaks, cross))
+    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "3", (*measured, *leaks, cross))
     return refusals, gate_evidence, evidence
 
 

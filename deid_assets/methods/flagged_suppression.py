@@ -132,9 +132,10 @@ def suppress_flagged(
 ) -> tuple[BothReadings, np.ndarray] | None:
     """Suppress flagged members until the rest holds on fresh draws; None when `at_most` does not suffice.
 
-    Suppressed members leave the release and not the population: they still count in every class. On the draws that
-    chose them the rest always looks better than it is, so the share aimed at on those draws falls from round to round
-    by what fresh draws show.
+    Suppressed members leave the release and not the population: they still count in every class, unless classes are those
+    of the release itself. Then whoever shared theirs is more at risk without them, and is flagged in the next round. On the
+    draws that chose them the rest always looks better than it is, so the share aimed at on those draws falls from round to
+    round by what fresh draws show.
 
     Returns
     -------
@@ -144,17 +145,21 @@ def suppress_flagged(
     members = len(computation.data.targets)
     goal = target = aim * max_share
     drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
+    asked, judged = np.arange(members), computation
     for number in range(ROUNDS):
-        flags = computation.flagged_targets(
-            node, keys(f"suppression {number}"), DRAWS_A_MEMBER * members, executor=executor
+        flags = judged.flagged_targets(
+            node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor
         )
-        drawn, flagged = drawn + flags.drawn, flagged + flags.flagged
+        drawn[asked] += flags.drawn
+        flagged[asked] += flags.flagged
         chosen = members_to_suppress(drawn, flagged, goal)
         if len(chosen) > at_most * members:
             return None
         suppressed = np.zeros(members, dtype=bool)
         suppressed[chosen] = True
         rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
+        if computation.extract:
+            asked, judged = np.flatnonzero(~suppressed), rest
         quick = both_readings(rest, node, rest_adversary, keys(f"trial {number}"), QUICK_DRAWS, executor)
         share = max(quick.fixed.share, quick.literal.share)
         if share <= target:

@@ -123,6 +123,9 @@ class NodeComputation:
         A bit-set index of the same population made before; made here, when it is first needed, if absent or too small.
     only_at
         The one node that is measured; bit-sets of other levels are not made. None: any node may be.
+    extract
+        Whether the population of `data` is the release itself, from whose classes those of a register are estimated. Then
+        members who are suppressed are in no class either: whoever counts the published rows does not find them there.
 
     Examples
     --------
@@ -147,10 +150,11 @@ class NodeComputation:
         k: int,
         index: MemberIndex | None = None,
         only_at: Sequence[int] | None = None,
+        extract: bool = False,
     ):
         if k < 1:
             raise ValueError("k must be at least 1")
-        self.data, self.dimensions, self.k = data, tuple(dimensions), k
+        self.data, self.dimensions, self.k, self.extract = data, tuple(dimensions), k, extract
         self.top = generalization_at(data, self.dimensions, top_node(self.dimensions))
         self._only_at, self._given = only_at, index
         self._made: DrawnBlocks | None = None
@@ -182,13 +186,26 @@ class NodeComputation:
         """The bit-sets, for other computations over the same population."""
         return self._draws.index
 
-    def keeping(self, keep: np.ndarray) -> "NodeComputation":
-        """The same population and bit-sets with some released members only; `keep` is (n,) bool."""
-        return NodeComputation(self.data.keeping(keep), self.dimensions, self.k, self.index, self._only_at)
+    def keeping(self, keep: np.ndarray, suppressed_count: bool | None = None) -> "NodeComputation":
+        """With some released members only.
+
+        Parameters
+        ----------
+        keep
+            (n,) bool over the targets.
+        suppressed_count
+            Whether the others stay in the population, and its bit-sets with them. None: unless this is an extract.
+        """
+        kept = self.data.keeping(keep)
+        if suppressed_count is None:
+            suppressed_count = not self.extract
+        if suppressed_count or keep.all():
+            return NodeComputation(kept, self.dimensions, self.k, self.index, self._only_at, self.extract)
+        return NodeComputation(kept.released_only(), self.dimensions, self.k, None, self._only_at, self.extract)
 
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
         """The same with another adversary power, such as p recomputed on generalized data."""
-        return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index, self._only_at)
+        return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index, self._only_at, self.extract)
 
     def generalization(
         self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()

@@ -108,18 +108,7 @@ class OtherGates:
 
     def _release(self, suppressed: np.ndarray) -> NodeComputation:
         """The members left as a population of their own."""
-        kept = np.flatnonzero(~suppressed)
-        rows = self.data.targets[kept]
-        data = LongitudinalData(
-            self.data.demographics[rows],
-            self.data.demographic_domains,
-            tuple(histories.take(rows) for histories in self.data.held),
-            self.data.history_domains,
-            np.arange(len(kept)),
-            tuple(histories.take(kept) for histories in self.data.known),
-            tuple(power[kept] for power in self.data.power),
-        )
-        return NodeComputation(data, self.dimensions, k=1)
+        return NodeComputation(self.data.keeping(~suppressed).released_only(), self.dimensions, k=1)
 
     def _successes(self, node: Node, suppressed: np.ndarray, trials: int) -> np.ndarray:
         """(trials,) float: how probable it is that each simulated neighbour picks his target."""

@@ -246,6 +246,7 @@ def cross_check_refusals(
     held: Table,
     domains: Table,
     crosswalk: Table,
+    suppressed: Table,
     stream_key: bytes,
     commitment: str,
 ) -> tuple[list[Refusal], Measurement]:
@@ -257,7 +258,8 @@ def cross_check_refusals(
     )
     top = {column: policy.hierarchy_of(column).levels - 1 for column in levels}
     population_at_top = _released_at_top(claim_names, top, profiles, held, domains)
-    which = "" if policy.counts_population else "WHERE released"
+    published = f"WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    which = "" if policy.counts_population else published
     ids = profiles.arrays(f"SELECT member_number FROM {profiles.sql} {which} ORDER BY 1")["member_number"]
     labels = labels_at(domains, levels)
     first = np.arange(CROSS_CHECKED_DRAWS)
@@ -306,8 +308,7 @@ def _population(
 ) -> Counted:
     """The population in which classes are counted: released members as staged, everybody else from the store.
 
-    Where classes are estimated from the sample, everybody else are the members of the sample who were suppressed.
-    Members go by their number: joins on long texts cost most of the time.
+    Where classes are estimated from the release there is nobody else. Members go by their number: joins on long texts cost most of the time.
     """
     pseudonyms = f"""(SELECT x.pseudonym, m.member_number FROM {crosswalk.sql} AS x JOIN {profiles.sql} AS m
         ON m.member_id = x.original_id WHERE x.kind = 'member')"""
@@ -315,7 +316,7 @@ def _population(
     released = ", ".join(f"s.{quoted(name)} AS {quoted(column)}" for column, name in claim_names.items())
     columns = ", ".join(quoted(column) for column in claim_names)
     others = f"""(SELECT member_id, member_number FROM {profiles.sql}
-        WHERE {"true" if policy.counts_population else "released"} AND member_number NOT IN (
+        WHERE {"true" if policy.counts_population else "false"} AND member_number NOT IN (
             SELECT member_number FROM {pseudonyms} WHERE pseudonym IN (SELECT "MemberID" FROM {staged_profiles.sql})))"""
     members_sql = f"""
         SELECT x.member_number AS member_id, x.member_number AS own_id, {names}

@@ -25,6 +25,7 @@ from deid_assets.release.evidence import LEFT_OUT, Measurement, Requirement
 from deid_assets.release.sensitivity import sensitivity_required
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
+WITH_SUPPRESSED = "high_risk_share_with_suppressed_members"
 EXPECTED, EXPOSURE, LIKE_SAFE_HARBOR = "expected_reidentified", "risk_exposure", "max_sup_like_safe_harbor"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
 DEMOGRAPHIC = "demographic_high_risk_share"
@@ -111,6 +112,14 @@ def high_risk_measurements(
         )
         for name, measured in ((FIXED, fixed), (LITERAL, literal))
     )
+
+
+def counted_with_suppressed(measured: NodeMeasurement, commitment: str) -> Measurement:
+    """The share at high risk if suppressed members counted in the classes of an extract, where they cannot be found."""
+    return exact(
+        WITH_SUPPRESSED, "share of draws", measured.share, None, "node_computation", "methods.md 4", measured.draws,
+        gating=False, seed_commitment=commitment,
+    )  # fmt: skip
 
 
 def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -> tuple[Measurement, ...]:

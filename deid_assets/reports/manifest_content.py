@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from deid_assets.errors import ReleaseError
 from deid_assets.release.attribute_leaks import MEANINGS as LEAKS
 from deid_assets.release.canaries import CANARIES
+from deid_assets.release.measure import FIXED, WITH_SUPPRESSED
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
@@ -22,6 +23,7 @@ from deid_assets.reports.report import (
 
 MEANINGS: Mapping[str, str] = {
     "high_risk_share": "Of what neighbours may know about a member, how much fits too few members of the population.",
+    "high_risk_share_with_suppressed_members": "The share at high risk if members who were left out counted as alike.",
     "high_risk_share_literal": "The same, with exemptions and the adversary's power taken from the generalized data.",
     "neighbor_success": "How often a simulated neighbour who is not sure that it is there picks the right record.",
     "neighbor_success_given_membership": "How often a simulated neighbour who knows that it is there does.",
@@ -103,8 +105,26 @@ def content_from_manifest(
         certificate=certificate,
         comparison=comparison,
         disclosure=disclosure_tables(manifest),
-        limits=limits,
+        limits=(*limits, *_of_an_extract(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
+    )
+
+
+def _of_an_extract(manifest: Mapping) -> tuple[str, ...]:
+    """Which members the classes of an extract are counted among, with both numbers; empty for a whole population."""
+    shares = {
+        found["name"]: _number(found["value"])
+        for item in manifest["evidence"]
+        if item["asset"] == "longitudinal_risk"
+        for found in item["measurements"]
+    }
+    published, with_suppressed = shares.get(FIXED), shares.get(WITH_SUPPRESSED)
+    if not (isinstance(published, float | int) and isinstance(with_suppressed, float | int)):
+        return ()
+    return (
+        f"Classes of the population are estimated from those of the release. The share at high risk, {published:.4%}, counts the "
+        f"published members alone, as a recipient can; it would be {with_suppressed:.4%} if members who were sampled and then "
+        "left out counted as alike.",
     )
 
 

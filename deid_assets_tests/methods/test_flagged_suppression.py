@@ -193,6 +193,63 @@ class TestChoice:
         assert np.array_equal(first.suppressed, second.suppressed)
 
 
+class TestExtract:
+    """Classes are those of the release: whoever is suppressed is in none of them."""
+
+    @staticmethod
+    def pairs(alone: int = 12, pairs: int = 60) -> NodeComputation:
+        """Members with a value of their own, and pairs, each of whom also holds one of many values of which few know one."""
+        rows = [[number] for number in range(alone)]
+        rows += [[alone + number // 2] * 3 + [alone + pairs] * (number % 2) for number in range(2 * pairs)]
+        values = Histories.of(rows)
+        base = alone + pairs + 1
+        domain = Domain((np.arange(base), np.zeros(base, int)))
+        members = len(rows)
+        data = LongitudinalData(
+            np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (np.full(members, 1, np.int8),)
+        )
+        return NodeComputation(data, [Dimension("history", (), (0,), 2)], k=2, extract=True)
+
+    def test_classes_hold_the_published_members_only(self):
+        computation = self.pairs()
+        keep = np.ones(len(computation.data.targets), dtype=bool)
+        keep[12::2] = False  # one of each pair: the other is alone now
+        published, sampled = computation.keeping(keep), computation.keeping(keep, suppressed_count=True)
+        assert published.data.members == keep.sum() and sampled.data.members == len(keep)
+        shares = [found.measure((0,), keys("draws"), 20_000).share for found in (published, sampled)]
+        # Of those left in pairs one value in four is held by all of them; 12 of 72 are alone in any case.
+        assert shares == pytest.approx([12 / 72 + 60 / 72 * 3 / 4, 12 / 72], abs=0.01)
+
+    def test_of_a_population_nobody_leaves_by_suppression(self):
+        data = self.pairs().data
+        keep = np.arange(len(data.targets)) >= 12
+        assert NodeComputation(data, [Dimension("history", (), (0,), 2)], k=2).keeping(keep).data.members == data.members
+
+    def test_who_is_alone_only_without_the_suppressed_is_found_too(self):
+        """Of three who share a value one must go for another: the two left are too few, and go in a later round."""
+        rows = [[0]] * 100 + [[1, 2]] * 2 + [[2]] * 2
+        values = Histories.of(rows)
+        domain = Domain((np.arange(3), np.zeros(3, int)))
+        members = len(rows)
+        data = LongitudinalData(
+            np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (np.full(members, 2, np.int8),)
+        )
+        computation = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4, extract=True)
+        adversary = Adversary(values.counts, 3, "nearest")
+        found = suppress_flagged(
+            computation, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9
+        )
+        assert found is not None
+        readings, suppressed = found
+        assert np.flatnonzero(suppressed).tolist() == [100, 101, 102, 103], "the last two held a value with those who went"
+        assert readings.fixed.share == 0
+        of_population = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4)
+        _, fewer = suppress_flagged(
+            of_population, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9
+        )
+        assert np.flatnonzero(fewer).tolist() == [100, 101]
+
+
 def test_on_the_draws_that_chose_them_the_rest_looks_better_than_it_is():
     """methods.md 0: the bias that separate streams are there for."""
     data = population(rare=40)
