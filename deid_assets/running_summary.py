@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from deid_assets.errors import DeidError
 from deid_assets.guard import UnforeseenError
 from deid_assets.home import Home
+from deid_assets.methods.lattice_diagnosis import NOT_TRIED, best_change
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.evidence import from_frame
@@ -193,11 +194,18 @@ def _print_diagnosis(console: Console, home: Home, policy: ReleasePolicy, delive
         return
     stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", "generalization", "lattice_diagnosis")
     table = RichTable(title="Where the risk comes from, at the coarsest node", title_justify="left")
-    for heading in ("", "", "share at high risk", "would pass"):
+    for heading in ("", "", "share at high risk", "at most", "left out", "would pass"):
         table.add_column(heading)
-    for row in stored.frame().itertuples():
-        table.add_row(row.kind, row.what, _number(row.share), "yes" if row.would_pass else "")
+    diagnosis = stored.frame()
+    for row in diagnosis.itertuples():
+        left_out = _number(row.suppressed) if row.would_pass else ""
+        said = "yes" if row.would_pass else "" if row.against == NOT_TRIED else f"no: {row.against}"
+        table.add_row(row.kind, row.what, _number(row.share), _number(row.threshold), left_out, said)
     console.print(table)
+    best = best_change(diagnosis)
+    if best is not None:
+        console.print(f"The change to try first is {best['kind']} {best['what']}. Put this in the place of the policy's own sections:")
+        console.print(escape(best["change"]), soft_wrap=True)
 
 
 def _number(value: float | None) -> str:

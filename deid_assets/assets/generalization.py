@@ -17,19 +17,20 @@ from deid_assets.assets.encoded import (
     member_columns,
     sampling_fraction,
 )
+from deid_assets.assets.policy_changes import changed_sections
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding, engine
-from deid_assets.methods.flagged_suppression import HIGH_RISK, choose_generalization
+from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
-from deid_assets.methods.lattice_diagnosis import diagnose
+from deid_assets.methods.lattice_diagnosis import COLUMNS, Demands, diagnose
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.optimal_lattice_search import node_text, parse_node
-from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
+from deid_assets.methods.other_gates import OtherGates
 from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.models import Policy
@@ -125,9 +126,9 @@ _CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demog
 @dg.multi_asset(
     outs={
         "lattice_diagnosis": dg.AssetOut(
-            description="Where no node holds: what carries the risk at the coarsest one, and which single changes of the "
-            "policy would make it pass. Empty where one holds.",
-            metadata=asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "2"),
+            description="Where no node holds: what carries the risk at the coarsest one, and which changes of the policy passed "
+            "when they were tried there. Empty where one holds.",
+            metadata=asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "3"),
             kinds={"duckdb", "numpy"},
         ),
         "passed_over_nodes": dg.AssetOut(
@@ -186,24 +187,28 @@ def generalization_choice(
             executor,
             other_gates_of(context, policy, tables, computation, workplace),
         )
-        diagnosis = pd.DataFrame({"kind": [], "what": [], "share": [], "would_pass": []})
+        diagnosis = pd.DataFrame(columns=list(COLUMNS))
         if choice is None:
-            context.log.info("no node holds; looking for what carries the risk")
+            context.log.info("no node holds; looking for what carries the risk, and trying what would take it away")
             diagnosis = diagnose(
                 computation,
                 lambda name: stream_key(context, workplace, f"diagnosis: {name}"),
                 member_columns(policy),
                 claim_columns(policy),
-                adversary_of(policy, member_profiles).claims,
-                risk.max_high_risk_share,
+                adversary_of(policy, member_profiles),
+                Demands(
+                    risk.max_high_risk_share, risk.gate.draws, risk.gate.confidence, risk.suppression.at_most, risk.search.aim
+                ),
                 _DIAGNOSIS_DRAWS,
-                policy.counts_population,
+                other_gates_of(context, policy, tables, computation, workplace),
+                lambda change: changed_sections(policy, change),
                 executor,
             )
+    texts, numbers = ("kind", "what", "against", "change"), ("share", "threshold", "suppressed")
     yield dg.Output(
-        diagnosis.astype({"kind": "str", "what": "str", "share": "float64", "would_pass": "bool"}),
+        diagnosis.astype({**dict.fromkeys(texts, "str"), **dict.fromkeys(numbers, "float64"), "would_pass": "bool"}),
         "lattice_diagnosis",
-        metadata={"diagnosis": markdown_table(diagnosis)},
+        metadata={"diagnosis": markdown_table(diagnosis.drop(columns="change"))},
     )
     yield dg.Output(
         pd.DataFrame(
@@ -212,7 +217,7 @@ def generalization_choice(
         "passed_over_nodes",
     )
     if choice is None:
-        raise _no_choice(passed_over, diagnosis)
+        raise _no_choice(passed_over, diagnosis, risk.suppression.at_most)
     chosen = pd.DataFrame(
         {
             "dimension": pd.Series([dimension.name for dimension in policy.dimensions], dtype="str"),
@@ -243,37 +248,37 @@ def generalization_choice(
     yield dg.Output(ids[choice.suppressed].reset_index(drop=True), "suppressed_members")
 
 
-def _no_choice(passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame) -> dg.Failure:
-    """The refusal where no node holds: which gates stood against how many nodes, and what would help."""
+def _no_choice(passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame, suppress_at_most: float) -> dg.Failure:
+    """The refusal where no node holds: which gates stood against how many nodes, and what passed when it was tried."""
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
-    advice = []
-    if HIGH_RISK in gates or not gates:
-        advice.append(_single_changes(diagnosis))
-    if DEMOGRAPHICS in gates:
-        advice.append("Demographic classes grow with coarser or fewer quasi-identifiers of members.")
-    if ATTACK in gates:
-        advice.append("The attack given membership weakens with coarser quasi-identifiers and with more released members.")
     against = against or "too many members at high risk at every node, even were all suppressed that may be"
     return dg.Failure(
-        f"refused: no generalization of this policy holds. Against it: {against}. {' '.join(advice)}",
+        f"refused: no generalization of this policy holds. Against it: {against}. {_advice(diagnosis, suppress_at_most)}",
         metadata={"refused": True, "nodes_passed_over": len(passed_over)},
         allow_retries=False,
     )
 
 
-def _single_changes(diagnosis: pd.DataFrame) -> str:
-    """What the diagnosis found."""
-    changes = [
-        f"{row.kind} {row.what} ({row.share:.4f} of the sampled members)"
-        if row.kind == "suppressing"
-        else f"{row.kind} {row.what} (share at high risk {row.share:.4f})"
-        for row in diagnosis.itertuples()
-        if row.would_pass and row.kind != "as it is"
+def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
+    """What passed when it was tried; where nothing did, what stood against it."""
+    tried = f"with at most {suppress_at_most:g} of the sampled members suppressed unless said otherwise"
+    passed = [
+        f"{row.kind} {row.what} (share at high risk {row.share:.4f} before suppression, at most {row.threshold:.4f}; "
+        f"{row.suppressed:.4f} of the sampled members left out)"
+        for row in diagnosis[diagnosis["would_pass"]].itertuples()
     ]
-    if not changes:
-        return "None of the single changes that were tried would make the coarsest node pass; see lattice_diagnosis."
-    return f"Single changes after which the coarsest node would pass: {'; '.join(changes)}."
+    if passed:
+        return (
+            f"Tried at the coarsest node, {tried}, these changes passed {_TRIED}: {'; '.join(passed)}. The best one is in "
+            "lattice_diagnosis as YAML, and printed by `deid run`. What else gates is judged once it runs."
+        )
+    stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
+    listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())
+    return f"None of the changes that were tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."
+
+
+_TRIED = "every gate that the choice asks: share at high risk in both readings, demographic classes, attack 1 given membership"
 
 
 class Progress:

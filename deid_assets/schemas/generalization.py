@@ -23,11 +23,23 @@ LATTICE_DIAGNOSIS = contract(
         "share": column(
             dt.float64,
             Role.MEASUREMENT,
-            "of draws at high risk then; where members are suppressed, their share",
+            "of draws at high risk then, before anybody is suppressed",
             Check.in_range(0, 1, error="0 to 1"),
             unit="share",
         ),
-        "would_pass": column(dt.boolean, Role.OTHER, "whether this change alone would make a candidate"),
+        "threshold": column(
+            dt.float64, Role.OTHER, "what it may be at most", Check.in_range(0, 1, error="0 to 1"), unit="share"
+        ),
+        "suppressed": column(
+            dt.float64,
+            Role.MEASUREMENT,
+            "of sampled members left out where the change passed",
+            Check.in_range(0, 1, error="0 to 1"),
+            unit="share",
+        ),
+        "against": column(dt.string, Role.OTHER, "the gate that stands against the change; empty where it passed"),
+        "would_pass": column(dt.boolean, Role.OTHER, "whether the coarsest node passed when the change was tried"),
+        "change": column(dt.string, Role.OTHER, "the sections of the changed policy as YAML; empty where it did not pass"),
     },
     unique=["kind", "what"],
 )

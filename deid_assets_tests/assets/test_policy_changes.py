@@ -1,0 +1,56 @@
+"""The sections of a changed policy: put in the place of the policy's own, they make a policy that says the change."""
+
+import pytest
+import yaml
+
+from deid_assets.assets.policy_changes import changed_sections
+from deid_assets.methods.lattice_diagnosis import Change
+from deid_assets.policy import policy_from
+from deid_assets.policy.yaml_text import parse
+from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.scenarios.policies import SMALL, changed
+
+
+def applied(values: dict, change: Change):
+    """The policy with the sections pasted in, as the product reads YAML."""
+    text = changed_sections(policy_from(values), change)
+    sections = parse(text)
+    assert not sections.faults
+    return policy_from(values | sections.values), sections.values
+
+
+def test_a_column_that_goes_takes_its_dimension_along():
+    policy, sections = applied(public_values(), Change(("length_of_stay", "sex")))
+    assert set(sections) == {"quasi_identifiers", "dimensions"}
+    before = policy_from(public_values())
+    assert {qi.column for qi in before.quasi_identifiers.all} - {qi.column for qi in policy.quasi_identifiers.all} == {"length_of_stay", "sex"}
+    assert "length_of_stay" not in {column for dimension in policy.dimensions for column in dimension.columns}
+    assert policy.section_hash("risk", "hierarchies", "removal") == before.section_hash("risk", "hierarchies", "removal")
+
+
+def test_of_columns_that_move_together_the_other_stays():
+    policy, _ = applied(public_values(), Change(("days_in_hospital_y2",)))
+    assert ("days_in_hospital_y3",) in {dimension.columns for dimension in policy.dimensions}
+
+
+def test_more_suppression_leaves_the_rest_of_the_section():
+    values = public_values()
+    policy, sections = applied(values, Change(suppress_at_most=0.07))
+    assert set(sections) == {"risk"} and policy.risk.suppression.at_most == 0.07
+    before = policy_from(values).risk
+    assert policy.risk.model_copy(update={"suppression": before.suppression}) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [Change(("age", "days_in_hospital_y2")), Change(("place",)), Change(("age", "sex", "days_in_hospital_y2"))],
+    ids=["no dimension is left", "no claim-level column", "no member-level column"],
+)
+def test_what_no_policy_can_hold_is_said_by_none(change):
+    assert changed_sections(policy_from(changed(SMALL)), change) is None
+
+
+def test_nobody_who_opted_out_is_named():
+    values = public_values(opt_outs={"members": ["A PERSON"]})
+    text = changed_sections(policy_from(values), Change(("sex",)))
+    assert "A PERSON" not in text and set(yaml.safe_load(text)) == {"quasi_identifiers", "dimensions"}
