@@ -21,7 +21,7 @@ from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.registration import registered_delivery
-from deid_assets.release.cumulative import earlier_releases, member_tags
+from deid_assets.release.cumulative import EarlierReleases, earlier_releases, member_tags
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.registry import Registry
@@ -100,13 +100,21 @@ class Workplace(dg.ConfigurableResource):
         own
             A SELECT of the member_id of those about to be released.
         """
-        secret = self.secret()
-        registry = Registry(self.home.releases / "registry.jsonl")
-        earlier = earlier_releases(self.restricted_manifests, registry, secret.commitment())
+        earlier = self._earlier_releases()
         if not len(earlier.tags):
             return earlier.not_comparable
-        tags = [self.member_tags(population, sql) for sql in (f"SELECT member_id FROM {population.sql}", own)]
-        return earlier.members_besides(*tags)
+        return earlier.members_besides(*self._population_and_own(population, own))
+
+    def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
+        """The earlier releases that hold the members whom `released_before` counts, as policy/number."""
+        return self._earlier_releases().holding_others(*self._population_and_own(population, own))
+
+    def _earlier_releases(self) -> EarlierReleases:
+        registry = Registry(self.home.releases / "registry.jsonl")
+        return earlier_releases(self.restricted_manifests, registry, self.secret().commitment())
+
+    def _population_and_own(self, population: Table, own: str) -> tuple[np.ndarray, np.ndarray]:
+        return self.member_tags(population, f"SELECT member_id FROM {population.sql}"), self.member_tags(population, own)
 
     def member_tags(self, population: Table, members: str) -> np.ndarray:
         """(n,) uint64: tags of the members that a SELECT of member_id finds in the file of a table."""

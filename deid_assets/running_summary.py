@@ -1,7 +1,7 @@
 """What `deid run` says at the end: rows of every stage, every gate with its numbers, where the release lies."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from deid_assets.home import Home
 from deid_assets.methods.lattice_diagnosis import NOT_TRIED, best_change
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.canaries import CANARIES
+from deid_assets.release.cumulative_attacks import BECAUSE
 from deid_assets.release.evidence import from_frame
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
@@ -60,7 +61,7 @@ class RunSummary:
 def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
     """Read what came of a run from its events."""
     rows: dict[str, int] = {}
-    failed_checks, reasons = [], []
+    failed_checks, reasons, because = [], [], {}
     release, memory, refused, errors = None, 0.0, False, False
     for event in events:
         if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
@@ -68,16 +69,17 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             name, metadata = made.asset_key.path[-1], made.metadata
             if "dagster/row_count" in metadata:
                 rows[name] = int(metadata["dagster/row_count"].value)
+            if BECAUSE in metadata:
+                because[made.asset_key] = str(metadata[BECAUSE].value)
             memory = max(memory, float(metadata["peak_memory_gb"].value) if "peak_memory_gb" in metadata else 0.0)
             if name == "release":
                 release = Path(str(metadata["release"].value))
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
             if not check.passed and check.blocking:
-                numbers = {key: check.metadata[key].value for key in ("measured", "threshold") if key in check.metadata}
-                failed_checks.append(
-                    f"{check.check_name}: measured {numbers.get('measured')}, threshold {numbers.get('threshold')}"
-                )
+                numbers = {key: found.value for key, found in check.metadata.items()}
+                counted = because.get(check.asset_key, "") if check.check_name.startswith("absence_posterior") else ""
+                failed_checks.append(_failed_check(check.check_name, numbers) + (f"; {counted}" if counted else ""))
                 # A contract that is broken is an error of data or code, and so is a risk that nobody measured; a risk that
                 # is too high is a refusal.
                 is_error = check.check_name.endswith("_keeps_contract") or not _is_number(numbers.get("measured"))
@@ -103,6 +105,17 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
     published = release is not None
     code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
     return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
+
+
+def _failed_check(name: str, numbers: Mapping) -> str:
+    """What a check measured, its bound where that is compared, and the threshold."""
+    compared, value, threshold = numbers.get("measured"), numbers.get("value"), numbers.get("threshold")
+    if numbers.get("statistic") != "upper_bound" or not (_is_number(compared) and _is_number(value)):
+        return f"{name}: measured {compared}, threshold {threshold}"
+    text = f"{name}: measured {value}, upper bound {compared}, threshold {threshold}"
+    if value <= threshold < compared:
+        text += " (the measured number is within the threshold and its bound is not: chance may be why)"
+    return text
 
 
 def _is_number(measured: object) -> bool:

@@ -33,6 +33,7 @@ from deid_assets.methods.released_rows import released_data, released_profiles
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import canaries_measurement
+from deid_assets.release.cumulative_attacks import BECAUSE, because_of
 from deid_assets.release.digests import tables_digest_once
 from deid_assets.release.evidence import Evidence, Measurement, to_frame
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
@@ -187,7 +188,10 @@ def demographic_risk(
         "release_days_in_hospital": release_days_in_hospital,
     }  # fmt: skip
 
-    before = workplace.released_before(member_profiles, original_members(pseudonym_crosswalk, release_members))
+    own = original_members(pseudonym_crosswalk, release_members)
+    before = workplace.released_before(member_profiles, own)
+    if before:
+        context.add_output_metadata({BECAUSE: because_of(workplace.releases_before(member_profiles, own))})
     risk, measured = measured_demographics(policy, levels, tables, before)
     canaries = demographics_of_canaries(
         policy, levels, tables, member_columns(policy), risk.k,

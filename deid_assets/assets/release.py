@@ -34,7 +34,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import check_vacuous
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
-from deid_assets.release.cumulative_attacks import cumulative_refusals
+from deid_assets.release.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, Refusal
 from deid_assets.release.manifest import AttritionStep
@@ -125,7 +125,9 @@ def release(
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
-                raise refusal(refusals)
+                kept = original_members(pseudonym_crosswalk, staged.members)
+                earlier = workplace.releases_before(member_profiles, kept) if before else ()
+                raise refusal(naming_releases(refusals, earlier))
             delivery = workplace.delivery(context.partition_key)
             attrition = _attrition(
                 policy, delivery, members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate

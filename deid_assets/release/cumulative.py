@@ -47,10 +47,13 @@ class EarlierReleases:
         (n,) uint64 of their members, ascending, each once.
     not_comparable
         Members of releases made with another secret: any of them may be of any population.
+    releases
+        Each release as policy and number, with the tags of its members; None where they are not comparable.
     """
 
     tags: np.ndarray
     not_comparable: int
+    releases: tuple[tuple[str, np.ndarray | None], ...] = ()
 
     def members_besides(self, population: np.ndarray, own: np.ndarray) -> int:
         """Count members of a population, besides those of the release that is about to be made.
@@ -61,6 +64,11 @@ class EarlierReleases:
             Tags of all delivered members, and of those about to be released.
         """
         return len(np.setdiff1d(np.intersect1d(self.tags, population), own)) + self.not_comparable
+
+    def holding_others(self, population: np.ndarray, own: np.ndarray) -> tuple[str, ...]:
+        """The releases because of which `members_besides` is not 0, as policy/number."""
+        others = np.setdiff1d(population, own)
+        return tuple(name for name, tags in self.releases if tags is None or len(np.intersect1d(tags, others)))
 
 
 def earlier_releases(restricted: Path, registry: Registry, secret_commitment: str) -> EarlierReleases:
@@ -82,16 +90,19 @@ def earlier_releases(restricted: Path, registry: Registry, secret_commitment: st
         unknown.
     """
     tags = [np.empty(0, dtype="<u8")]
+    releases: list[tuple[str, np.ndarray | None]] = []
     not_comparable: dict[tuple[str, str, str], list[np.ndarray]] = {}
     for file in _manifests(restricted, registry):
         made = _read(file)
-        if made.commitment == secret_commitment:
+        comparable = made.commitment == secret_commitment
+        releases.append((f"{file.parent.name}/{file.stem}", made.tags if comparable else None))
+        if comparable:
             tags.append(made.tags)
         else:
             # One policy, delivery and secret may have released the same members more than once, and others besides.
             not_comparable.setdefault((made.policy, made.delivery, made.commitment), []).append(made.tags)
     of_others = sum(len(np.unique(np.concatenate(found))) for found in not_comparable.values())
-    return EarlierReleases(np.unique(np.concatenate(tags)), of_others)
+    return EarlierReleases(np.unique(np.concatenate(tags)), of_others, tuple(releases))
 
 
 @dataclass(frozen=True)

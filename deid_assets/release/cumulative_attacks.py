@@ -5,12 +5,16 @@ is a fact about the staged rows, and alpha is not; so the gate multiplies again.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
 from deid_assets.release.evidence import Evidence, Measurement, Refusal
-from deid_assets.release.measure import GIVEN_MEMBERSHIP, UNCONDITIONAL
+from deid_assets.release.measure import ABSENCE, GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.release.sensitivity import WORST
+
+BECAUSE = "counts_earlier_releases"
+"""Metadata of an assessment whose numbers count members of earlier releases."""
 
 _FIGURES = {
     "neighbor_attack": (GIVEN_MEMBERSHIP, UNCONDITIONAL),
@@ -35,6 +39,24 @@ def cumulative_refusals(policy: Policy, evidence: Sequence[Evidence], alpha: flo
         Rules: `absent_measurement` and `failed_measurement`; none for attacks that the policy does not gate for any member.
     """
     return [refusal for asset, gate in _gates(policy) for refusal in _judged(asset, gate, evidence, alpha)]
+
+
+def because_of(releases: Sequence[str]) -> str:
+    """Why a number that counts earlier releases is as high as it is, and what does not lower it."""
+    return (
+        f"members of this population whom earlier releases hold count too, and are in {', '.join(releases)}; what was published "
+        "cannot be taken back, and more members in this delivery do not undo it"
+    )
+
+
+def naming_releases(refusals: Sequence[Refusal], releases: Sequence[str]) -> list[Refusal]:
+    """The refusals, with the earlier releases that a number of theirs counts."""
+    cumulative = {ABSENCE, *(unconditional for _, unconditional in _FIGURES.values())} if releases else set()
+    return [
+        replace(found, text=f"{found.text}: {because_of(releases)}")
+        if found.rule == "failed_measurement" and found.name.rpartition("/")[2] in cumulative else found
+        for found in refusals
+    ]  # fmt: skip
 
 
 def _gates(policy: Policy) -> Iterator[tuple[str, AttackGate]]:

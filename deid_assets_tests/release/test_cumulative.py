@@ -55,6 +55,18 @@ def test_before_the_first_release_nobody_was_released(tmp_path):
     assert besides(tmp_path, ["a", "b"], ["a"]) == 0
 
 
+def test_releases_that_hold_others_of_the_population_are_named(tmp_path):
+    publish(tmp_path, ["a", "b"], "2024")
+    publish(tmp_path, ["z"], "2024")
+    publish(tmp_path, ["c"], "2025", policy="other")
+    publish(tmp_path, ["d"], "2026", secret=OTHER, policy="third")
+    tags = [member_tags(ids, SECRET) for ids in (["a", "b", "c", "d"], ["a", "b"])]
+    assert earlier(tmp_path).members_besides(*tags) == 2
+    assert earlier(tmp_path).holding_others(*tags) == ("other/0001", "third/0001"), "whoever is released again is no other"
+    nobody = member_tags([], SECRET)
+    assert earlier(tmp_path).holding_others(tags[0], nobody) == ("heritage/0001", "other/0001", "third/0001")
+
+
 def test_members_are_known_again_in_another_delivery_under_another_policy(tmp_path):
     publish(tmp_path, ["a", "b", "c"], "2024")
     publish(tmp_path, ["c", "d", "left the insurer"], "2025", policy="other")

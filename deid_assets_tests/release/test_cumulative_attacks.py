@@ -5,8 +5,9 @@ import math
 import pytest
 
 from deid_assets.policy import policy_from
-from deid_assets.release.cumulative_attacks import cumulative_refusals
-from deid_assets.release.measure import GIVEN_MEMBERSHIP
+from deid_assets.release.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.release.evidence import Refusal
+from deid_assets.release.measure import ABSENCE, GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.release.sensitivity import WORST
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import evidence, measurement
@@ -45,3 +46,19 @@ def test_what_was_not_measured_refuses(bound):
 
 def test_what_the_policy_does_not_gate_for_any_member_is_left_to_the_other_gates():
     assert cumulative_refusals(policy("neighbor_attack", None), measured("neighbor_attack", 1.0, 1.0), 1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "told"),
+    [
+        (f"gate/{ABSENCE}", "failed_measurement", True),
+        (f"demographic_risk/{ABSENCE}", "failed_measurement", True),
+        (f"neighbor_attack/{UNCONDITIONAL}", "failed_measurement", True),
+        (f"neighbor_attack/{GIVEN_MEMBERSHIP}", "failed_measurement", False),
+        (f"gate/{ABSENCE}", "absent_measurement", False),
+    ],
+)
+def test_refusals_that_count_earlier_releases_name_them(name, rule, told):
+    (named,) = naming_releases([Refusal(rule, name, 0.4, 0.3, "too high", "probability")], ("ours/0002", "theirs/0001"))
+    assert ("and are in ours/0002, theirs/0001;" in named.text) == told and named.text.startswith("too high")
+    assert naming_releases([named], ()) == [named]

@@ -123,7 +123,18 @@ def test_members_published_elsewhere_after_the_assessments_count(pipeline):
     assert summary.exit_code == REFUSED and summary.release is None
     (reason,) = summary.reasons
     assert "gate: absence_posterior is not at most its threshold" in reason
+    assert "earlier releases hold count too, and are in small/0002;" in reason, "small/0001 holds nobody of this population"
     assert pipeline.published_bytes() == before
+
+
+def test_a_check_that_fails_for_earlier_releases_names_them(pipeline):
+    """The assessment finds it first: what `deid run` prints then says which releases count, and no number of members."""
+    members = pipeline.table(KEY, "eligible_members").frame()["member_id"].tolist()
+    publish_earlier_release(pipeline.home, members[: 2 * len(members) // 3])
+    summary = pipeline.run(KEY, ["demographic_risk", "release"])
+    (failed,) = summary.failed_checks
+    assert failed.startswith("absence_posterior_within_threshold: measured 0.") and ", threshold 0.3; " in failed
+    assert "and are in small/0002;" in failed and summary.release is None
 
 
 @pytest.mark.matrix
