@@ -22,6 +22,7 @@ from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.executors import search_executor
 from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries
+from deid_assets.methods.absence import absence_numbers
 from deid_assets.methods.candidate import generalized_claims, generalized_members
 from deid_assets.methods.confidence import clopper_pearson_interval
 from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
@@ -271,19 +272,6 @@ def demographics_of(
         sizes["released_size"],
         max(policy.demographics.class_size_at_least, policy.safe_class_size),
     )
-
-
-def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[float, float]:
-    """Share of members removed for what their claims tell, and released over eligible members.
-
-    Of members with a claim, as those removed have one: who knows a value of his target's claims knows that there is one,
-    and members without any are absent for a reason that is no secret. Counting them would hide the removed among them.
-    """
-    sensitive = int(
-        removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
-    )
-    remaining = eligible.count()
-    return sensitive / max(sensitive + remaining, 1), min(1.0, released / max(remaining, 1))
 
 
 def evidence_frame(

@@ -22,6 +22,7 @@ from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding, engine
+from deid_assets.methods.absence import absence_numbers, absence_posterior
 from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
@@ -35,11 +36,13 @@ from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
+from deid_assets.release.cumulative_attacks import because_of
 from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table
 
 _DIAGNOSIS_DRAWS = 100_000
+ABSENCE = "what absence from the release tells"
 
 
 @stage_asset(
@@ -128,7 +131,7 @@ _CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demog
         "lattice_diagnosis": dg.AssetOut(
             description="Where no node holds: what carries the risk at the coarsest one, and which changes of the policy passed "
             "when they were tried there. Empty where one holds.",
-            metadata=asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "3"),
+            metadata=asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "3"),
             kinds={"duckdb", "numpy"},
         ),
         "passed_over_nodes": dg.AssetOut(
@@ -157,6 +160,8 @@ def generalization_choice(
     value_domains: Table,
     adversary_power: Table,
     generalization_lattice: Table,
+    eligible_members: Table,
+    removed_members: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> Iterator[dg.Output]:
@@ -197,7 +202,8 @@ def generalization_choice(
                 claim_columns(policy),
                 adversary_of(policy, member_profiles),
                 Demands(
-                    risk.max_high_risk_share, risk.gate.draws, risk.gate.confidence, risk.suppression.at_most, risk.search.aim
+                    risk.max_high_risk_share, risk.gate.draws, risk.gate.confidence, risk.suppression.at_most,
+                    risk.search.aim, absence_tells_too_much(policy, eligible_members, removed_members, member_profiles, workplace),
                 ),
                 _DIAGNOSIS_DRAWS,
                 other_gates_of(context, policy, tables, computation, workplace),
@@ -271,14 +277,17 @@ def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
     if passed:
         return (
             f"Tried at the coarsest node, {tried}, these changes passed {_TRIED}: {'; '.join(passed)}. The best one is in "
-            "lattice_diagnosis as YAML, and printed by `deid run`. What else gates is judged once it runs."
+            "lattice_diagnosis as YAML, and printed by `deid run`. What else the policy gates, such as the voter list, is judged once it runs."
         )
     stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
     listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())
     return f"None of the changes that were tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."
 
 
-_TRIED = "every gate that the choice asks: share at high risk in both readings, demographic classes, attack 1 given membership"
+_TRIED = (
+    "every gate that can be asked before a release is made: share at high risk in both readings, demographic classes, attack 1, "
+    "and absence"
+)
 
 
 class Progress:
@@ -332,6 +341,24 @@ def other_gates_of(
         measure.attack_confidence(policy) if bounded else None,
         stream_key(context, workplace, "other gates"),
     )
+
+
+def absence_tells_too_much(
+    policy: Policy, eligible: Table, removed: Table, profiles: Table, workplace: Workplace
+) -> str:
+    """The gate on absence and, where they are why, the earlier releases, if the whole sample fails it; else nothing.
+
+    Suppression, which lowers the number a little, is left aside: what is offered passes without its help.
+    """
+    sample = f"SELECT member_id FROM {profiles.sql} WHERE released"
+    own, before = profiles.query(sample).shape[0], workplace.released_before(profiles, sample)
+
+    def fails(released: int) -> bool:
+        return absence_posterior(*absence_numbers(eligible, removed, released)) > policy.removal.absence_posterior_at_most
+
+    if not fails(own + before):
+        return ""
+    return ABSENCE if fails(own) else f"{ABSENCE}: {because_of(workplace.releases_before(profiles, sample))}"
 
 
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:

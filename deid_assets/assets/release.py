@@ -7,7 +7,6 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assets.assessment import (
-    absence_numbers,
     demographics_of,
     kept_targets,
     original_members,
@@ -29,6 +28,7 @@ from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.errors import PolicyError
 from deid_assets.executors import search_executor
+from deid_assets.methods.absence import absence_numbers
 from deid_assets.methods.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import check_vacuous

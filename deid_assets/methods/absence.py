@@ -8,6 +8,8 @@ is released, an adversary who does not find a known member in the release learns
 The removal meant to hide the condition discloses it unless enough others are absent too. At alpha = 1 absence is proof.
 """
 
+from deid_assets.store import Table
+
 
 def absence_posterior(sensitive_share: float, alpha: float) -> float:
     """Return the probability that a member known to be in the population and absent from the release was removed.
@@ -40,3 +42,16 @@ def absence_posterior(sensitive_share: float, alpha: float) -> float:
     if sensitive_share == 0:
         return 0.0
     return sensitive_share / (sensitive_share + (1 - sensitive_share) * (1 - alpha))
+
+
+def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[float, float]:
+    """Share of members removed for what their claims tell, and released over eligible members.
+
+    Of members with a claim, as those removed have one: who knows a value of his target's claims knows that there is one,
+    and members without any are absent for a reason that is no secret. Counting them would hide the removed among them.
+    """
+    sensitive = int(
+        removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
+    )
+    remaining = eligible.count()
+    return sensitive / max(sensitive + remaining, 1), min(1.0, released / max(remaining, 1))

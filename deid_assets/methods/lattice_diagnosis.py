@@ -43,13 +43,20 @@ class Change:
 
 @dataclass(frozen=True)
 class Demands:
-    """What a node must hold to be chosen, as `choose_generalization` takes it."""
+    """What a node must hold to be chosen, as `choose_generalization` takes it.
+
+    Attributes
+    ----------
+    never
+        A gate that stands against every change, for it goes by other facts than the node; empty for none.
+    """
 
     max_share: float
     draws: int
     confidence: float
     suppress_at_most: float
     aim: float
+    never: str = ""
 
 
 def diagnose(
@@ -201,6 +208,8 @@ class _Remedies:
         """
         demands = self.demands
         at_most = demands.suppress_at_most if change.suppress_at_most is None else change.suppress_at_most
+        if demands.never:
+            return 0.0, demands.never
         if share > demands.max_share + at_most:
             return 0.0, HIGH_RISK
         choice, passed_over = choose_generalization(

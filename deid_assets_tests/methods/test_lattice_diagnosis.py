@@ -39,10 +39,10 @@ def population(unique: int = MEMBERS) -> LongitudinalData:
     return data
 
 
-def diagnosis(data: LongitudinalData, k: int = 5, suppress_at_most: float = 0.0, extract: bool = False, **options):
+def diagnosis(data: LongitudinalData, k: int = 5, suppress_at_most: float = 0.0, extract: bool = False, never: str = "", **options):
     computation = NodeComputation(data, [Dimension("common", (), (0,), 2)], k, extract=extract)
     adversary = Adversary(data.known[0].counts, 2, "nearest")
-    demands = Demands(MAX_SHARE, DRAWS, 0.9, suppress_at_most, aim=0.8)
+    demands = Demands(MAX_SHARE, DRAWS, 0.9, suppress_at_most, 0.8, never)
     names = (["sex", "constant"], ["common", "own"])
     return computation, diagnose(computation, keys, *names, adversary, demands, DRAWS, **options)
 
@@ -170,6 +170,11 @@ class TestEveryGateIsAsked:
             row = frame.set_index(["kind", "what"]).loc[("without", "sex")]
             assert row["would_pass"] == passes
             assert row["suppressed"] == pytest.approx(10 / RELEASED if passes else 0)
+
+    def test_a_gate_that_goes_by_other_facts_stands_against_every_change(self):
+        _, frame = diagnosis(population(unique=10), never="what absence tells")
+        assert not frame["would_pass"].any() and (frame["change"] == "").all()
+        assert set(frame.loc[frame["kind"].isin(["without", "suppressing"]), "against"]) == {"what absence tells"}
 
     def test_what_no_policy_can_say_is_not_offered(self):
         _, frame = diagnosis(population(), written=lambda change: None)
