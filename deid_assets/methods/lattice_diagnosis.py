@@ -155,6 +155,7 @@ class _Remedies:
         while not any(row[6] for row in rows) and len(gone) < _MOST_LEFT_OUT:
             # Greedy: to try all sets of columns would take too long.
             more = [(*gone, column) for column in self.columns if column not in gone and self._may_go((*gone, column))]
+            more = [columns for columns in more if self.written(Change(columns)) is not None]
             if not more:
                 break
             shares = [self._share(Change(columns)) for columns in more]

@@ -195,6 +195,18 @@ def test_columns_are_left_out_together_where_none_suffices_alone():
     assert best_change(frame)["what"] == passed["what"].iloc[0]
 
 
+def test_a_column_that_the_policy_must_have_is_no_step_on_the_way():
+    data = population()
+    numbers = np.arange(MEMBERS)[:, None]
+    data = replace(
+        data, demographics=np.concatenate([numbers, np.zeros_like(numbers)], axis=1), demographic_domains=(flat(MEMBERS), flat(1))
+    )
+    _, frame = diagnosis(data, written=lambda change: None if "own" in change.without else "")
+    tried = set(frame.loc[frame["kind"] == "without", "what"])
+    assert "own" in tried and not any("own" in what for what in tried if " and " in what)
+    assert not frame["would_pass"].any()
+
+
 def test_suppression_is_recommended_before_columns_go():
     frame = diagnosis(population(unique=10))[1]
     assert {"suppressing", "without"} <= set(frame.loc[frame["would_pass"], "kind"])
