@@ -231,6 +231,24 @@ def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_number
     assert {row.here for row in exposure_comparison(nothing)} == {"not measured"}
 
 
+@pytest.mark.parametrize("extract", [True, False])
+def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
+    """The one that gates counts published members; beside it stands what it would be if suppressed ones counted."""
+    policy = policy_by_name("desynpuf" if extract else "heritage_public")
+    shares = measure.high_risk_measurements(
+        policy, NodeMeasurement(7_700, 0, 1_000_000), NodeMeasurement(6_900, 0, 1_000_000), "c" * 64
+    )
+    of_all = (measure.counted_with_suppressed(NodeMeasurement(6_500, 0, 1_000_000), "c" * 64),) if extract else ()
+    evidence = (making.evidence(*shares, *of_all, asset="longitudinal_risk"),)
+    public = editions(making.manifest(PLACE, evidence=evidence), making.protect).public
+    said = [text for text in content_from_manifest(public, "Release report", policy.title).limits if "published members alone" in text]
+    if extract:
+        (text,) = said
+        assert "0.7700%" in text and "0.6500%" in text
+    else:
+        assert said == []
+
+
 @pytest.fixture
 def both_editions() -> Editions:
     """A manifest as the release makes it."""

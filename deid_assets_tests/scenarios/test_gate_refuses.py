@@ -10,7 +10,9 @@ from dataclasses import replace
 import dagster as dg
 import numpy as np
 import pytest
+import yaml
 
+from deid_assets.methods.lattice_diagnosis import best_change
 from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
 from deid_assets.release.evidence import from_frame, to_frame
 from deid_assets.resources import Workplace
@@ -286,6 +288,19 @@ def test_members_released_while_the_gate_was_judging_are_not_left_out_of_its_cou
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == ERROR and "were released meanwhile" in " ".join(summary.reasons), summary.reasons
     assert pipeline.published_bytes() == before
+
+
+def test_a_change_that_was_offered_leads_to_a_release(pipeline):
+    """Too few may be suppressed: no node holds. The sections that the refusal writes, put into the policy, publish."""
+    values = changed(SMALL, risk__suppression={"at_most": 0.01})
+    write_policy(pipeline.home.policies, values)
+    summary = pipeline.run(KEY, STAGES["generalization"])
+    assert summary.exit_code == REFUSED and "changes passed every gate" in summary.reasons[0], summary.reasons
+    offered = best_change(pipeline.table(KEY, "lattice_diagnosis").frame())
+    write_policy(pipeline.home.policies, values | yaml.safe_load(offered["change"]))
+    after = [name for stage, names in STAGES.items() if stage not in ("intake",) for name in names]
+    summary = pipeline.run(KEY, after)
+    assert summary.release is not None, (offered["what"], summary.reasons, summary.failed_checks)
 
 
 def test_cosmetic_edits_of_the_policy_buy_no_fresh_draws(pipeline, monkeypatch):
