@@ -1,8 +1,7 @@
 """Generalization: the lattice of S0 Table 4, the node that loses least among those that are safe, and who is suppressed."""
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import dagster as dg
 import numpy as np
@@ -17,12 +16,11 @@ from deid_assets.assets.encoded import (
     member_columns,
     sampling_fraction,
 )
-from deid_assets.assets.policy_changes import changed_sections
+from deid_assets.assets.policy_changes import absence_tells_too_much, changed_sections, no_choice
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding, engine
-from deid_assets.methods.absence import absence_numbers, absence_posterior
 from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
@@ -36,13 +34,11 @@ from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
-from deid_assets.release.cumulative_attacks import because_of
 from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table
 
 _DIAGNOSIS_DRAWS = 100_000
-ABSENCE = "what absence from the release tells"
 
 
 @stage_asset(
@@ -192,9 +188,10 @@ def generalization_choice(
             executor,
             other_gates_of(context, policy, tables, computation, workplace),
         )
-        diagnosis = pd.DataFrame(columns=list(COLUMNS))
+        diagnosis, because = pd.DataFrame(columns=list(COLUMNS)), ""
         if choice is None:
             context.log.info("no node holds; looking for what carries the risk, and trying what would take it away")
+            never, because = absence_tells_too_much(policy, eligible_members, removed_members, member_profiles, workplace)
             diagnosis = diagnose(
                 computation,
                 lambda name: stream_key(context, workplace, f"diagnosis: {name}"),
@@ -203,7 +200,7 @@ def generalization_choice(
                 adversary_of(policy, member_profiles),
                 Demands(
                     risk.max_high_risk_share, risk.gate.draws, risk.gate.confidence, risk.suppression.at_most,
-                    risk.search.aim, absence_tells_too_much(policy, eligible_members, removed_members, member_profiles, workplace),
+                    risk.search.aim, never,
                 ),
                 _DIAGNOSIS_DRAWS,
                 other_gates_of(context, policy, tables, computation, workplace),
@@ -223,7 +220,7 @@ def generalization_choice(
         "passed_over_nodes",
     )
     if choice is None:
-        raise _no_choice(passed_over, diagnosis, risk.suppression.at_most)
+        raise no_choice(passed_over, diagnosis, risk.suppression.at_most, because)
     chosen = pd.DataFrame(
         {
             "dimension": pd.Series([dimension.name for dimension in policy.dimensions], dtype="str"),
@@ -252,42 +249,6 @@ def generalization_choice(
     )
     ids = member_profiles.query(f"SELECT member_id FROM {member_profiles.sql} WHERE released ORDER BY member_number")
     yield dg.Output(ids[choice.suppressed].reset_index(drop=True), "suppressed_members")
-
-
-def _no_choice(passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame, suppress_at_most: float) -> dg.Failure:
-    """The refusal where no node holds: which gates stood against how many nodes, and what passed when it was tried."""
-    gates = Counter(passed_over.values())
-    against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
-    against = against or "too many members at high risk at every node, even were all suppressed that may be"
-    return dg.Failure(
-        f"refused: no generalization of this policy holds. Against it: {against}. {_advice(diagnosis, suppress_at_most)}",
-        metadata={"refused": True, "nodes_passed_over": len(passed_over)},
-        allow_retries=False,
-    )
-
-
-def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
-    """What passed when it was tried; where nothing did, what stood against it."""
-    tried = f"with at most {suppress_at_most:g} of the sampled members suppressed unless said otherwise"
-    passed = [
-        f"{row.kind} {row.what} (share at high risk {row.share:.4f} before suppression, at most {row.threshold:.4f}; "
-        f"{row.suppressed:.4f} of the sampled members left out)"
-        for row in diagnosis[diagnosis["would_pass"]].itertuples()
-    ]
-    if passed:
-        return (
-            f"Tried at the coarsest node, {tried}, these changes passed {_TRIED}: {'; '.join(passed)}. The best one is in "
-            "lattice_diagnosis as YAML, and printed by `deid run`. What else the policy gates, such as the voter list, is judged once it runs."
-        )
-    stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
-    listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())
-    return f"None of the changes that were tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."
-
-
-_TRIED = (
-    "every gate that can be asked before a release is made: share at high risk in both readings, demographic classes, attack 1, "
-    "and absence"
-)
 
 
 class Progress:
@@ -341,24 +302,6 @@ def other_gates_of(
         measure.attack_confidence(policy) if bounded else None,
         stream_key(context, workplace, "other gates"),
     )
-
-
-def absence_tells_too_much(
-    policy: Policy, eligible: Table, removed: Table, profiles: Table, workplace: Workplace
-) -> str:
-    """The gate on absence and, where they are why, the earlier releases, if the whole sample fails it; else nothing.
-
-    Suppression, which lowers the number a little, is left aside: what is offered passes without its help.
-    """
-    sample = f"SELECT member_id FROM {profiles.sql} WHERE released"
-    own, before = profiles.query(sample).shape[0], workplace.released_before(profiles, sample)
-
-    def fails(released: int) -> bool:
-        return absence_posterior(*absence_numbers(eligible, removed, released)) > policy.removal.absence_posterior_at_most
-
-    if not fails(own + before):
-        return ""
-    return ABSENCE if fails(own) else f"{ABSENCE}: {because_of(workplace.releases_before(profiles, sample))}"
 
 
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:

@@ -1,11 +1,26 @@
-"""A change that would make a node pass, as the sections of the policy that say it."""
+"""What a refusal offers where no node holds: changes that passed when they were tried, as sections of the policy."""
 
+from collections import Counter
+from collections.abc import Mapping
+
+import dagster as dg
+import pandas as pd
 import yaml
 
 from deid_assets.errors import PolicyError
+from deid_assets.methods.absence import absence_numbers, absence_posterior
 from deid_assets.methods.lattice_diagnosis import Change
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
+from deid_assets.release.cumulative_attacks import because_of
+from deid_assets.resources import Workplace
+from deid_assets.store import Table
+
+ABSENCE = "what absence from the release tells"
+_TRIED = (
+    "every gate that can be asked before a release is made: share at high risk in both readings, demographic classes, attack 1, "
+    "and absence"
+)
 
 
 def changed_sections(policy: Policy, change: Change) -> str | None:
@@ -34,3 +49,61 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
 
 def _sections(policy: Policy, *names: str) -> dict:
     return policy.model_dump(mode="json", by_alias=True, include=set(names), exclude_unset=True)
+
+
+def absence_tells_too_much(
+    policy: Policy, eligible: Table, removed: Table, profiles: Table, workplace: Workplace
+) -> tuple[str, str]:
+    """The gate on absence if the whole sample fails it, and a sentence on earlier releases where they are why; else nothing.
+
+    Suppression, which lowers the number a little, is left aside: what is offered passes without its help.
+    """
+    sample = f"SELECT member_id FROM {profiles.sql} WHERE released"
+    own, before = profiles.query(sample).shape[0], workplace.released_before(profiles, sample)
+
+    def fails(released: int) -> bool:
+        return absence_posterior(*absence_numbers(eligible, removed, released)) > policy.removal.absence_posterior_at_most
+
+    if not fails(own + before):
+        return "", ""
+    return ABSENCE, "" if fails(own) else because_of(workplace.releases_before(profiles, sample))
+
+
+def no_choice(
+    passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame, suppress_at_most: float, because: str
+) -> dg.Failure:
+    """The refusal where no node holds: which gates stood against how many nodes, and what passed when it was tried.
+
+    Parameters
+    ----------
+    because
+        Of earlier releases, where they are why nothing can pass; else empty.
+    """
+    gates = Counter(passed_over.values())
+    against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
+    against = against or "too many members at high risk at every node, even were all suppressed that may be"
+    return dg.Failure(
+        f"refused: no generalization of this policy holds. Against it: {against}. "
+        f"{_advice(diagnosis, suppress_at_most)}{f' Of absence: {because}.' if because else ''}",
+        metadata={"refused": True, "nodes_passed_over": len(passed_over)},
+        allow_retries=False,
+    )
+
+
+def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
+    """What passed when it was tried; where nothing did, what stood against it."""
+    tried = f"with at most {suppress_at_most:g} of the sampled members suppressed unless said otherwise"
+    passed = [
+        f"{row.kind} {row.what} (share at high risk {row.share:.4f} before suppression, at most {row.threshold:.4f}; "
+        f"{row.suppressed:.4f} of the sampled members left out)"
+        for row in diagnosis[diagnosis["would_pass"]].itertuples()
+    ]
+    if passed:
+        return (
+            f"Tried at the coarsest node, {tried}, these changes passed {_TRIED}: {'; '.join(passed)}. The best one is in "
+            "lattice_diagnosis as YAML, and printed by `deid run`. What else the policy gates, such as the voter list, is judged "
+            "once it runs."
+        )
+    stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
+    listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())
+    return f"None of the changes that were tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."

@@ -378,7 +378,8 @@ def measurement_refusals(asset: str, measurements: Sequence[Measurement]) -> lis
             f"{asset}/{found.name}",
             found.compared,
             found.threshold,
-            f"{asset}: {found.name} is not {found.comparison.replace('_', ' ')} its threshold",
+            f"{asset}: {found.name}{', its upper bound,' * (found.statistic == 'upper_bound')} is not "
+            f"{found.comparison.replace('_', ' ')} its threshold",
             found.unit,
         )
         for found in measurements

@@ -1,6 +1,7 @@
 """The gate refuses each thing once."""
 
 from deid_assets.methods.demographic_risk import demographic_risk
+from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy import policy_by_name
 from deid_assets.release import gate, measure
 
@@ -24,3 +25,11 @@ def test_classes_of_other_members_than_those_staged_are_refused():
     assert found.rule == "inconsistent_rows"
     assert refusals((500,), (990,), 990) == []
     assert refusals((500,), (0,), 0)
+
+
+def test_a_bound_that_refuses_is_called_a_bound():
+    """Value and bound on different sides of the threshold: the text says which number was compared."""
+    found = NodeMeasurement(7_900, 0, 1_000_000)
+    refused, _ = gate.measurement_refusals("gate", measure.high_risk_measurements(POLICY, found, found, "c" * 64))
+    assert refused.text == "gate: high_risk_share, its upper bound, is not at most its threshold"
+    assert refused.measured > refused.threshold == 0.008
