@@ -15,7 +15,7 @@ _SECTIONS = ["source", "intake"]
 
 @dg.multi_asset(
     outs={
-        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "3"), kinds={"duckdb"})
+        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "4"), kinds={"duckdb"})
         for name, text in (
             ("members", "One row per delivered member: the population in which risk is counted."),
             ("claims", "The claims of the delivered members, in canonical form."),
@@ -50,6 +50,8 @@ def intake(
         )
         # Without a version of its own the table would have that of the code, whatever was delivered.
         version = dg.DataVersion(delivery_version(report.digest))
+    for warning in report.warnings:
+        context.log.warning(warning)
     for name, table in tables.items():
         yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)
 

@@ -97,6 +97,9 @@ def _recipients(policy: ReleasePolicy) -> Iterator[str]:
 
 def _intake(policy: Policy) -> Iterator[str]:
     yield f"deliveries of kind {policy.source.kind}"
+    if (years := getattr(policy.source, "years", None)) is not None:
+        outside = "left out, and counted" if years.outside == "leave_out" else "quarantined"
+        yield f"claims of {years.first} to {years.first + years.count - 1} are read; those of other years are {outside}"
     yield (
         "rows that break a rule go to quarantine; the delivery is refused if they are more than "
         f"{_share(policy.intake.quarantine_at_most)} of the members or of the claims"
