@@ -66,7 +66,11 @@ def _flat_columns(policy: FlatPolicy) -> Iterator[str]:
 
 def _flat_levels(policy: FlatPolicy) -> Iterator[str]:
     for qi in policy.quasi_identifiers:
-        yield f"{qi.release_as} ({qi.column}): {' > '.join(policy.hierarchy(qi.hierarchy).level_names)}"
+        hierarchy = policy.hierarchy(qi.hierarchy)
+        joined = next((level for level in range(hierarchy.levels) if hierarchy.missing_label(level) is not None), None)
+        blanks = "" if joined is None else f"; from '{hierarchy.level_names[joined]}' on a missing value is one of them"
+        yield f"{qi.release_as} ({qi.column}): {' > '.join(hierarchy.level_names)}{blanks}"
+    yield "missing values are published as blanks, and are a class of their own, where nothing else is said"
     yield f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is taken"
 
 

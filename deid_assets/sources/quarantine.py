@@ -6,17 +6,13 @@ from deid_assets.sources.files import Staging, key_parts
 from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.sources.report import RuleCount
 from deid_assets.sources.rules import OUTSIDE, UNPARSEABLE, WRONG_TYPE
+from deid_assets.sources.shapes import shape_sql, told
 from deid_assets.store import quoted
 
 TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
 # A refused delivery lists enough rows to mend it, not all of a file whose column map is wrong.
 _REFUSED_LISTED = 100_000
-_SHAPES_SHOWN = 4
-# Of a value only its shape is told: letters become A, digits 9, what is neither and no sign of ASCII a question mark.
-_SHAPE = r"""regexp_replace(regexp_replace(regexp_replace(
-    left(trim(d.{0}::VARCHAR), 24), '\p{{L}}', 'A', 'g'), '\p{{N}}', '9', 'g'), '[^ -~]', '?', 'g')
-    || CASE WHEN len(trim(d.{0}::VARCHAR)) > 24 THEN '...' ELSE '' END"""
 
 
 class Quarantine:
@@ -129,14 +125,12 @@ class Quarantine:
             return ""
         found, _ = key_parts("b.row_key")
         shapes = self._connection.execute(
-            f"SELECT {_SHAPE.format(quoted(column))} AS shape, count(*) AS rows FROM broken_{table} AS b"
+            f"SELECT {shape_sql(f'trim(d.{quoted(column)}::VARCHAR)')} AS shape, count(*) AS rows FROM broken_{table} AS b"
             f" JOIN {quoted(self._relations[table])} AS d ON d.row_key = b.row_key"
             f" WHERE b.number = ? AND {found} = ? GROUP BY ALL ORDER BY rows DESC, shape",
             [number, file_number],
         ).fetchall()
-        told = [f"{rows:,} like {shape}" for shape, rows in shapes[:_SHAPES_SHOWN]]
-        others = sum(rows for _, rows in shapes[_SHAPES_SHOWN:])
-        return f"expected {expected}; {', '.join(told)}{f', {others:,} of other shapes' if others else ''}"
+        return f"expected {expected}; {told(shapes)}"
 
     def write(self, schema: str) -> None:
         """Replace `quarantined_rows`: table, file, row, rule, column, and the row itself for whoever mends it."""
