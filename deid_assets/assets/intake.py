@@ -50,10 +50,10 @@ def intake(
         )
         # Without a version of its own the table would have that of the code, whatever was delivered.
         version = dg.DataVersion(delivery_version(report.digest))
-    for warning in report.warnings:
-        context.log.warning(warning)
+    notice = {"members": {"notice": "; ".join(report.warnings)}} if report.warnings else {}
     for name, table in tables.items():
-        yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)
+        metadata = report.metadata(name) | notice.get(name, {})
+        yield dg.Output(table, output_name=name, metadata=metadata, data_version=version)
 
 
 def delivery_version(digest: str) -> str:

@@ -1,7 +1,7 @@
 """What no generalization of the policy can be better than: looked at before the search, which takes long."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 import pandas as pd
@@ -47,7 +47,7 @@ def reachable_risk(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """For gates that can be foreseen, the least that any node can have; where counts prove that one fails, a refusal."""
+    """For gates that can be foreseen, the least that any node can have. It decides nothing: it says early what will be refused."""
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     computation = node_computation(policy, tables)
@@ -62,38 +62,39 @@ def reachable_risk(
         ),
     ]
     if gates.success_at_most is not None:
-        # Fewer released members make the attack on any member less likely to find one: its limit for this one rises.
-        limit = gates.success_at_most * (sampled / (sampled - left_out) if policy.neighbor_attack.unconditional else 1)
+        limit = _success_at_most(policy, gates.success_at_most, sampled / max(sampled - left_out, 1))
         found.append(reach_of_attack(gates, stream_key(context, workplace, "reachable success"), left_out, limit))
     found.append(
         reach_of_absence(
             *removed_and_eligible(eligible_members, removed_members), sampled + before, left_out, policy.removal.absence_posterior_at_most
         )
     )
-    if proven := [reach for reach in found if reach.ruled_out and reach.proven]:
-        raise dg.Failure(
-            f"refused: no generalization of this policy can hold, as sizes alone tell. {_said(policy, proven)}",
-            metadata={"refused": True},
-            allow_retries=False,
-        )
-    unlikely = [reach for reach in found if reach.ruled_out]
-    if unlikely:
-        context.add_output_metadata(
-            {
-                "notice": f"No generalization of this policy is likely to hold (bounds from draws are wrong with a probability of {ERROR}). "
-                f"{_said(policy, unlikely)}"
-            }
-        )
+    if notice := " ".join(_notices(policy, found)):
+        # The search goes on all the same: where no node holds, it finds what carries the risk, and which changes would help.
+        context.add_output_metadata({"notice": notice})
     rows = [(reach.gate, reach.measured, reach.least, reach.limit, reach.proven, reach.ruled_out) for reach in found]
     return pd.DataFrame(rows, columns=["gate", "measured", "least", "limit", "proven", "ruled_out"]).astype({"gate": "str"})
 
 
-def _said(policy: Policy, ruled_out: Sequence[Reach]) -> str:
-    """What stands against a release, with its numbers."""
+def _success_at_most(policy: Policy, least: float, fewer: float) -> float:
+    """The limit of success given membership; that of any member's, where it is stricter, rises as `fewer` are released."""
+    given = policy.neighbor_attack.given_membership
+    return given.at_most if given and least >= given.at_most else min(least * fewer, given.at_most if given else math.inf)
+
+
+def _notices(policy: Policy, found: Sequence[Reach]) -> Iterator[str]:
+    """What stands against a release, with its numbers: what is counted first, then what was drawn."""
     suppressed = policy.risk.suppression.at_most
-    besides = f", and at least {{0.least:.4f}} at any, were a share of {suppressed:g} of the members left out" if suppressed else ""
-    return " ".join(
-        f"{reach.gate}: {reach.measured:.4f} at the coarsest node{besides.format(reach)}; the policy allows {reach.limit:.4f}. "
-        f"What helps: {_REMEDIES[reach.gate]}."
-        for reach in ruled_out
-    )
+    for proven, said in (
+        (True, "No generalization of this policy can hold, as sizes alone tell:"),
+        (False, f"No generalization of this policy is likely to hold, by bounds from draws that are wrong with a probability of {ERROR}:"),
+    ):
+        against = [reach for reach in found if reach.ruled_out and reach.proven == proven]
+        if against:
+            yield said
+        for reach in against:
+            besides = f", and at least {reach.least:.4f} at any, were a share of {suppressed:g} of the members left out" if suppressed else ""
+            yield (
+                f"{reach.gate}: {reach.measured:.4f} at the coarsest node{besides}; the policy allows {reach.limit:.4f}. "
+                f"What helps: {_REMEDIES[reach.gate]}."
+            )
