@@ -79,6 +79,34 @@ def run(
 
 
 @main.command()
+@click.option("--policy", "policy_name", default="heritage-public", show_default=True, help="A policy's name, or a YAML file.")
+@click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated.")
+@click.option("--key", "delivery_key", help="Key of the delivery; by default made from its name.")
+@click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery.")
+@click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of a synthetic delivery.")
+def plan(
+    policy_name: str,
+    paths: tuple[Path, ...],
+    delivery_key: str | None,
+    members: int,
+    release_members: int | None,
+    seed: int,
+) -> None:
+    """Say what cannot pass, before the long work: the best that any generalization can reach with this delivery.
+
+    Exit code 0: nothing rules a release out for sure, which promises nothing; 2: a release is ruled out; 1: error.
+
+    Nothing is published. Without --delivery a synthetic delivery is made.
+    """
+    from deid_assets.planning import plan as plan_release
+    from deid_assets.running import run_policy
+
+    home = Home.here().create()
+    sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed, work=plan_release))
+
+
+@main.command()
 @click.option("--port", type=int, default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:

@@ -26,6 +26,7 @@ from deid_assets.assets import (
     preparation,
     rule_needs,
     provider_graph_attack,
+    reachable_risk,
     record_risk,
     release,
     sensitivity,
@@ -47,7 +48,7 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES = (
-    intake, preparation, rule_needs, adversary, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
+    intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
     attribute_disclosure, provider_graph_attack, release,
 )  # fmt: skip
 FLAT_MODULES = (flat_intake, flat, record_risk, flat_disclosure)

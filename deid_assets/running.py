@@ -5,7 +5,7 @@ import io
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -21,6 +21,7 @@ from dagster._core.remote_origin import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import make_new_run_id
 from rich.console import Console
+from rich.markup import escape
 
 from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
@@ -49,6 +50,9 @@ MODULE = "deid_assets.definitions"
 LOCATION = "deid_assets"
 REPOSITORY = "__repository__"
 
+Work = Callable[[Home, ReleasePolicy, Delivery, StoreLock, Console], int]
+"""What is done with a registered delivery while its store is locked; returns the exit code."""
+
 _SECONDS_TO_BEGIN = 300
 """A run that the UI has launched loads this package before it takes the lock of its store."""
 
@@ -62,10 +66,16 @@ def run_policy(
     release_members: int | None = None,
     seed: int = 1,
     console: Console | None = None,
+    work: Work | None = None,
 ) -> int:
     """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
 
     The lock of the store is held from before anything is written until the end, so that a second run leaves no trace.
+
+    Parameters
+    ----------
+    work
+        What is done once the delivery is registered and the lock held; by default the policy's whole job. Returns the exit code.
 
     Raises
     ------
@@ -84,7 +94,7 @@ def run_policy(
         if not paths:
             _make_synthetic(home, delivery, console)
         register_delivery(home, delivery)
-        return _release_or_unchanged(home, policy, delivery, lock, console)
+        return (work or _release_or_unchanged)(home, policy, delivery, lock, console)
     finally:
         lock.release()
 
@@ -101,7 +111,7 @@ def _release_or_unchanged(
         if earlier is None:
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
-            summary = _execute(instance, policy, delivery, lock.run_id, console)
+            summary = execute(instance, policy, delivery, lock.run_id, console)
             if summary.release is None:
                 summary = replace(summary, release=_left_behind(home, policy, delivery))
             print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
@@ -243,16 +253,24 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
     return cleaned
 
 
-def _execute(
-    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, console: Console
+def execute(
+    instance: dg.DagsterInstance,
+    policy: ReleasePolicy,
+    delivery: Delivery,
+    run_id: str,
+    console: Console,
+    assets: Collection[str] | None = None,
 ) -> RunSummary:
-    """Run the job that the UI runs, with both origins, so that the UI shows it and can execute it again."""
+    """Run the job that the UI runs, or some of its assets, with both origins, so that the UI shows it and can execute it again."""
     if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
         instance.add_dynamic_partitions(deliveries.name, [delivery.key])
     # Loaded anew: the policy may have been copied to where the definitions find it just now.
     sys.modules.pop(MODULE, None)
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
     job = repository.get_reconstructable_job(job_name(policy.name))
+    chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, name]) for name in assets)
+    if chosen is not None:
+        job = job.get_subset(asset_selection=chosen)
     location = ManagedGrpcPythonEnvCodeLocationOrigin(
         LoadableTargetOrigin(
             executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())
@@ -262,6 +280,7 @@ def _execute(
     run = instance.create_run_for_job(
         job_def=job.get_definition(),
         run_id=run_id,
+        asset_selection=chosen,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         tags={
             "dagster/partition": delivery.key,
@@ -317,6 +336,8 @@ def _print_materialization(console: Console, event: dg.DagsterEvent) -> None:
         f"{f'{rows.value:>14,} rows' if rows else '':19}"
         f"{f'{seconds.value:>8.1f} s' if seconds else ''}"
     )
+    if "notice" in made.metadata:
+        console.print(f"[bold]note[/bold]  {escape(str(made.metadata['notice'].value))}")
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "member_profiles",
     ),
     "adversary": ("value_diversity", "diversity_correlation", "adversary_power"),
-    "generalization": ("value_domains", "generalization_lattice", "lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"),
+    "generalization": ("value_domains", "reachable_risk", "generalization_lattice", "lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"),
     "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
     "assessment": (
         "longitudinal_risk",

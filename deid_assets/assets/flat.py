@@ -25,6 +25,7 @@ from deid_assets.methods.flat_search import (
 from deid_assets.methods.flat_table import FlatTable
 from deid_assets.methods.information_loss import monotone_discernibility
 from deid_assets.methods.optimal_lattice_search import node_text, parse_node
+from deid_assets.methods.protected_counts import TOO_SMALL, CountNoise, shown_if_large
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release import gate, measure
@@ -61,7 +62,10 @@ def domains_frame(policy: FlatPolicy, records: Table) -> pd.DataFrame:
         values = sorted(values)
         hierarchy.check(values, qi.column)
         labels = [hierarchy.labels(values, level) for level in range(hierarchy.levels)]
-        frames.append(value_domain(qi.release_as, values, labels, hierarchy.codes(values), with_missing=True))
+        missing = [hierarchy.missing_label(level) for level in range(hierarchy.levels)]
+        frames.append(
+            value_domain(qi.release_as, values, labels, hierarchy.codes(values), with_missing=True, missing_labels=missing)
+        )
     return pd.concat(frames, ignore_index=True)
 
 
@@ -101,7 +105,12 @@ def record_lattice(
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk"])
 def record_generalization(
-    context: dg.AssetExecutionContext, records: Table, record_lattice: Table, policies: Policies
+    context: dg.AssetExecutionContext,
+    records: Table,
+    record_domains: Table,
+    record_lattice: Table,
+    policies: Policies,
+    workplace: Workplace,
 ) -> pd.DataFrame:
     """The node of least loss at which few enough records are in small classes: one row per quasi-identifier."""
     policy = policies.of(context)
@@ -111,7 +120,7 @@ def record_generalization(
         raise dg.Failure(
             f"refused: even at the coarsest node {_about(least, policy.risk.max_suppressed, records.count())} in "
             f"classes of fewer than {policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer quasi-identifiers, "
-            "give a hierarchy a coarser level, or allow more suppression",
+            f"give a hierarchy a coarser level, or allow more suppression{_of_blanks(context, policy, records, record_domains, workplace)}",
             metadata={"refused": True},
             allow_retries=False,
         )
@@ -277,6 +286,35 @@ def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains
     others = [column.release_as for column in policy.attributes]
     neutralize = policy.formulas == "neutralize"
     return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others, neutralize)
+
+
+def _of_blanks(
+    context: dg.AssetExecutionContext, policy: FlatPolicy, records: Table, domains: Table, workplace: Workplace
+) -> str:
+    """Which columns keep records in small classes at the coarsest node because they are blank: blanks join no class there.
+
+    How many are blank is a protected count.
+    """
+    tops = {qi.release_as: policy.hierarchy_of(qi.release_as).levels - 1 for qi in policy.quasi_identifiers}
+    alone = flat_rows.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
+    own = [name for name, top in tops.items() if policy.hierarchy_of(name).missing_label(top) is None]
+    blanks = flat_rows.blanks(records, own)
+    held_up = [name for name, count in blanks.items() if count and flat_rows.blanks(records, [name], among=alone)[name]]
+    if not held_up:
+        return ""
+    delivery = workplace.delivery(context.partition_key)
+    noise = CountNoise(workplace.secret().derive("protected counts"), delivery.digest())
+    counted = []
+    for qi in policy.quasi_identifiers:
+        if qi.release_as in held_up:
+            cell = {"cell": f"blanks/{qi.column}", "shape": shape(policy, "source")}
+            noisy = noise.protect(cell, blanks[qi.release_as])
+            shown = shown_if_large(f"about {noisy:,}", noisy)
+            counted.append(f"{qi.column} ({'few' if shown == TOO_SMALL else shown})")
+    return (
+        f". Blanks are classes of their own, also at the coarsest level, in the columns {', '.join(counted)}: "
+        "`missing_joins: LEVEL` of a hierarchy, where its LEVEL is a single class such as *, puts them into it"
+    )
 
 
 def _about(share: float, threshold: float, records: int) -> str:

@@ -67,6 +67,11 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
                 if (values := policy.hierarchy(qi.hierarchy).rule.all_values()) is not None
             },
             policy.intake.quarantine_at_most,
+            [
+                qi.release_as
+                for qi in policy.quasi_identifiers
+                if policy.hierarchies[qi.hierarchy].kind == "csv" and policy.hierarchy(qi.hierarchy).levels == 1
+            ],
             progress=lambda text: context.log.info(text),
         )
         version = dg.DataVersion(delivery_version(report.digest))

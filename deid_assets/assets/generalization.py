@@ -64,7 +64,7 @@ def value_domains(
     return pd.concat(frames, ignore_index=True)
 
 
-@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"))
+@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"), deps=["reachable_risk"])
 def generalization_lattice(
     context: dg.AssetExecutionContext,
     member_profiles: Table,

@@ -15,7 +15,7 @@ _SECTIONS = ["source", "intake"]
 
 @dg.multi_asset(
     outs={
-        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "3"), kinds={"duckdb"})
+        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "4"), kinds={"duckdb"})
         for name, text in (
             ("members", "One row per delivered member: the population in which risk is counted."),
             ("claims", "The claims of the delivered members, in canonical form."),
@@ -50,8 +50,10 @@ def intake(
         )
         # Without a version of its own the table would have that of the code, whatever was delivered.
         version = dg.DataVersion(delivery_version(report.digest))
+    notice = {"members": {"notice": "; ".join(report.warnings)}} if report.warnings else {}
     for name, table in tables.items():
-        yield dg.Output(table, output_name=name, metadata=report.metadata(name), data_version=version)
+        metadata = report.metadata(name) | notice.get(name, {})
+        yield dg.Output(table, output_name=name, metadata=metadata, data_version=version)
 
 
 def delivery_version(digest: str) -> str:

@@ -50,8 +50,11 @@ def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[flo
     Of members with a claim, as those removed have one: who knows a value of his target's claims knows that there is one,
     and members without any are absent for a reason that is no secret. Counting them would hide the removed among them.
     """
-    sensitive = int(
-        removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
-    )
-    remaining = eligible.count()
+    sensitive, remaining = removed_and_eligible(eligible, removed)
     return sensitive / max(sensitive + remaining, 1), min(1.0, released / max(remaining, 1))
+
+
+def removed_and_eligible(eligible: Table, removed: Table) -> tuple[int, int]:
+    """Members removed for what their claims tell, and members that may be released."""
+    sensitive = removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
+    return int(sensitive), eligible.count()

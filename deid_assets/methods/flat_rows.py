@@ -15,7 +15,7 @@ def generalized_records(
 ) -> str:
     """SELECT record, the label of every quasi-identifier at its level, and other columns as they are.
 
-    Missing values are a class of their own and stay missing.
+    Missing values are a class of their own and stay missing, but for levels at which the domains put them into a class.
     """
     labels, joins = label_joins(domains, levels, records.columns(), "r", missing_is_value=True)
     selects = ["r.record", *(f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True))]
@@ -59,6 +59,22 @@ def small_records(records: Table, population: Table | None, domains: Table, leve
     hiding = rows if population is None else generalized_records(population, domains, levels)
     sized = class_sizes(f"({rows})", f"({hiding})", list(levels))
     return f"SELECT record FROM ({sized}) WHERE class_size < {int(k)} ORDER BY record"
+
+
+def blanks(records: Table, columns: Sequence[str], among: str | None = None) -> dict[str, int]:
+    """How many records have no value, for each column.
+
+    Parameters
+    ----------
+    among
+        SELECT of the record numbers that are counted; all where there is none.
+    """
+    if not columns:
+        return {}
+    counted = ", ".join(f"count(*) FILTER ({quoted(column)} IS NULL) AS {quoted(column)}" for column in columns)
+    where = f" WHERE record IN (SELECT record FROM ({among}))" if among else ""
+    found = records.query(f"SELECT {counted} FROM {records.sql}{where}")
+    return {column: int(found[column].iloc[0]) for column in columns}
 
 
 def released_records(

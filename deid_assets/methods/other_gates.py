@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from deid_assets.methods.confidence import range_on_fresh_trials
-from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData, generalization_at
+from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData, generalization_at, top_node
 from deid_assets.methods.node_computation import NodeComputation
 
 Node = tuple[int, ...]
@@ -101,6 +101,15 @@ class OtherGates:
         _, class_of, sizes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True, return_counts=True)
         left = sizes[class_of.reshape(-1)[self.sampled[~suppressed]]]
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
+
+    def surest_successes(self, stream_key: bytes, draws: int) -> np.ndarray:
+        """(draws,) float: how probable it is at least, at whatever node, that a simulated neighbour picks his target.
+
+        Classes are largest at the coarsest node, and truncation takes most knowledge at the finest.
+        """
+        sizes = self._whole.drawn_classes(top_node(self.dimensions), stream_key, draws).sizes
+        lost = self._whole.drawn_classes((0,) * len(self.dimensions), stream_key, draws).exempt
+        return np.where(lost, 0.0, 1 / np.maximum(sizes, 1))
 
     @cached_property
     def _whole(self) -> NodeComputation:

@@ -66,7 +66,11 @@ def _flat_columns(policy: FlatPolicy) -> Iterator[str]:
 
 def _flat_levels(policy: FlatPolicy) -> Iterator[str]:
     for qi in policy.quasi_identifiers:
-        yield f"{qi.release_as} ({qi.column}): {' > '.join(policy.hierarchy(qi.hierarchy).level_names)}"
+        hierarchy = policy.hierarchy(qi.hierarchy)
+        joined = next((level for level in range(hierarchy.levels) if hierarchy.missing_label(level) is not None), None)
+        blanks = "" if joined is None else f"; from '{hierarchy.level_names[joined]}' on a missing value is one of them"
+        yield f"{qi.release_as} ({qi.column}): {' > '.join(hierarchy.level_names)}{blanks}"
+    yield "missing values are published as blanks, and are a class of their own, where nothing else is said"
     yield f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is taken"
 
 
@@ -97,6 +101,9 @@ def _recipients(policy: ReleasePolicy) -> Iterator[str]:
 
 def _intake(policy: Policy) -> Iterator[str]:
     yield f"deliveries of kind {policy.source.kind}"
+    if (years := getattr(policy.source, "years", None)) is not None:
+        outside = "left out, and counted" if years.outside == "leave_out" else "quarantined"
+        yield f"claims of {years.first} to {years.first + years.count - 1} are read; those of other years are {outside}"
     yield (
         "rows that break a rule go to quarantine; the delivery is refused if they are more than "
         f"{_share(policy.intake.quarantine_at_most)} of the members or of the claims"

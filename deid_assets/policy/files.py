@@ -265,7 +265,7 @@ def read_rows(folder: Folder | None, file: str) -> tuple[tuple[tuple[str, ...], 
     Raises
     ------
     ValueError
-        If the file is empty, or its rows differ in the number of columns.
+        If the file is empty, its rows differ in the number of columns, or another sign than the semicolon separates them.
     """
     text, digest = read_text(folder, file)
     try:
@@ -281,5 +281,12 @@ def read_rows(folder: Folder | None, file: str) -> tuple[tuple[tuple[str, ...], 
         raise ValueError(
             f"file {file}: {len(ragged)} rows do not have {columns} columns as the first row has (the first is row "
             f"{ragged[0]}); every value needs a label at every level"
+        )
+    others = [sign for sign in (",", "\t", "|") if all(sign in row[0] for row in rows)] if columns == 1 else []
+    if others:
+        shown = "tab" if others[0] == "\t" else f"'{others[0]}'"
+        raise ValueError(
+            f"file {file} has one column, and a {shown} in each of its {len(rows)} rows: the labels of a value are separated by "
+            "semicolons, as ARX writes them"
         )
     return tuple(rows), digest

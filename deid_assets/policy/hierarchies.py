@@ -65,7 +65,7 @@ class Hierarchy:
     name: str
     level_names: tuple[str, ...]
     rule: Rule
-    missing_joins: tuple[int | None, ...] = ()
+    missing_joins: tuple[int | str | None, ...] = ()
 
     def __post_init__(self) -> None:
         problems = self.rule.problems(self.level_names) or self._missing_problems() or self._unsafe_labels()

@@ -8,7 +8,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from deid_assets.errors import PolicyError
 from deid_assets.policy.dates import Dates
 from deid_assets.policy.files import read_rows
-from deid_assets.policy.hierarchies import CodeTable, Hierarchy, Identity, Prefixes
+from deid_assets.policy.hierarchies import CodeTable, Hierarchy, Identity, Prefixes, Rule
 from deid_assets.policy.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.sections import Said, Section
 
@@ -100,7 +100,36 @@ class IntervalsSpec(HierarchySpec):
         return Hierarchy(name, tuple(level.name for level in self.levels), rule, joined)
 
 
-class CodesSpec(HierarchySpec):
+class TextSpec(HierarchySpec, ABC):
+    """Texts, of which blanks may join the class of everything."""
+
+    missing_joins: Said | None = Field(
+        None,
+        description="name of a level of one class: from there on missing values are in it; null: they are a class of their own",
+    )
+
+    def hierarchy(self, name: str, level_names: tuple[str, ...], rule: Rule) -> Hierarchy:
+        """Return the hierarchy of a rule, with missing values where the policy wants them.
+
+        Raises
+        ------
+        PolicyError
+            If there is no such level, or it has several classes: in one of them a blank would be taken for a value that
+            it may not have, and would hide those who have it from nobody who knows that.
+        """
+        if self.missing_joins is None:
+            return Hierarchy(name, level_names, rule)
+        if self.missing_joins not in level_names:
+            raise PolicyError(f"missing_joins names no level; levels: {', '.join(level_names)}")
+        first = level_names.index(self.missing_joins)
+        if len(rule.all_labels(first) or ()) != 1:
+            raise PolicyError(f"missing_joins: level '{self.missing_joins}' has several classes; missing values join where there is one")
+        anything = (rule.all_values() or [""])[0]
+        joined = tuple(anything if level >= first else None for level in range(len(level_names)))
+        return Hierarchy(name, level_names, rule, joined)
+
+
+class CodesSpec(TextSpec):
     """A table in the policy: each value with its labels at the levels above it."""
 
     kind: Literal["codes"]
@@ -112,10 +141,10 @@ class CodesSpec(HierarchySpec):
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""
         rows = tuple((value, *labels) for value, labels in self.values.items())
-        return Hierarchy(name, self.level_names, CodeTable(rows))
+        return self.hierarchy(name, self.level_names, CodeTable(rows))
 
 
-class CsvSpec(HierarchySpec):
+class CsvSpec(TextSpec):
     """A table in a file, as ARX writes it: one row per value, one column per level, semicolons between them."""
 
     kind: Literal["csv"]
@@ -144,10 +173,10 @@ class CsvSpec(HierarchySpec):
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""
         names = self.level_names or ("value", *(f"level {level}" for level in range(1, len(self._rows[0]))))
-        return Hierarchy(name, names, CodeTable(self._rows))
+        return self.hierarchy(name, names, CodeTable(self._rows))
 
 
-class PrefixesSpec(HierarchySpec):
+class PrefixesSpec(TextSpec):
     """Text cut to its first characters."""
 
     kind: Literal["prefixes"]
@@ -158,7 +187,7 @@ class PrefixesSpec(HierarchySpec):
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""
         names = tuple("whole text" if length is None else f"{length} characters" for length in self.lengths)
-        return Hierarchy(name, names, Prefixes(self.lengths))
+        return self.hierarchy(name, names, Prefixes(self.lengths))
 
 
 class DatesSpec(HierarchySpec):

@@ -154,7 +154,8 @@ NO_LIMIT = {
     "risk.search.error": "it chooses a node; the gate judges it",
     "sample.fraction": "gates are measured on what it gives; the type bounds it",
     "sample.members": "gates are measured on what it gives",
-    "source.first_year": "how a table is read",
+    "source.years.first": "how a table is read",
+    "source.years.last": "how a table is read",
     "voter_list_attack.table.people_at_most": "a statement about the table, compared with it",
 }
 """Numbers without a range of their own, each with the reason why none is needed."""

@@ -5,6 +5,7 @@ from pandera.ibis import Check, DataFrameSchema
 
 from deid_assets.methods.flagged_suppression import HIGH_RISK
 from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS
+from deid_assets.methods.reachable_risk import GATES
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
 
@@ -62,7 +63,24 @@ PASSED_OVER_NODES = contract(
     unique=["node"],
 )
 
+REACHABLE_RISK = contract(
+    {
+        "gate": column(dt.string, Role.OTHER, "a gate that can be foreseen", Check.isin(list(GATES), error="one of the 4 gates")),
+        "measured": column(
+            dt.float64, Role.MEASUREMENT, "at the coarsest node", Check.in_range(0, 1, error="0 to 1"), unit="share"
+        ),
+        "least": column(
+            dt.float64, Role.MEASUREMENT, "no node has less, whoever is left out", Check.in_range(0, 1, error="0 to 1"), unit="share"
+        ),
+        "limit": column(dt.float64, Role.MEASUREMENT, "the threshold of the policy", Check.ge(0, error="at least 0"), unit="share"),
+        "proven": column(dt.boolean, Role.OTHER, "whether members were counted; else it is a bound from draws"),
+        "ruled_out": column(dt.boolean, Role.OTHER, "whether the gate holds at no node"),
+    },
+    unique=["gate"],
+)
+
 CONTRACTS = {
+    "reachable_risk": REACHABLE_RISK,
     "lattice_diagnosis": LATTICE_DIAGNOSIS,
     "passed_over_nodes": PASSED_OVER_NODES,
     "suppressed_members": SUPPRESSED_MEMBERS,

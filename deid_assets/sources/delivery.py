@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.received import DeliveredFile, content_digest, delivered_files, digest_of_contents
@@ -38,6 +38,7 @@ DELIVERED_CLAIM_COLUMNS = (
     *(column for column in CLAIM_COLUMNS if column != FURTHER), *FURTHER_DIAGNOSES, *CLAIM_INGREDIENTS,
 )  # fmt: skip
 """What a delivery may give of a claim: the canonical columns, and those from which some of them are made."""
+DATE_COLUMNS = ("birth_date", "death_date", "service_date", *CLAIM_INGREDIENTS)
 
 
 def plain_key(key: str) -> str:
@@ -153,6 +154,54 @@ class _Model(BaseModel):
 
 UnknownCodes = Literal["quarantine", "blank"]
 ColumnName = Annotated[str, StringConstraints(min_length=1)]
+MOST_YEARS = 3
+"""Years of claims that a release may hold."""
+
+
+def _is_date_format(text: str) -> str:
+    # Checked here, so that a wrong format is an error of the policy and not of every row.
+    if not _DATE_FORMAT.match(text) or not re.search(r"%-?[yYcxG]", text):
+        raise ValueError("must be a strptime format with a year, such as %Y-%m-%d or %m/%d/%Y")
+    return text
+
+
+DateFormat = Annotated[str, AfterValidator(_is_date_format)]
+Year = Annotated[int, Field(ge=1900, le=2200)]
+
+
+class Years(_Model):
+    """The calendar years of claims that are read: year 1, year 2 and so on.
+
+    Parameters
+    ----------
+    first
+        The calendar year that is year 1.
+    last
+        The last one, at most two years later; none: two years later.
+    outside
+        What becomes of a claim of another year: quarantined, as a claim with a wrong date, or left out and counted, as
+        one of a longer history. Left out with them are members of whom the delivery holds nothing of these years.
+
+    Examples
+    --------
+    >>> Years(first=2009).count, Years(first=2009, last=2010).count
+    (3, 2)
+    """
+
+    first: Year
+    last: Year | None = None
+    outside: Literal["quarantine", "leave_out"] = "quarantine"
+
+    @model_validator(mode="after")
+    def _few_years(self) -> "Years":
+        if self.last is not None and not self.first <= self.last < self.first + MOST_YEARS:
+            raise ValueError(f"last must be from {self.first} to {self.first + MOST_YEARS - 1}: a release holds at most {MOST_YEARS} years")
+        return self
+
+    @property
+    def count(self) -> int:
+        """Number of years."""
+        return MOST_YEARS if self.last is None else self.last - self.first + 1
 
 
 class TableMap(_Model):
@@ -160,12 +209,28 @@ class TableMap(_Model):
 
     `file` is a name or a pattern (`claims_*.parquet`) below each folder of the delivery: CSV (`.csv`, `.txt`, `.tsv`,
     also `.gz`), Parquet (`.parquet`) or a DuckDB file (`.duckdb`, `.db`), whose `table` must be named
-    (`table` or `schema.table`). Without `file`, the delivery's path is itself the file.
+    (`table` or `schema.table`). Without `file`, the delivery's path is itself the file. `date_formats` says how the
+    dates of a column (by its canonical name) are written, where that differs from the source's `date_format`: one
+    format, or a list where a column mixes several.
     """
 
     file: str | None = None
     table: str | None = None
     columns: dict[str, ColumnName] = Field(min_length=1)
+    date_formats: dict[str, DateFormat | Annotated[tuple[DateFormat, ...], Field(min_length=1)]] = {}
+
+    @model_validator(mode="after")
+    def _formats_of_dates(self) -> "TableMap":
+        dates = [name for name in self.columns if name in DATE_COLUMNS]
+        unknown = sorted(set(self.date_formats) - set(dates))
+        if unknown:
+            raise ValueError(f"date_formats: {', '.join(unknown)} is no mapped column of dates: {', '.join(dates) or 'there is none'}")
+        return self
+
+    def formats(self, default: str) -> dict[str, tuple[str, ...]]:
+        """The formats of every mapped column of dates, by canonical name."""
+        listed = {name: self.date_formats.get(name, default) for name in self.columns if name in DATE_COLUMNS}
+        return {name: (one,) if isinstance(one, str) else one for name, one in listed.items()}
 
     @field_validator("file")
     @classmethod
@@ -238,11 +303,12 @@ class TablesSource(_Model):
     members, claims
         The two tables; a delivery without claims is allowed.
     date_format
-        How dates that are text or whole numbers are written, in the notation of strptime.
+        How dates that are text or whole numbers are written, in the notation of strptime, where a table's
+        `date_formats` says nothing else.
     delimiter
         The character between the fields of CSV files.
-    first_year
-        The calendar year that is year 1. Needed when `year` or `age` is not mapped; with it, a mapped `year` is a
+    years
+        Which calendar years are read. Needed when `year` or `age` is not mapped; with it, a mapped `year` is a
         calendar year.
     sex_values
         How this source writes sex, where it is not F, M, female or male: their value -> F or M.
@@ -253,26 +319,18 @@ class TablesSource(_Model):
     kind: Literal["tables"] = "tables"
     members: MembersMap
     claims: ClaimsMap | None = None
-    date_format: str = "%Y-%m-%d"
+    date_format: DateFormat = "%Y-%m-%d"
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
-    first_year: Annotated[int, Field(ge=1900, le=2200)] | None = None
+    years: Years | None = None
     sex_values: dict[str, Literal["F", "M"]] = {}
     unknown_codes: UnknownCodes = "quarantine"
 
-    @field_validator("date_format")
-    @classmethod
-    def _is_format(cls, date_format: str) -> str:
-        # Checked here, so that a wrong format is an error of the policy and not of every row.
-        if not _DATE_FORMAT.match(date_format) or not re.search(r"%-?[yYcxG]", date_format):
-            raise ValueError("must be a strptime format with a year, such as %Y-%m-%d or %m/%d/%Y")
-        return date_format
-
     @model_validator(mode="after")
     def _year_one_is_known(self) -> "TablesSource":
-        if self.claims is not None and "year" not in self.claims.columns and self.first_year is None:
-            raise ValueError("first_year is needed: without a mapped year it says which calendar year is year 1")
-        if "age" not in self.members.columns and self.first_year is None:
-            raise ValueError("first_year is needed: it says at what time a birth_date is turned into an age")
+        if self.claims is not None and "year" not in self.claims.columns and self.years is None:
+            raise ValueError("years is needed, such as years: {first: 2009}: without a mapped year it says which calendar year is year 1")
+        if "age" not in self.members.columns and self.years is None:
+            raise ValueError("years is needed, such as years: {first: 2009}: it says at what time a birth_date is turned into an age")
         return self
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
-from deid_assets.sources.delivery import Delivery, DesynpufSource
+from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufSource, Years
 from deid_assets.sources.files import LINE_BITS, Columns, Staging
 from deid_assets.sources.layout import Delivered, Rule, parsed_day
 from deid_assets.store import quoted
@@ -119,8 +119,8 @@ def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSourc
             "members": {**_PERSON, "sex": "BENE_SEX_IDENT_CD"},
             "claims": {**_NAMES, **_FACILITY_DIAGNOSES, **_STAY, "segment": "SEGMENT", "cpt": "HCPCS_CD"},
         },
-        date_format=_DATE,
-        first_year=FIRST_YEAR,
+        date_formats={table: dict.fromkeys(DATE_COLUMNS, (_DATE,)) for table in ("members", "claims")},
+        years=Years(first=FIRST_YEAR),
         unknown_codes=source.unknown_codes,
     )
 

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +14,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files, stage_parquet
 from deid_assets.sources.received import Received
+from deid_assets.sources.shapes import shape_sql, told
 from deid_assets.store import connect, owner_only, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
@@ -24,12 +25,14 @@ _UNKNOWN = "value outside the hierarchy"
 class FlatReport:
     """Counts of one intake: rows read and kept of each table, and rows in quarantine by rule and column.
 
-    `digest` is that of the delivery, of exactly the bytes that were read.
+    `hints` say why values of a column may be outside its hierarchy. `digest` is that of the delivery, of exactly the bytes
+    that were read.
     """
 
     rows_read: Mapping[str, int]
     rows_kept: Mapping[str, int]
     quarantined: Mapping[tuple[str, str, str], int]
+    hints: Mapping[tuple[str, str], str]
     files: tuple[str, ...]
     warnings: tuple[str, ...]
     digest: str
@@ -40,7 +43,7 @@ class FlatReport:
             "files": list(self.files),
             "warnings": list(self.warnings),
             "quarantined_by_rule": [
-                {"table": table, "column": column, "rule": rule, "rows": rows}
+                {"table": table, "column": column, "rule": rule, "rows": rows, "hint": self.hints.get((table, column), "")}
                 for (table, column, rule), rows in self.quarantined.items()
             ],
         }
@@ -57,6 +60,7 @@ def read_flat_delivery(
     columns: Mapping[str, str],
     allowed: Mapping[str, Sequence[str]],
     quarantine_at_most: float,
+    one_column: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> FlatReport:
     """Read a flat table, and its population if there is one, into the store; blank fields are missing values.
@@ -75,6 +79,8 @@ def read_flat_delivery(
         Name in the release -> every value that its hierarchy covers; a column without entry may hold anything.
     quarantine_at_most
         Share of the rows of a table that may hold other values; they are kept aside.
+    one_column
+        Names in the release of columns whose hierarchy is a file of one column, which may be read with a wrong separator.
 
     Raises
     ------
@@ -94,7 +100,8 @@ def read_flat_delivery(
             with naming_damaged_files(staging):
                 for name, one_file, own in wanted:
                     _lay_out(staging, _path(staging, delivery, one_file), name, own, table, delimiter)
-                return _take_in(staging, schema, delivery.key, [(name, own) for name, _, own in wanted], allowed, quarantine_at_most)
+                tables = [(name, own) for name, _, own in wanted]
+                return _take_in(staging, schema, delivery.key, tables, allowed, quarantine_at_most, one_column)
     except DeliveryError:
         raise
     except duckdb.Error as error:
@@ -148,12 +155,13 @@ def _take_in(
     tables: Sequence[tuple[str, Mapping[str, str]]],
     allowed: Mapping[str, Sequence[str]],
     at_most: float,
+    one_column: Collection[str],
 ) -> FlatReport:
     connection = staging.connection
     connection.execute(
         "CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)"
     )
-    read, kept = {}, {}
+    read, kept, hints = {}, {}, {}
     for name, columns in tables:
         for released, theirs in columns.items():
             if released in allowed:
@@ -164,6 +172,8 @@ def _take_in(
                         AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
                     [name, theirs, _UNKNOWN, list(allowed[released]), name],
                 )
+                if hint := _hint(connection, name, released, theirs, list(allowed[released]), released in one_column):
+                    hints[name, theirs] = hint
         rows = count_rows(connection, quoted(f"read_{name}"))
         rejected = connection.execute("SELECT count(*) FROM rejected_lines WHERE source_table = ?", [name]).fetchone()[0]
         bad = connection.execute("SELECT count(*) FROM unusable WHERE source_table = ?", [name]).fetchone()[0]
@@ -180,13 +190,54 @@ def _take_in(
     for name in read:
         wrong = read[name] - kept[name]
         if wrong > at_most * read[name] or not kept[name]:
-            listed = "; ".join(f"column {c or '-'}: {n:,} rows: {r}" for (t, c, r), n in counts.items() if t == name)
+            listed = "; ".join(
+                f"column {c or '-'}: {n:,} rows: {r}{f' ({hints[t, c]})' if r == _UNKNOWN else ''}"
+                for (t, c, r), n in counts.items()
+                if t == name
+            )
             raise DeliveryError(
                 f"delivery {key} is refused: more than {at_most:.2%} of the rows of {name} break a rule: {listed}"
             )
     digest = staging.received.digest()
     _write(connection, schema, [name for name, _ in tables], broken)
-    return FlatReport(read, kept, counts, tuple(staging.file_names), tuple(staging.warnings), digest)
+    return FlatReport(read, kept, counts, hints, tuple(staging.file_names), tuple(staging.warnings), digest)
+
+
+def _hint(
+    connection: duckdb.DuckDBPyConnection, table: str, column: str, theirs: str, allowed: list[str], one_column: bool
+) -> str:
+    """Why values of a column may be outside its hierarchy: told by what would put them inside, and by their shapes."""
+    relation, cell = quoted(f"read_{table}"), f"r.{quoted(column)}"
+    text = f"{cell}::VARCHAR"
+    whole = f"regexp_replace(trim({text}), '[.]0+$', '')"
+    bad = f"""{relation} AS r JOIN unusable AS u ON u.row_key = r.row_key AND u.source_table = ? AND u.source_column = ?
+        AND u.rule = ?"""
+    inside = "IN (SELECT unnest(?::VARCHAR[]))"
+    rows, blank, trimmed, plain, lower = connection.execute(
+        f"""SELECT count(*), count_if(trim({text}) = ''), count_if(trim({text}) {inside}),
+            count_if(trim({text}) NOT {inside} AND {whole} {inside}),
+            count_if(trim({text}) NOT {inside} AND lower(trim({text})) IN (SELECT lower(unnest(?::VARCHAR[])))) FROM {bad}""",
+        [*[allowed] * 5, table, theirs, _UNKNOWN],
+    ).fetchall()[0]
+    if not rows:
+        return ""
+    kind = connection.execute(f"SELECT any_value(typeof({cell})) FROM {relation} AS r").fetchall()[0][0].partition("(")[0]
+    occurs = connection.execute(f"SELECT 1 FROM {relation} AS r WHERE {text} {inside} LIMIT 1", [allowed]).fetchall()
+    shapes = connection.execute(
+        f"SELECT {shape_sql(text)} AS shape, count(*) AS n FROM {bad} GROUP BY ALL ORDER BY n DESC, shape", [table, theirs, _UNKNOWN]
+    ).fetchall()
+    found = [
+        (blank, "are white space: a missing value is an empty field"),
+        (trimmed, "match without the blanks around them: trim them in the delivery"),
+        (plain, f"match but for decimals that are 0 (the column is of the type {kind}): deliver whole numbers, or text"),
+        (lower, "match in another case: spell them as the hierarchy does"),
+    ]
+    said = [f"{count:,} {what}" for count, what in found if count]
+    if one_column:
+        said.append("the file of the hierarchy has one column: semicolons separate the value from its labels")
+    if not occurs and not said:
+        said.append(f"none of the {len(allowed):,} values of the hierarchy occurs in the column: is it the hierarchy of another?")
+    return "; ".join([*said, told(shapes)])
 
 
 def _write(connection: duckdb.DuckDBPyConnection, schema: str, names: Sequence[str], broken: str) -> None:

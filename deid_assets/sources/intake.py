@@ -24,12 +24,13 @@ from deid_assets.sources.delivery import (
 )
 from deid_assets.sources.desynpuf import lay_out_desynpuf
 from deid_assets.sources.files import Staging, naming_damaged_files
-from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members
+from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members, warn_of_stays
 from deid_assets.sources.quarantine import Quarantine
 from deid_assets.sources.received import Received
 from deid_assets.sources.report import IntakeReport
 from deid_assets.sources.rules import CLAIM_CODE_COLUMNS, CODE_COLUMNS, DUPLICATE_CLAIM, DUPLICATE_MEMBER, MEMBER_RULES, claim_rules
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
+from deid_assets.sources.window import open_window
 from deid_assets.store import connect, owner_only, quoted
 
 SCHEMA = "intake"
@@ -139,24 +140,27 @@ def _take_in(
     connection = staging.connection
     quarantine = Quarantine(staging, delivered)
     lay_members(staging, delivered)
+    given = lay_claims(staging, delivered)
+    open_window(connection, delivered)
     staging.progress("judging members")
     quarantine.judge("members", (*MEMBER_RULES, DUPLICATE_MEMBER))
     quarantine.judge_duplicates("members", DUPLICATE_MEMBER)
     connection.execute(
         f"CREATE TEMP TABLE kept_members AS SELECT member_id FROM typed_members AS t WHERE {quarantine.kept('members')}"
     )
-    given = lay_claims(staging, delivered)
     staging.progress("looking up codes")
     unknown = tuple(kind for kind in CODE_COLUMNS if _find_unknown(staging, kind, getattr(known_codes, kind), given))
     staging.progress("judging claims")
     quarantine.judge("claims", _claim_rules(staging, delivered, unknown))
     if not delivered.claim_ids_are_rows:
         quarantine.judge_duplicates("claims", DUPLICATE_CLAIM)
+    warn_of_stays(staging, delivered)
     blank = unknown if delivered.unknown_codes == "blank" else ()
     report = IntakeReport(
         delivery=key,
         files=tuple(staging.file_names),
         rows_read=quarantine.rows_read(),
+        rows_left_out=quarantine.rows_left_out(),
         rows_kept=quarantine.rows_kept(),
         quarantined=quarantine.counts(),
         blanked_codes=_count_blanked(staging, quarantine, blank, given),
@@ -174,7 +178,8 @@ def _take_in(
 def _claim_rules(staging: Staging, delivered: Delivered, unknown: Sequence[str]) -> tuple[Rule, ...]:
     columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
     year_column = "year" if "year" in columns else "service_date"
-    return claim_rules(delivered.claim_rules, year_column, unknown if delivered.unknown_codes == "quarantine" else ())
+    kinds = unknown if delivered.unknown_codes == "quarantine" else ()
+    return claim_rules(delivered.claim_rules, year_column, delivered.last_year, kinds)
 
 
 def _find_unknown(staging: Staging, kind: str, look_up: CodeLookUp | None, given: frozenset[str]) -> bool:

@@ -7,16 +7,19 @@ import duckdb
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.delivery import (
-    CLAIM_INGREDIENTS,
+    DATE_COLUMNS,
     DELIVERED_CLAIM_COLUMNS,
     DIAGNOSIS_COLUMNS,
     MEMBER_COLUMNS,
+    MOST_YEARS,
     UnknownCodes,
+    Years,
 )
 from deid_assets.sources.files import Staging
 from deid_assets.store import quoted
 
-_DATES = {"birth_date", "death_date", "service_date", *CLAIM_INGREDIENTS}
+_DATES = set(DATE_COLUMNS)
+_ISO = ("%Y-%m-%d",)
 _INTEGERS = {
     "age", "days_in_hospital_y2", "days_in_hospital_y3",
     "year", "length_of_stay", "pay_delay", "days_since_first_claim",
@@ -24,6 +27,10 @@ _INTEGERS = {
 _CODES = {*DIAGNOSIS_COLUMNS, "cpt"}
 _INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _WHOLE_NUMBER = "[+-]?[0-9]+([.]0+)?"
+# CMS places where somebody can be admitted: hospitals and facilities with beds, and those of which the place does not tell.
+_PLACES_OF_STAYS = ("06", "08", "21", "25", "26", "31", "32", "33", "34", "51", "54", "55", "56", "61")
+_STAY_GIVEN = "discharge_date >= admission_date"
+_ELSEWHERE = f"place IS NOT NULL AND place NOT IN {_PLACES_OF_STAYS}"
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,10 @@ class Delivered:
         The adapter's own rules on claims, judged before all others.
     column_names
         Per table, canonical column -> the delivery's own name of it, for messages.
-    date_format
-        How dates that are text or whole numbers are written.
-    first_year
-        The calendar year that is year 1, or None where `year` is delivered as 1 to 3.
+    date_formats
+        Per table, canonical column -> how its dates are written that are text or whole numbers; else 2008-12-31.
+    years
+        The calendar years that are read, or None where `year` is delivered as 1 to 3.
     sex_values
         The delivery's way to write sex, in upper case -> F or M.
     unknown_codes
@@ -64,8 +71,8 @@ class Delivered:
     claims: str
     claim_rules: tuple[Rule, ...] = ()
     column_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    date_format: str = "%Y-%m-%d"
-    first_year: int | None = None
+    date_formats: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    years: Years | None = None
     sex_values: Mapping[str, str] = field(default_factory=dict)
     unknown_codes: UnknownCodes = "quarantine"
     claim_ids_are_rows: bool = False
@@ -74,20 +81,30 @@ class Delivered:
         """The delivery's own name of a canonical column."""
         return self.column_names.get(table, {}).get(column, column)
 
+    def formats(self, table: str, column: str) -> tuple[str, ...]:
+        """How the dates of a canonical column are written."""
+        return self.date_formats.get(table, {}).get(column, _ISO)
+
+    @property
+    def last_year(self) -> int:
+        """The number of the last year."""
+        return MOST_YEARS if self.years is None else self.years.count
+
 
 def lay_members(staging: Staging, delivered: Delivered) -> None:
-    """Create the temporary view `typed_members`: canonical columns in canonical types.
+    """Create the temporary view `laid_members`: canonical columns in canonical types.
 
     A value that cannot be read is NULL; for dates and numbers, `<column>_unread` says so.
     """
     _set_values(staging.connection, delivered)
-    _lay(staging.connection, delivered.members, "typed_members", MEMBER_COLUMNS, {})
+    _lay(staging.connection, delivered, "members", MEMBER_COLUMNS, {})
 
 
 def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
-    """Create the temporary view `typed_claims` and return the canonical columns that the delivery gives.
+    """Create the temporary view `laid_claims` and return the canonical columns that the delivery gives.
 
-    Length of stay, pay delay and year are derived where they are not delivered, from the dates that give them.
+    Length of stay, pay delay and year are derived where they are not delivered, from the dates that give them. A visit
+    to a place where nobody is admitted is no stay, whatever its dates.
     """
     connection = staging.connection
     present = set(_described(connection, delivered.claims))
@@ -96,17 +113,42 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
     if {"admission_date", "discharge_date"} <= present:
         # A stay that ends on the day on which it begins lasts a day.
         derived["length_of_stay"] = (
-            "CASE WHEN discharge_date >= admission_date THEN greatest(1, discharge_date - admission_date) END"
+            f"CASE WHEN {_STAY_GIVEN} AND NOT ({_ELSEWHERE}) THEN greatest(1, discharge_date - admission_date) END"
         )
     if "paid_date" in present:
         derived["pay_delay"] = "paid_date - service_date"
-    if delivered.first_year is not None:
-        derived["year"] = f"date_part('year', service_date) - {delivered.first_year - 1}"
+    if delivered.years is not None:
+        derived["year"] = f"date_part('year', service_date) - {delivered.years.first - 1}"
     if delivered.claim_ids_are_rows:
         derived["claim_id"] = "row_key::VARCHAR"
-    calendar = delivered.first_year if "year" in present else None
-    _lay(connection, delivered.claims, "typed_claims", DELIVERED_CLAIM_COLUMNS, derived, calendar)
+    _lay(connection, delivered, "claims", DELIVERED_CLAIM_COLUMNS, derived)
     return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | set(derived))
+
+
+def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
+    """Warn of claims that may be visits: their first and last day were taken for days of admission and discharge, or not.
+
+    To be called when the view `typed_claims` is there.
+    """
+    present = set(_described(staging.connection, delivered.claims))
+    if not {"admission_date", "discharge_date"} <= present:
+        return
+    unstated = "NOT length_of_stay_unread" if "length_of_stay" in present else "true"
+    elsewhere, one_day = staging.connection.execute(
+        f"SELECT count_if({_STAY_GIVEN} AND {_ELSEWHERE} AND length_of_stay IS NULL AND {unstated}),"
+        " count_if(admission_date = discharge_date AND place IS NULL AND length_of_stay = 1) FROM typed_claims"
+    ).fetchall()[0]
+    columns = " and ".join(delivered.shown("claims", column) for column in ("admission_date", "discharge_date"))
+    if elsewhere:
+        staging.warnings.append(
+            f"claims: {elsewhere:,} claims have {columns}, and a place of service where nobody is admitted: they are no stays, and get "
+            "no length of stay; where they should, map length_of_stay"
+        )
+    if one_day:
+        staging.warnings.append(
+            f"claims: {one_day:,} claims without a place of service have the same day in {columns}, and became stays of 1 day: if "
+            "these are the first and last day of any service, map the place, or columns that only stays fill"
+        )
 
 
 def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
@@ -126,10 +168,19 @@ def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Del
 def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
     """Bind what views need: a view can hold no parameter, but may read a variable."""
     sexes = {"F": "F", "M": "M", "FEMALE": "F", "MALE": "M"} | dict(delivered.sex_values)
-    start = None if delivered.first_year is None else f"{delivered.first_year}-01-01"
-    connection.execute("SET VARIABLE date_format = ?", [delivered.date_format])
+    years = delivered.years
+    start, end = (None, None) if years is None else (f"{years.first}-01-01", f"{years.first + years.count}-01-01")
+    for table in ("members", "claims"):
+        for column in DATE_COLUMNS:
+            for number, one in enumerate(delivered.formats(table, column)):
+                connection.execute(f"SET VARIABLE {_format_variable(table, column, number)} = ?", [one])
     connection.execute("SET VARIABLE year_1_start = (SELECT ?::DATE)", [start])
+    connection.execute("SET VARIABLE years_end = (SELECT ?::DATE)", [end])
     connection.execute("SET VARIABLE sex_values = (SELECT map(?, ?))", [list(sexes), list(sexes.values())])
+
+
+def _format_variable(table: str, column: str, number: int) -> str:
+    return f"format_{number}_of_{table}_{column}"
 
 
 def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
@@ -138,25 +189,25 @@ def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str
 
 def _lay(
     connection: duckdb.DuckDBPyConnection,
-    relation: str,
-    name: str,
+    delivered: Delivered,
+    table: str,
     columns: tuple[str, ...],
     derived: Mapping[str, str],
-    calendar_first_year: int | None = None,
 ) -> None:
-    """Create the view `name` over a delivered relation: first every cell is read, then the rest is derived."""
+    """Create the view `laid_<table>` over a delivered relation: first every cell is read, then the rest is derived."""
+    relation = delivered.members if table == "members" else delivered.claims
     types = _described(connection, relation)
     read, final = [], []
     for column in columns:
         kind = "DATE" if column in _DATES else "INTEGER" if column in _INTEGERS else "VARCHAR"
         if column in types:
-            value = _read(column, types[column])
+            value = _read(column, types[column], table, delivered.formats(table, column))
             if kind != "VARCHAR":
                 given = _text(column, types[column]) if types[column] == "VARCHAR" else f"d.{column}"
                 read.append(f"({given} IS NOT NULL AND {value} IS NULL) AS {column}_unread")
                 final.append(f"{column}_unread")
-            if column == "year" and calendar_first_year is not None:
-                value = f"{value}::BIGINT - {calendar_first_year - 1}"
+            if column == "year" and delivered.years is not None:
+                value = f"{value}::BIGINT - {delivered.years.first - 1}"
             read.append(f"{value} AS {column}")
         else:
             read.append(f"NULL::{kind} AS {column}")
@@ -167,7 +218,7 @@ def _lay(
         final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
     extras = [quoted(column) for column in types if column not in columns and column != "row_key"]
     connection.execute(
-        f"CREATE TEMP VIEW {quoted(name)} AS SELECT {', '.join(['row_key', *extras, *final])}"
+        f"CREATE TEMP VIEW {quoted(f'laid_{table}')} AS SELECT {', '.join(['row_key', *extras, *final])}"
         f" FROM (SELECT {', '.join(['row_key', *extras, *read])} FROM {quoted(relation)} AS d) AS r"
     )
 
@@ -177,11 +228,11 @@ def _text(column: str, kind: str) -> str:
     return f"nullif(trim(d.{column}{'' if kind == 'VARCHAR' else '::VARCHAR'}), '')"
 
 
-def _read(column: str, kind: str) -> str:
+def _read(column: str, kind: str, table: str, formats: tuple[str, ...]) -> str:
     """SQL of a delivered cell of type `kind` in its canonical type; NULL where it is blank or cannot be read."""
     text = _text(column, kind)
     if column in _DATES:
-        return _read_date(column, kind, text)
+        return _read_date(column, kind, text, table, formats)
     if column in _INTEGERS:
         return _read_integer(column, kind, text)
     if column in DIAGNOSIS_COLUMNS:
@@ -202,20 +253,32 @@ def _plain(text: str) -> str:
     return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
 
 
-def _read_date(column: str, kind: str, text: str) -> str:
+def _read_date(column: str, kind: str, text: str, table: str, formats: tuple[str, ...]) -> str:
     if kind == "TIMESTAMP WITH TIME ZONE":
         # The day of a moment must not depend on where this runs.
         day = f"(d.{column} AT TIME ZONE 'UTC')::DATE"
     elif kind == "DATE" or kind.startswith("TIMESTAMP"):
         day = f"d.{column}::DATE"
     else:
-        day = parsed_day(text, "getvariable('date_format')")
+        days = [
+            parsed_day(text, f"getvariable('{_format_variable(table, column, number)}')", zoned="%z" in one or "%Z" in one)
+            for number, one in enumerate(formats)
+        ]
+        # What two formats read as different days is read by neither: 01/02/2008 is a day in January, or in February.
+        day = days[0] if len(days) == 1 else f"CASE WHEN len(list_distinct([{', '.join(days)}])) = 1 THEN coalesce({', '.join(days)}) END"
     return f"CASE WHEN isfinite({day}) THEN {day} END"
 
 
-def parsed_day(text: str, date_format: str) -> str:
-    """SQL of text as a date; NULL where it is none. DuckDB takes 'epoch' and 'infinity' in any format, for 1900-01-01."""
-    return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN try_strptime({text}, {date_format})::DATE END"
+def parsed_day(text: str, date_format: str, zoned: bool = False) -> str:
+    """SQL of text as a date; NULL where it is none. DuckDB takes 'epoch' and 'infinity' in any format, for 1900-01-01.
+
+    Parameters
+    ----------
+    zoned
+        Whether the format holds a time zone: the day is that of the moment in UTC then, wherever this runs.
+    """
+    moment = f"try_strptime({text}, {date_format})" + (" AT TIME ZONE 'UTC'" if zoned else "")
+    return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN ({moment})::DATE END"
 
 
 def _read_integer(column: str, kind: str, text: str) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from deid_assets.sources.files import Staging, key_parts
 from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.sources.report import RuleCount
+from deid_assets.sources.rules import OUTSIDE, UNPARSEABLE, WRONG_TYPE
+from deid_assets.sources.shapes import shape_sql, told
 from deid_assets.store import quoted
 
 TABLES = ("members", "claims")
@@ -21,14 +23,17 @@ class Quarantine:
         self._delivered = delivered
         self._relations = {"members": delivered.members, "claims": delivered.claims}
         self._connection.execute(
-            "CREATE TEMP TABLE judged_rules (source_table VARCHAR, number INTEGER, rule VARCHAR, source_column VARCHAR)"
+            "CREATE TEMP TABLE judged_rules"
+            " (source_table VARCHAR, number INTEGER, rule VARCHAR, source_column VARCHAR, canonical_column VARCHAR)"
         )
 
     def judge(self, table: str, rules: Sequence[Rule]) -> None:
         """Find the rows that break a rule that looks at one row; a row is under the first rule that it breaks."""
         for number, rule in enumerate(rules):
             column = self._delivered.shown(table, rule.column)
-            self._connection.execute("INSERT INTO judged_rules VALUES (?, ?, ?, ?)", [table, number, rule.name, column])
+            self._connection.execute(
+                "INSERT INTO judged_rules VALUES (?, ?, ?, ?, ?)", [table, number, rule.name, column, rule.column]
+            )
         cases = " ".join(f"WHEN {rule.broken} THEN {number}" for number, rule in enumerate(rules))
         self._connection.execute(
             f"CREATE TEMP TABLE broken_{table} AS SELECT row_key, number"
@@ -71,12 +76,16 @@ class Quarantine:
         )
         return {table: self._count(self._relations[table]) + rejected.get(table, 0) for table in TABLES}
 
+    def rows_left_out(self) -> dict[str, int]:
+        """Rows per table that were left out before anything was judged: they are of other years."""
+        return {table: self._count(self._relations[table]) - self._count(f"typed_{table}") for table in TABLES}
+
     def rows_kept(self) -> dict[str, int]:
         """Rows per table that broke no rule."""
-        return {table: self._count(self._relations[table]) - self._count(f"broken_{table}") for table in TABLES}
+        return {table: self._count(f"typed_{table}") - self._count(f"broken_{table}") for table in TABLES}
 
     def counts(self) -> tuple[RuleCount, ...]:
-        """Broken rows and rejected lines by table, file, column and rule, most first."""
+        """Broken rows and rejected lines by table, file, column and rule, most first, with what was expected."""
         file_number, _ = key_parts("row_key")
         broken = " UNION ALL ".join(
             f"SELECT '{table}' AS source_table, {file_number} AS file_number, number FROM broken_{table}"
@@ -84,19 +93,44 @@ class Quarantine:
         )
         counted = self._connection.execute(
             f"""
-            SELECT source_table, name, source_column, rule, count(*) AS rows
+            SELECT source_table, name, source_column, rule, count(*) AS rows, file_number, number, canonical_column
             FROM (
-                SELECT source_table, file_number, source_column, rule
+                SELECT source_table, file_number, source_column, rule, number, canonical_column
                 FROM ({broken}) JOIN judged_rules USING (source_table, number)
                 UNION ALL
-                SELECT source_table, file_number, '', rule FROM rejected_lines
+                SELECT source_table, file_number, '', rule, NULL, NULL FROM rejected_lines
             )
             JOIN delivered_files USING (file_number)
             GROUP BY ALL
             ORDER BY rows DESC, source_table, name, source_column, rule
             """
         ).fetchall()
-        return tuple(RuleCount(*count) for count in counted)
+        return tuple(
+            RuleCount(table, file, column, rule, rows, self._expected(table, rule, number, *judged))
+            for table, file, column, rule, rows, number, *judged in counted
+        )
+
+    def _expected(self, table: str, rule: str, file_number: int, number: int | None, column: str | None) -> str:
+        """What the values of a column should look like, and how many have which shape; empty where no value is at fault."""
+        years = self._delivered.years
+        if years is not None and rule.startswith(OUTSIDE):
+            last = years.first + years.count - 1
+            return f"expected {years.first} to {last}; of a longer history, source.years can leave other years out"
+        if rule == UNPARSEABLE:
+            formats = self._delivered.formats(table, column)
+            expected = " or ".join(formats) + (", and no two of them that read another day" if len(formats) > 1 else "")
+        elif rule == WRONG_TYPE:
+            expected = "a whole number"
+        else:
+            return ""
+        found, _ = key_parts("b.row_key")
+        shapes = self._connection.execute(
+            f"SELECT {shape_sql(f'trim(d.{quoted(column)}::VARCHAR)')} AS shape, count(*) AS rows FROM broken_{table} AS b"
+            f" JOIN {quoted(self._relations[table])} AS d ON d.row_key = b.row_key"
+            f" WHERE b.number = ? AND {found} = ? GROUP BY ALL ORDER BY rows DESC, shape",
+            [number, file_number],
+        ).fetchall()
+        return f"expected {expected}; {told(shapes)}"
 
     def write(self, schema: str) -> None:
         """Replace `quarantined_rows`: table, file, row, rule, column, and the row itself for whoever mends it."""

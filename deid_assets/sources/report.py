@@ -8,17 +8,22 @@ _GROUPS_SHOWN = 20
 
 @dataclass(frozen=True)
 class RuleCount:
-    """How many rows of one file broke one rule in one column; `column` is empty where a whole line is at fault."""
+    """How many rows of one file broke one rule in one column; `column` is empty where a whole line is at fault.
+
+    `expected` says how values should be written and how many have which shape, with A for letters and 9 for digits.
+    """
 
     table: str
     file: str
     column: str
     rule: str
     rows: int
+    expected: str = ""
 
     def __str__(self) -> str:
         column = f"column {self.column}: " if self.column else ""
-        return f"{self.file}: {column}{self.rows:,} {'line' if self.rows == 1 else 'lines'}: {self.rule}"
+        lines = f"{self.rows:,} {'line' if self.rows == 1 else 'lines'}"
+        return f"{self.file}: {column}{lines}: {self.rule}{f' ({self.expected})' if self.expected else ''}"
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,9 @@ class IntakeReport:
         Key of the delivery.
     files
         Names of the files read.
-    rows_read, rows_kept
-        Rows per table (`members`, `claims`). Lines that could not be read as rows count as read.
+    rows_read, rows_kept, rows_left_out
+        Rows per table (`members`, `claims`). Lines that could not be read as rows count as read. Left out are rows of
+        other years than the policy reads.
     quarantined
         Rows that broke a rule, by table, file, column and rule, most first.
     blanked_codes
@@ -47,6 +53,7 @@ class IntakeReport:
     files: tuple[str, ...]
     rows_read: Mapping[str, int]
     rows_kept: Mapping[str, int]
+    rows_left_out: Mapping[str, int] = field(default_factory=dict)
     quarantined: tuple[RuleCount, ...] = ()
     blanked_codes: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -57,8 +64,12 @@ class IntakeReport:
         return sum(count.rows for count in self.quarantined if count.table == table)
 
     def quarantined_share(self, table: str) -> float:
-        """Share of the rows read from one table that went to quarantine; 0 where nothing was read."""
-        return self.quarantined_rows(table) / self.rows_read[table] if self.rows_read[table] else 0.0
+        """Share of the rows of one table that went to quarantine, of those not left out; 0 where there are none."""
+        judged = self._judged(table)
+        return self.quarantined_rows(table) / judged if judged else 0.0
+
+    def _judged(self, table: str) -> int:
+        return self.rows_read[table] - self.rows_left_out.get(table, 0)
 
     def metadata(self, table: str) -> dict:
         """Numbers and plain lists about one of the intake's tables, for the event log."""
@@ -66,7 +77,7 @@ class IntakeReport:
             return {"unknown_codes_blanked": dict(self.blanked_codes)}
         if table == "quarantined_rows":
             listed = [
-                {"table": c.table, "file": c.file, "column": c.column, "rule": c.rule, "rows": c.rows}
+                {"table": c.table, "file": c.file, "column": c.column, "rule": c.rule, "rows": c.rows, "expected": c.expected}
                 for c in self.quarantined
             ]
             return {
@@ -75,6 +86,7 @@ class IntakeReport:
             }
         described = {
             "rows_read": self.rows_read[table],
+            "rows_left_out": self.rows_left_out.get(table, 0),
             "rows_kept": self.rows_kept[table],
             "rows_quarantined": self.quarantined_rows(table),
             "quarantined_share": self.quarantined_share(table),
@@ -93,8 +105,8 @@ class IntakeReport:
         lines = [f"delivery {self.delivery} is refused: more than {at_most:.2%} of the rows break a rule"]
         for table in refused:
             counts = [count for count in self.quarantined if count.table == table]
-            broken, read = self.quarantined_rows(table), self.rows_read[table]
-            lines.append(f"{table}: {broken:,} of {read:,} rows ({broken / read:.2%})")
+            broken, judged = self.quarantined_rows(table), self._judged(table)
+            lines.append(f"{table}: {broken:,} of {judged:,} rows ({broken / judged:.2%})")
             lines += [f"  {count}" for count in counts[:_GROUPS_SHOWN]]
             if len(counts) > _GROUPS_SHOWN:
                 rest = sum(count.rows for count in counts[_GROUPS_SHOWN:])

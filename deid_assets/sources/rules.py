@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS, FIRST_DIAGNOSES, FURTHER
 from deid_assets.sources.layout import Rule
 
+UNPARSEABLE, WRONG_TYPE, OUTSIDE = "unparseable date", "wrong type", "year outside"
 DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
 DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")
 
@@ -25,18 +26,18 @@ CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*FIRST_DIAGNOSES, FURTHER)}
 
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
-    *(Rule("unparseable date", column, f"{column}_unread") for column in ("birth_date", "death_date")),
+    *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date")),
     *(
-        Rule("wrong type", column, f"{column}_unread")
+        Rule(WRONG_TYPE, column, f"{column}_unread")
         for column in ("age", "days_in_hospital_y2", "days_in_hospital_y3")
     ),
     Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
     Rule("age outside 0 to 120", "age", "age NOT BETWEEN 0 AND 120"),
-    # Birth within the three years of the delivery is an age of 0; after them, or 121 years before, it is no age.
+    # Birth within the years of the delivery is an age of 0; after them, or 121 years before, it is no age.
     Rule(
         "age outside 0 to 120",
         "birth_date",
-        "birth_date >= getvariable('year_1_start') + INTERVAL 3 YEAR"
+        "birth_date >= getvariable('years_end')"
         " OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
     ),
     Rule("death before birth", "death_date", "death_date < birth_date"),
@@ -47,7 +48,7 @@ MEMBER_RULES = (
 )
 
 
-def claim_rules(first: Iterable[Rule], year_column: str, unknown_kinds: Iterable[str]) -> tuple[Rule, ...]:
+def claim_rules(first: Iterable[Rule], year_column: str, last_year: int, unknown_kinds: Iterable[str]) -> tuple[Rule, ...]:
     """The rules on claims, in order.
 
     Parameters
@@ -56,6 +57,8 @@ def claim_rules(first: Iterable[Rule], year_column: str, unknown_kinds: Iterable
         The adapter's own rules.
     year_column
         The column from which the year comes.
+    last_year
+        The number of the last year.
     unknown_kinds
         Kinds of codes (keys of `CODE_COLUMNS`) of which the delivery holds unknown ones that are to be quarantined;
         the table `unknown_<kind>` lists them.
@@ -64,13 +67,13 @@ def claim_rules(first: Iterable[Rule], year_column: str, unknown_kinds: Iterable
         *first,
         Rule("null claim id", "claim_id", "claim_id IS NULL"),
         Rule("null member id", "member_id", "member_id IS NULL"),
-        *(Rule("unparseable date", column, f"{column}_unread") for column in ("service_date", *CLAIM_INGREDIENTS)),
+        *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("service_date", *CLAIM_INGREDIENTS)),
         *(
-            Rule("wrong type", column, f"{column}_unread")
+            Rule(WRONG_TYPE, column, f"{column}_unread")
             for column in ("year", "length_of_stay", "pay_delay", "days_since_first_claim")
         ),
         Rule("no year and no service date", year_column, "year IS NULL"),
-        Rule("year outside 1 to 3", year_column, "year NOT BETWEEN 1 AND 3"),
+        Rule(f"{OUTSIDE} 1 to {last_year}", year_column, f"year NOT BETWEEN 1 AND {last_year}"),
         Rule("discharge before admission", "discharge_date", "discharge_date < admission_date"),
         Rule("negative length of stay", "length_of_stay", "length_of_stay < 0"),
         Rule("negative pay delay", "pay_delay", "pay_delay < 0"),

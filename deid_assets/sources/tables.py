@@ -40,18 +40,20 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource) -
     """
     _lay_out(staging, delivery, source.members, _MEMBERS, "members", source.delimiter)
     names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
+    formats = {"members": source.members.formats(source.date_format)}
     if source.claims is None:
         # A relation without rows, so that nobody downstream has to ask.
         staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT)")
     else:
         _lay_out(staging, delivery, source.claims, _CLAIMS, "claims", source.delimiter)
         names["claims"] = source.claims.columns
+        formats["claims"] = source.claims.formats(source.date_format)
     return Delivered(
         _MEMBERS,
         _CLAIMS,
         column_names=names,
-        date_format=source.date_format,
-        first_year=source.first_year,
+        date_formats=formats,
+        years=source.years,
         sex_values={value.upper(): sex for value, sex in source.sex_values.items()},
         unknown_codes=source.unknown_codes,
         claim_ids_are_rows="claim_id" not in names.get("claims", {}),

@@ -1,6 +1,7 @@
 """Whole runs of `deid run`, each in a new home: prints the tables of the README, with the machine they were made on.
 
     python -m deid_assets_tests.benchmarks [--large] [--desynpuf FOLDER]
+    python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000
 """
 
 import argparse
@@ -27,6 +28,7 @@ SHOWN = (
 """Gates that the tables show, in this order."""
 
 _GATE = re.compile(r"^│ (\w+) +│ +(\S*) +│ +(\S*) +│ +(\S*) +│ (\w+)")
+_REACH = re.compile(r"^│ ([a-z ]+?) +│ +([\d.]+) │ +([\d.]+) │ +([\d.]+) │ ([a-z ]+?) +│")
 _ROWS = re.compile(r"^  (\w+) +([\d,]+) rows(?: +([\d.]+) s)?")
 
 
@@ -81,6 +83,22 @@ def run(*arguments: str) -> Run:
     )
 
 
+def populations_table(policy: str, sizes: list[int]) -> None:
+    """What `deid plan` says of synthetic populations of which a tenth is released, and how `deid run` ends where nothing is ruled out."""
+    print("| policy | members | released | gate | coarsest node | limit | `deid plan` | `deid run` |\n|---|---|---|---|---|---|---|---|", flush=True)
+    for members in sizes:
+        asked = ("--policy", policy, "--members", str(members), "--release", str(members // 10))
+        with tempfile.TemporaryDirectory() as home:
+            command = [sys.executable, "-W", "ignore", "-m", "deid_assets.cli", "plan", *asked]
+            planned = subprocess.run(command, env={**os.environ, "DEID_HOME": home}, stdout=subprocess.PIPE, text=True, check=False)
+        reached = [found.groups() for line in planned.stdout.splitlines() if (found := _REACH.match(line))]
+        ruled_out = [verdict for *_, verdict in reached if verdict != "not ruled out"]
+        outcome = "" if ruled_out or not reached else run(*asked).outcome
+        for number, (gate, measured, _, limit, verdict) in enumerate(reached):
+            first = (policy, f"{members:,}", f"{members // 10:,}") if number == 0 else ("", "", "")
+            print(f"| {' | '.join(first)} | {gate} | {measured} | {limit} | {verdict} | {outcome if number == 0 else ''} |", flush=True)
+
+
 def machine() -> str:
     """What the numbers were made on."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
@@ -128,8 +146,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also 1,130,000 members, which takes about ten minutes")
     parser.add_argument("--desynpuf", type=Path, help="folder with a folder for each DE-SynPUF sample")
+    parser.add_argument("--populations", nargs="+", metavar=("POLICY", "MEMBERS"), help="only this: what sizes of populations pass with a policy")
     asked = parser.parse_args()
     print(f"{machine()}\n", flush=True)
+    if asked.populations:
+        policy, *sizes = asked.populations
+        populations_table(policy, [int(size) for size in sizes])
+        return
     synthetic_table(asked.large)
     if asked.desynpuf:
         print(flush=True)

@@ -62,7 +62,7 @@ class TestHashes:
 
     def test_names_of_files_are_not_in_the_public_text(self):
         source = {
-            "kind": "tables", "first_year": 2008,
+            "kind": "tables", "years": {"first": 2008},
             "members": {"file": "john_smith.csv", "columns": {"member_id": "id", "sex": "sex", "age": "age"}},
             "claims": {"file": "john_smith.duckdb", "table": "john_smith", "columns": {"member_id": "id", "year": "y"}},
         }  # fmt: skip

@@ -18,7 +18,7 @@ TABLES: dict[str, Any] = changed(
     policy="tables",
     source={
         "kind": "tables",
-        "first_year": 2007,
+        "years": {"first": 2007},
         "members": {
             "file": "members.csv",
             "columns": {

@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource
+from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.sources.report import IntakeReport
 from deid_assets.store import Table
@@ -19,7 +19,7 @@ CLAIM_FIELDS = (
 SOURCE = TablesSource(
     members=MembersMap(file="members.csv", columns={name: name for name in MEMBER_FIELDS}),
     claims=ClaimsMap(file="claims.csv", columns={name: name for name in CLAIM_FIELDS}),
-    first_year=2008,
+    years=Years(first=2008),
 )
 
 

@@ -123,15 +123,15 @@ def test_usual_date_formats_are_taken(date_format):
     assert source.date_format == date_format
 
 
-def test_without_a_year_the_first_year_must_be_named():
+def test_without_a_year_the_years_must_be_named():
     claims = ClaimsMap(file="c.csv", columns={"member_id": "id", "service_date": "d"})
-    with pytest.raises(pydantic.ValidationError, match="first_year is needed"):
+    with pytest.raises(pydantic.ValidationError, match="years is needed"):
         TablesSource(members=MembersMap(file="m.csv", columns=MEMBERS), claims=claims)
 
 
-def test_an_age_from_birth_dates_needs_the_first_year():
+def test_an_age_from_birth_dates_needs_the_years():
     members = MembersMap(file="m.csv", columns={"member_id": "id", "sex": "sex", "birth_date": "b"})
-    with pytest.raises(pydantic.ValidationError, match="first_year is needed"):
+    with pytest.raises(pydantic.ValidationError, match="years is needed"):
         TablesSource(members=members)
 
 

@@ -105,7 +105,7 @@ def test_deaths_come_from_every_summary_as_the_last_day_of_their_month(tmp_path)
     assert members["member_id"].tolist() == ["A", "B", "D"]
     assert members["death_date"].dropna().astype(str).tolist() == ["2010-09-30", "2008-02-29"]
     assert [str(count) for count in taken.report.quarantined] == [
-        f"{NAMES['2008']}: column BENE_DEATH_DT: 1 line: unparseable date"
+        f"{NAMES['2008']}: column BENE_DEATH_DT: 1 line: unparseable date (expected %Y%m%d; 1 like 9999)"
     ]
 
 

@@ -18,6 +18,7 @@ from deid_assets.sources.delivery import (
     MembersMap,
     SyntheticSource,
     TablesSource,
+    Years,
 )
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.store import Table, connect, write_table
@@ -355,7 +356,7 @@ _SMALL_SOURCE = TablesSource(
         file="claims.csv",
         columns={name: name for name in ("claim_id", "member_id", "service_date", "length_of_stay", "cpt")},
     ),
-    first_year=2008,
+    years=Years(first=2008),
 )
 
 

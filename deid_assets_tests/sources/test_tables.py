@@ -13,7 +13,7 @@ from deid_assets.reference.known_codes import known_codes
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources import synthetic
-from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, SyntheticSource, TablesSource
+from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, SyntheticSource, TablesSource, Years
 from deid_assets.sources.files import quoted_foreign
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.store import Table
@@ -38,7 +38,7 @@ def source(members_file: str, claims_file: str | None, **options) -> TablesSourc
     tables = {name: options.pop(name, None) for name in ("members_table", "claims_table")}
     claims = claims_file and ClaimsMap(file=claims_file, table=tables["claims_table"], columns=CLAIMS)
     members = MembersMap(file=members_file, table=tables["members_table"], columns=MEMBERS)
-    return TablesSource(members=members, claims=claims, first_year=2008, **options)
+    return TablesSource(members=members, claims=claims, years=Years(first=2008), **options)
 
 
 def kept(taken: Taken) -> list[list]:
@@ -122,7 +122,7 @@ def test_a_year_may_be_delivered(tmp_path, delivered, first_year):
     options = TablesSource(
         members=MembersMap(file="members.csv", columns={"member_id": "id", "sex": "sex", "age": "age"}),
         claims=ClaimsMap(file="claims.csv", columns={"member_id": "id", "year": "year"}),
-        first_year=first_year,
+        years=first_year and Years(first=first_year),
     )
     taken = take_in(folder, options)
     claims = taken.frame("claims")
@@ -136,7 +136,7 @@ def test_claims_without_ids_are_named_by_their_rows(tmp_path):
     options = TablesSource(
         members=MembersMap(file="members.csv", columns={"member_id": "member_id", "sex": "sex", "age": "age"}),
         claims=ClaimsMap(file="claims.csv", columns={"member_id": "member_id", "service_date": "service_date"}),
-        first_year=2008,
+        years=Years(first=2008),
     )
     taken = take_in(folder, options)
     assert taken.report.quarantined == () and taken.frame("claims")["claim_id"].nunique() == 2
@@ -154,7 +154,7 @@ def test_every_diagnosis_of_a_hospital_bill_can_be_mapped(tmp_path):
     columns = {"member_id": "person", "service_date": "day"}
     columns |= {"admitting_diagnosis": "admitted", "diagnosis_5": "fifth", "diagnosis_25": "last"}
     claims = ClaimsMap(file="claims.parquet", columns=columns)
-    options = TablesSource(members=MembersMap(file="people.parquet", columns=MEMBERS), claims=claims, first_year=2008)
+    options = TablesSource(members=MembersMap(file="people.parquet", columns=MEMBERS), claims=claims, years=Years(first=2008))
     taken = take_in(folder, options, codes=KnownCodes())
     listed = taken.frame("claims", "service_date")["further_diagnoses"]
     assert listed.fillna("none").tolist() == ["4280 042", "none", "25000 V5789"]
@@ -264,7 +264,7 @@ def _tuva(unknown_codes: str) -> TablesSource:
     return TablesSource(
         members=MembersMap(file="eligibility_seed.csv", columns=people),
         claims=ClaimsMap(file="medical_claim_seed.csv", columns=_TUVA_CLAIMS),
-        first_year=2016,
+        years=Years(first=2016),
         unknown_codes=unknown_codes,
     )
 
