@@ -8,6 +8,7 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assets.claim_numbers import claim_bins_of
 from deid_assets.assets.encoded import (
     PopulationTables,
     claim_columns,
@@ -16,6 +17,7 @@ from deid_assets.assets.encoded import (
     lattice_dimensions,
     member_columns,
     sampling_fraction,
+    smallest_safe_class,
 )
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, prefix_of, stage_asset, start_meter
 from deid_assets.executors import search_executor
@@ -118,7 +120,7 @@ def _figures(policy: Policy, nodes: pd.DataFrame) -> dict[str, dg.MetadataValue]
     }
 
 
-_CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics"]
+_CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims"]
 
 
 @dg.multi_asset(
@@ -250,7 +252,8 @@ def _no_choice(passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFra
     if HIGH_RISK in gates or not gates:
         advice.append(_single_changes(diagnosis))
     if DEMOGRAPHICS in gates:
-        advice.append("Demographic classes grow with coarser or fewer quasi-identifiers of members.")
+        advice.append("Demographic classes grow with coarser or fewer quasi-identifiers of members, and where the number of claims divides "
+            "them, with a coarser number_of_claims.reference or wider bins.")
     if ATTACK in gates:
         advice.append("The attack given membership weakens with coarser quasi-identifiers and with more released members.")
     against = against or "too many members at high risk at every node, even were all suppressed that may be"
@@ -319,13 +322,14 @@ def other_gates_of(
         computation.dimensions,
         encoding.demographic_codes(tables.profiles, tables.domains, member_columns(policy)),
         encoding.released_members(tables.profiles),
-        max(policy.demographics.class_size_at_least, policy.safe_class_size),
+        smallest_safe_class(policy),
         policy.risk.max_high_risk_share,
         min(limits, default=None),
         attack.trials,
         measure.attack_confidence(policy) if bounded else None,
         policy.risk.search.aim,
         stream_key(context, workplace, "other gates"),
+        claim_bins_of(policy, tables.profiles, tables.held),
     )
 
 

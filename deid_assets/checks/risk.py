@@ -93,6 +93,13 @@ RISK_CHECKS = (
         "At most MaxSup of the released members are in a demographic class of fewer than k members of the population.",
     ),
     RiskCheck(
+        "number_of_claims_risk_within_threshold",
+        "demographic_risk",
+        measure.NUMBERED,
+        "At most MaxSup of the released members share demographics and number of claims, to within a bin, with too few members "
+        "of the population.",
+    ),
+    RiskCheck(
         "absence_posterior_within_threshold",
         "demographic_risk",
         measure.ABSENCE,

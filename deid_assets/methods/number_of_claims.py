@@ -14,13 +14,16 @@ Classes and bins only merge when demographics become coarser, so that what is sa
 every node above it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deid_assets.methods.bin_truncation import Bins
 from deid_assets.methods.optimal_bin_truncation import truncate_to_bins_optimally
+from deid_assets.store import quoted
+
+COLUMN = "number_of_claims"
 
 
 def truncate_within_classes(
@@ -115,6 +118,42 @@ def class_and_bins(
     _, found, sizes = np.unique(found, return_inverse=True, return_counts=True)
     found = found.reshape(-1)
     return found, sizes[found]
+
+
+def bin_columns(years: Sequence[int]) -> tuple[str, ...]:
+    """Names of the columns that `with_bins` adds: one, or one for each year.
+
+    Examples
+    --------
+    >>> bin_columns(()), bin_columns((1, 2))
+    (('number_of_claims',), ('number_of_claims_y1', 'number_of_claims_y2'))
+    """
+    return tuple(f"{COLUMN}_y{int(year)}" for year in years) or (COLUMN,)
+
+
+def with_bins(members: str, member: str, claims: str, width: int, years: Sequence[int] = ()) -> str:
+    """SELECT every column of the members, and the bin of each member's number of claims, 0 for none.
+
+    Parameters
+    ----------
+    members
+        What to write after FROM for the members, whose identifier is the column `member`.
+    claims
+        What to write after FROM for their claims: `member` and year, an integer.
+    width
+        Numbers of claims in a bin.
+    years
+        The years whose numbers are known by themselves; none: the number of all claims is known.
+    """
+    conditions = [f" FILTER (year = {int(year)})" for year in years] or [""]
+    counts = ", ".join(
+        f"(count(*){condition} + {int(width) - 1}) // {int(width)} AS {quoted(name)}"
+        for name, condition in zip(bin_columns(years), conditions, strict=True)
+    )
+    bins = ", ".join(f"coalesce(b.{quoted(name)}, 0) AS {quoted(name)}" for name in bin_columns(years))
+    return f"""
+        SELECT m.*, {bins} FROM {members} AS m
+        LEFT JOIN (SELECT {quoted(member)}, {counts} FROM {claims} GROUP BY ALL) AS b USING ({quoted(member)})"""
 
 
 def small_class_share(sizes: NDArray[np.integer], released: NDArray[np.bool_], m: int) -> float:

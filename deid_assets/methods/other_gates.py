@@ -44,6 +44,9 @@ class OtherGates:
         Part of `success_at_most` that the estimate must reach, so that the gate does not refuse a chosen node by chance.
     stream_key
         16 bytes of a stream that judges nothing else.
+    claim_bins
+        (N, y) int: bins of the number of claims of all delivered members, where it is a quasi-identifier. It divides the
+        demographic classes, and no level makes it coarser.
     """
 
     data: LongitudinalData
@@ -57,6 +60,7 @@ class OtherGates:
     confidence: float | None
     aim: float
     stream_key: bytes
+    claim_bins: np.ndarray | None = None
 
     def failing(self, node: Node, suppressed: np.ndarray) -> str | None:
         """The gate that the node fails without the suppressed members, (n,) bool; None if both hold."""
@@ -91,6 +95,8 @@ class OtherGates:
             domain.levels[level][self.delivered[:, number]]
             for number, (domain, level) in enumerate(zip(self.data.demographic_domains, levels, strict=True))
         ]
+        if self.claim_bins is not None:
+            columns += list(self.claim_bins.T)
         _, class_of, sizes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True, return_counts=True)
         left = sizes[class_of.reshape(-1)[self.sampled[~suppressed]]]
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
