@@ -241,9 +241,10 @@ def member_profiles(
 ) -> Query:
     """The member-level quasi-identifiers of the whole delivered population, days in hospital top-coded."""
     years = ["days_in_hospital_y2", "days_in_hospital_y3"]
-    days = top_code(members, years, policies.of(context).top_coding.percentile)
+    policy = policies.of(context)
+    days = top_code(members, years, policy.top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
-    sample = members_left(policies.of(context), released_sample, truncated_claims)
+    sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)
     return member_profiles_query(members, sample, grouped_claims, truncated, days.code if days else None)
 
 
