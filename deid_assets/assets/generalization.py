@@ -252,8 +252,10 @@ def _no_choice(passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFra
     if HIGH_RISK in gates or not gates:
         advice.append(_single_changes(diagnosis))
     if DEMOGRAPHICS in gates:
-        advice.append("Demographic classes grow with coarser or fewer quasi-identifiers of members, and where the number of claims divides "
-            "them, with a coarser number_of_claims.reference or wider bins.")
+        advice.append(
+            "Demographic classes grow with coarser or fewer quasi-identifiers of members, and where the number of claims "
+            "divides them, with a finer number_of_claims.reference or wider bins."
+        )
     if ATTACK in gates:
         advice.append("The attack given membership weakens with coarser quasi-identifiers and with more released members.")
     against = against or "too many members at high risk at every node, even were all suppressed that may be"

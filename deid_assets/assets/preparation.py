@@ -230,7 +230,10 @@ def truncated_claims(
     return cut_to_safe_bins(context, policy, members, of_tail, claim_support_scores, workplace)
 
 
-@stage_asset(policy_sections=["top_coding", "long_tail", "number_of_claims"], derived_columns={"claims_truncated": ["truncated_claims.claim_id"]})
+@stage_asset(
+    policy_sections=["top_coding", "long_tail", "number_of_claims"],
+    derived_columns={"claims_truncated": ["truncated_claims.claim_id"]},
+)
 def member_profiles(
     context: dg.AssetExecutionContext,
     members: Table,

@@ -22,6 +22,7 @@ LAID_OPEN: dict[str, float] = {
     measure.FIXED: HALF,
     measure.LITERAL: HALF,
     measure.DEMOGRAPHIC: HALF,
+    measure.NUMBERED: HALF,
     measure.SUPPRESSED: HALF,
     disclosure_measures.SMALL_CLASSES: HALF,
     disclosure_measures.UNIQUES: HALF,

@@ -25,10 +25,25 @@ def wrong_values(share: float) -> str:
     return f"wrong_values_{100 * share:.6g}_percent".replace(".", "_")
 
 
+def number_known(width: int) -> str:
+    """Name of the row in which the number of claims is known, to within a bin of so many numbers.
+
+    Examples
+    --------
+    >>> number_known(1), number_known(5)
+    ('number_of_claims_known', 'number_of_claims_known_within_5')
+    """
+    return "number_of_claims_known" + (f"_within_{width}" if width > 1 else "")
+
+
 def rows_of(policy: Policy) -> tuple[str, ...]:
     """Names of the rows of the analysis, in order."""
     section = policy.attack_sensitivity
-    return (*section.variants, *(wrong_values(share) for share in section.wrong_shares))
+    return (
+        *section.variants,
+        *(wrong_values(share) for share in section.wrong_shares),
+        *(number_known(width) for width in section.number_of_claims_widths),
+    )
 
 
 def cell_name(variant: str, power: int, figure: str) -> str:
