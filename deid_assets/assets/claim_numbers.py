@@ -68,8 +68,11 @@ def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.nda
     """
     days = top_code(members, list(DAYS), policy.top_coding.percentile)
     columns = [column for column in member_columns(policy) if column != "claims_truncated"]
+    # A missing value stays missing: least() of it and a number would be the number.
     selects = ", ".join(
-        f"least({quoted(column)}, {int(days.code)}) AS {quoted(column)}" if days and column in DAYS else quoted(column)
+        f"CASE WHEN {quoted(column)} > {int(days.code)} THEN {int(days.code)} ELSE {quoted(column)} END AS {quoted(column)}"
+        if days and column in DAYS
+        else quoted(column)
         for column in columns
     )
     found = members.query(f"SELECT member_id{', ' if columns else ''}{selects} FROM {members.sql} ORDER BY member_id")

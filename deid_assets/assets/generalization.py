@@ -30,7 +30,7 @@ from deid_assets.methods.lattice_diagnosis import diagnose
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.optimal_lattice_search import node_text, parse_node
-from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
+from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, NUMBER, OtherGates
 from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.models import Policy
@@ -258,6 +258,8 @@ def _no_choice(passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFra
         )
     if ATTACK in gates:
         advice.append("The attack given membership weakens with coarser quasi-identifiers and with more released members.")
+    if NUMBER in gates:
+        advice.append("Who knows values and the number of claims is hindered by wider bins; report it instead: with_values: null.")
     against = against or "too many members at high risk at every node, even were all suppressed that may be"
     return dg.Failure(
         f"refused: no generalization of this policy holds. Against it: {against}. {' '.join(advice)}",
@@ -319,6 +321,7 @@ def other_gates_of(
     # The bound decides as soon as one of the gates asks for it: the stricter reading of both.
     gates = [gate for gate in (attack.given_membership, attack.unconditional) if gate]
     bounded = any(gate.statistic == "upper_bound" for gate in gates)
+    joint = policy.measured_number_of_claims.with_values
     return OtherGates(
         computation.data,
         computation.dimensions,
@@ -327,11 +330,13 @@ def other_gates_of(
         smallest_safe_class(policy),
         policy.risk.max_high_risk_share,
         min(limits, default=None),
-        attack.trials,
+        max(attack.trials, policy.attack_sensitivity.trials) if joint else attack.trials,
         measure.attack_confidence(policy) if bounded else None,
         policy.risk.search.aim,
         stream_key(context, workplace, "other gates"),
         claim_bins_of(policy, tables.profiles, tables.held),
+        joint.at_most if joint else None,
+        joint.confidence if joint and joint.statistic == "upper_bound" else None,
     )
 
 

@@ -24,7 +24,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.evidence import Measurement
-from deid_assets.release.sensitivity import number_known, sensitivity_measurements, table_rows, wrong_values
+from deid_assets.release.sensitivity import joint_confidence, number_known, sensitivity_measurements, table_rows, wrong_values
 from deid_assets.reports.rendering import markdown_image
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.resources import Policies, Workplace
@@ -111,7 +111,7 @@ def attack_sensitivity(
     alpha = sampling_fraction(policy, members + before, member_profiles.count())
     power = _Power(policy, member_profiles, value_diversity, own_positions(profiles, pseudonym_crosswalk), members)
     attack = AttackSensitivity(records, max(section.powers))
-    interval = measure.mean_interval(confidence_of_each(section.confidence, section.cells))
+    interval = measure.mean_interval(confidence_of_each(joint_confidence(policy), section.cells))
     commitment = workplace.secret().commitment()
 
     def cells() -> Iterator[Cell]:

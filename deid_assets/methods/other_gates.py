@@ -12,13 +12,14 @@ from functools import cached_property
 import numpy as np
 
 from deid_assets.methods.confidence import empirical_bernstein_upper_bound
-from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData, generalization_at
+from deid_assets.methods.longitudinal_data import Dimension, Domain, LongitudinalData, generalization_at
 from deid_assets.methods.node_computation import NodeComputation
 
 Node = tuple[int, ...]
 
 DEMOGRAPHICS = "demographic classes"
 ATTACK = "attack given membership"
+NUMBER = "attack of who knows the number of claims"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,10 @@ class OtherGates:
     claim_bins
         (N, y) int: bins of the number of claims of all delivered members, where it is a quasi-identifier. It divides the
         demographic classes, and no level makes it coarser.
+    number_at_most
+        As `success_at_most`, of a neighbour who knows the bin besides; None for no gate.
+    number_confidence
+        Confidence of the bound of that; None to compare the estimate.
     """
 
     data: LongitudinalData
@@ -61,27 +66,35 @@ class OtherGates:
     aim: float
     stream_key: bytes
     claim_bins: np.ndarray | None = None
+    number_at_most: float | None = None
+    number_confidence: float | None = None
+
+    def __post_init__(self):
+        if self.number_at_most is not None and self.claim_bins is None:
+            raise ValueError("a gate on who knows the number of claims needs the bins of it")
 
     def failing(self, node: Node, suppressed: np.ndarray) -> str | None:
-        """The gate that the node fails without the suppressed members, (n,) bool; None if both hold."""
+        """The gate that the node fails without the suppressed members, (n,) bool; None if all hold."""
         if self.small_class_share(node, suppressed) > self.max_share:
             return DEMOGRAPHICS
-        if self.success_at_most is None:
-            return None
-        successes = self._successes(node, suppressed)
-        holds = float(successes.mean()) <= self.aim * self.success_at_most
-        if self.confidence is not None:
-            holds &= empirical_bernstein_upper_bound(successes, 1.0, self.confidence) <= self.success_at_most
-        return None if holds else ATTACK
+        for gate, (at_most, confidence) in self._attacks.items():
+            successes = self._successes(gate, node, suppressed)
+            holds = float(successes.mean()) <= self.aim * at_most
+            if confidence is not None:
+                holds &= empirical_bernstein_upper_bound(successes, 1.0, confidence) <= at_most
+            if not holds:
+                return gate
+        return None
 
     def failing_however_suppressed(self, node: Node, share: float) -> str | None:
         """The gate that no suppression of a share of the members mends: they add their share to a mean at most."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
         if self.small_classes_however_suppressed(node, share):
             return DEMOGRAPHICS
-        if self.success_at_most is None:
-            return None
-        return ATTACK if float(self._successes(node, nobody).mean()) > self.success_at_most + share else None
+        for gate, (at_most, _) in self._attacks.items():
+            if float(self._successes(gate, node, nobody).mean()) > at_most + share:
+                return gate
+        return None
 
     def small_classes_however_suppressed(self, node: Node, share: float) -> bool:
         """Whether too many members are in small demographic classes; if so at a node, then at every finer one."""
@@ -101,17 +114,25 @@ class OtherGates:
         left = sizes[class_of.reshape(-1)[self.sampled[~suppressed]]]
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
 
-    @cached_property
-    def _whole(self) -> NodeComputation:
-        return self._release(np.zeros(len(self.sampled), dtype=bool))
+    @property
+    def _attacks(self) -> dict[str, tuple[float, float | None]]:
+        """Threshold and confidence of each attack that gates."""
+        both = {ATTACK: (self.success_at_most, self.confidence), NUMBER: (self.number_at_most, self.number_confidence)}
+        return {gate: (at_most, confidence) for gate, (at_most, confidence) in both.items() if at_most is not None}
 
-    def _release(self, suppressed: np.ndarray) -> NodeComputation:
-        """The members left as a population of their own."""
+    @cached_property
+    def _whole(self) -> dict[str, NodeComputation]:
+        nobody = np.zeros(len(self.sampled), dtype=bool)
+        return {gate: self._release(gate, nobody) for gate in self._attacks}
+
+    def _release(self, gate: str, suppressed: np.ndarray) -> NodeComputation:
+        """The members left as a population of their own, with all that the adversary of an attack knows of them."""
         kept = np.flatnonzero(~suppressed)
         rows = self.data.targets[kept]
+        known = self.claim_bins[self.sampled[kept]] if gate == NUMBER else np.zeros((len(kept), 0), dtype=np.int32)
         data = LongitudinalData(
-            self.data.demographics[rows],
-            self.data.demographic_domains,
+            np.concatenate([self.data.demographics[rows], known.astype(self.data.demographics.dtype)], axis=1),
+            (*self.data.demographic_domains, *(Domain((np.arange(int(own.max(initial=0)) + 1),)) for own in known.T)),
             tuple(histories.take(rows) for histories in self.data.held),
             self.data.history_domains,
             np.arange(len(kept)),
@@ -120,8 +141,8 @@ class OtherGates:
         )
         return NodeComputation(data, self.dimensions, k=1)
 
-    def _successes(self, node: Node, suppressed: np.ndarray) -> np.ndarray:
+    def _successes(self, gate: str, node: Node, suppressed: np.ndarray) -> np.ndarray:
         """(trials,) float: how probable it is that each simulated neighbour picks his target."""
-        computation = self._release(suppressed) if suppressed.any() else self._whole
+        computation = self._release(gate, suppressed) if suppressed.any() else self._whole[gate]
         classes = computation.drawn_classes(node, self.stream_key, self.trials)
         return np.where(classes.exempt, 0.0, 1 / np.maximum(classes.sizes, 1))

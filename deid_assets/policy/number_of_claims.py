@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
-from deid_assets.policy.sections import MEMBER_COLUMNS, Name, Section
+from deid_assets.methods.attack_sensitivity import confidence_of_each
+from deid_assets.methods.confidence import empirical_bernstein_upper_bound
+from deid_assets.policy.sections import MEMBER_COLUMNS, AttackGate, Name, Section
+from deid_assets.policy.sensitivity_sections import AttackSensitivity
 
 if TYPE_CHECKING:
     from deid_assets.policy.models import Policy
@@ -24,6 +28,11 @@ class NumberOfClaims(Section):
         description="dimension: name of a level. Claims are cut until every bin of every demographic class at these "
         "levels is empty or large enough; coarser classes are then safe as well, and finer ones are not chosen"
     )
+    with_values: AttackGate | None = Field(
+        None,
+        description="gate on a neighbour who knows the bin and values of claims, and that the target is in the release: the worst of "
+        "attack_sensitivity's rows of this width at its plausible powers; null: reported only",
+    )
 
 
 REPORTED = NumberOfClaims(per="member", width=5, reference={})
@@ -32,9 +41,15 @@ REPORTED = NumberOfClaims(per="member", width=5, reference={})
 
 def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     """What is wrong with the section, as path and message."""
-    section = policy.number_of_claims
+    section, analysis = policy.number_of_claims, policy.attack_sensitivity
+    width = policy.measured_number_of_claims.width
+    if width not in analysis.number_of_claims_widths:
+        yield ("attack_sensitivity", "number_of_claims_widths"), (
+            f"does not list {width}, the width of number_of_claims: who knows the number and values would not be measured"
+        )
     if section is None:
         return
+    yield from _gate_problems(section, analysis)
     of_members = {
         dimension.name: dimension for dimension in policy.dimensions if set(dimension.columns) & set(MEMBER_COLUMNS)
     }
@@ -59,4 +74,18 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
         yield ("number_of_claims", "per"), (
             "is member_year, and the year of a claim is made from its released date, after claims were cut; with "
             "dates say member"
+        )
+
+
+def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iterator[tuple[Path, str]]:
+    """A gate that no release could pass, because too few attacks are simulated."""
+    gate = section.with_values
+    if gate is None:
+        return
+    each = confidence_of_each(max(gate.confidence, analysis.confidence), analysis.cells)
+    bound = empirical_bernstein_upper_bound(np.zeros(max(analysis.trials, 2)), 1.0, each)
+    if bound > gate.at_most:
+        yield ("number_of_claims", "with_values", "at_most"), (
+            f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound is "
+            f"{bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
         )

@@ -32,6 +32,7 @@ LAID_OPEN: dict[str, float] = {
     measure.VOTER_LIST: HALF,
     measure.INPATIENT: HALF,
     sensitivity.WORST["given_membership"]: HALF,
+    sensitivity.WITH_VALUES: HALF,
     disclosure_measures.PATTERN_SUCCESS: HALF,
     disclosure_measures.ALL_PATTERNS_SUCCESS: HALF,
     disclosure_measures.GRAPH_SUCCESS: HALF,
