@@ -62,8 +62,8 @@ STAGE_OF: dict[str, str] = {
 METHOD_VERSIONS = {
     "longitudinal_risk": "5",
     "neighbor_attack": "2",
-    "attack_sensitivity": "5",
-    "demographic_risk": "4",
+    "attack_sensitivity": "6",
+    "demographic_risk": "5",
     "voter_list_attack": "3",
     "inpatient_attack": "3",
     "population_estimates": "5",

@@ -4,13 +4,15 @@ Evidence is bound to content: it names the digest of the rows that it judged, th
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import dagster as dg
 import numpy as np
 import pandas as pd
 
 from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL
-from deid_assets.assets.encoded import PopulationTables, member_columns, sampling_fraction
+from deid_assets.assets.claim_numbers import NumberedClaims, number_of_claims_risk
+from deid_assets.assets.encoded import PopulationTables, member_columns, sampling_fraction, smallest_safe_class
 from deid_assets.assets.generalization import (
     adversary_of,
     chosen_levels,
@@ -165,12 +167,13 @@ def neighbor_attack(
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
 
 
-@stage_asset(policy_sections=["demographics", "removal"], version=METHOD_VERSIONS["demographic_risk"])
+@stage_asset(policy_sections=["demographics", "removal", "number_of_claims"], version=METHOD_VERSIONS["demographic_risk"])
 def demographic_risk(
     context: dg.AssetExecutionContext,
     eligible_members: Table,
     removed_members: Table,
     member_profiles: Table,
+    truncated_claims: Table,
     value_domains: Table,
     pseudonym_crosswalk: Table,
     chosen_generalization: Table,
@@ -186,7 +189,8 @@ def demographic_risk(
     tables = {
         "eligible_members": eligible_members, "removed_members": removed_members, "member_profiles": member_profiles,
         "value_domains": value_domains, "release_members": release_members,
-        "release_days_in_hospital": release_days_in_hospital,
+        "release_days_in_hospital": release_days_in_hospital, "truncated_claims": truncated_claims,
+        "release_claims": release_claims,
     }  # fmt: skip
 
     own = original_members(pseudonym_crosswalk, release_members)
@@ -224,9 +228,14 @@ def measured_demographics(
     risk = demographics_of(
         policy, tables["member_profiles"], tables["value_domains"], levels,
         tables["release_members"].sql, tables["release_days_in_hospital"].sql,
+        NumberedClaims(tables["truncated_claims"], tables["release_claims"]),
     )  # fmt: skip
-    absence = absence_numbers(tables["eligible_members"], tables["removed_members"], risk.released + before)
-    return risk, measure.demographic_measurements(policy, risk, *absence)
+    alone = risk.demographics
+    absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
+    return alone, (
+        *measure.demographic_measurements(policy, alone, *absence),
+        *measure.number_of_claims_measurements(policy, risk.with_number_of_claims),
+    )
 
 
 def original_members(crosswalk: Table, released: Table) -> str:
@@ -254,10 +263,26 @@ def profiles_query(policy: Policy, members: str, days: str) -> str:
     return released_profiles(members, days, names, member_columns(policy))
 
 
+@dataclass(frozen=True)
+class MemberRisk:
+    """Sizes of the classes of released members.
+
+    Attributes
+    ----------
+    demographics
+        By demographics alone.
+    with_number_of_claims
+        By demographics and the bin of the number of claims.
+    """
+
+    demographics: DemographicRisk
+    with_number_of_claims: DemographicRisk
+
+
 def demographics_of(
-    policy: Policy, profiles: Table, domains: Table, levels: dict[str, int], members: str, days: str
-):
-    """Sizes of the demographic classes of released rows, counted in the population."""
+    policy: Policy, profiles: Table, domains: Table, levels: dict[str, int], members: str, days: str, claims: NumberedClaims
+) -> MemberRisk:
+    """Sizes of the demographic classes of released rows, counted in the population, also with the number of claims."""
     columns = member_columns(policy)
     of_members = {column: levels[column] for column in columns}
     file = profiles.file
@@ -267,11 +292,8 @@ def demographics_of(
     released = Table(file, "scratch", "released")
     write_table(released, profiles_query(policy, members, days))
     sizes = population.arrays(demographic_class_sizes(population, released, columns))
-    return summarize_demographic_risk(
-        sizes["population_size"],
-        sizes["released_size"],
-        max(policy.demographics.class_size_at_least, policy.safe_class_size),
-    )
+    alone = summarize_demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
+    return MemberRisk(alone, number_of_claims_risk(policy, population, released, claims))
 
 
 def evidence_frame(

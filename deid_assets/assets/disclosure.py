@@ -18,6 +18,7 @@ from deid_assets.assets.encoded import (
     lattice_dimensions,
     member_columns,
     sampling_fraction,
+    smallest_safe_class,
 )
 from deid_assets.assets.generalization import chosen_levels, chosen_node
 from deid_assets.assets.planted_attacks import presence_of_canaries, small_classes_of_canaries
@@ -187,11 +188,6 @@ class Estimates:
         return measures.population_measurements(
             policy, self.small_shares, self.uniqueness, self.released, self.population, self.counted
         )
-
-
-def smallest_safe_class(policy: Policy) -> int:
-    """The smallest demographic class in the population that is not small."""
-    return max(policy.demographics.class_size_at_least, policy.safe_class_size)
 
 
 def estimates(policy: Policy, sizes: Mapping[str, np.ndarray], population: int, alpha: float) -> Estimates:

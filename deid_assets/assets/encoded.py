@@ -88,3 +88,8 @@ def class_size_needed(policy: Policy, alpha: float) -> int:
     if policy.counts_population:
         return policy.safe_class_size
     return minimum_sample_class_size(alpha, policy.risk.class_size, policy.safe_class_size)
+
+
+def smallest_safe_class(policy: Policy) -> int:
+    """Members of the population that a class by demographics, or by these and the number of claims, must hold."""
+    return max(policy.demographics.class_size_at_least, policy.safe_class_size)

@@ -7,6 +7,7 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assets.claim_numbers import claim_bins_of
 from deid_assets.assets.encoded import (
     PopulationTables,
     claim_columns,
@@ -15,6 +16,7 @@ from deid_assets.assets.encoded import (
     lattice_dimensions,
     member_columns,
     sampling_fraction,
+    smallest_safe_class,
 )
 from deid_assets.assets.policy_changes import absence_tells_too_much, changed_sections, no_choice
 from deid_assets.assets.random_streams import stream_key
@@ -119,7 +121,7 @@ def _figures(policy: Policy, nodes: pd.DataFrame) -> dict[str, dg.MetadataValue]
     }
 
 
-_CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics"]
+_CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims"]
 
 
 @dg.multi_asset(
@@ -290,17 +292,22 @@ def other_gates_of(
     # The bound decides as soon as one of the gates asks for it: the stricter reading of both.
     gates = [gate for gate in (attack.given_membership, attack.unconditional) if gate]
     bounded = any(gate.statistic == "upper_bound" for gate in gates)
+    joint = policy.measured_number_of_claims.with_values
     return OtherGates(
         computation.data,
         computation.dimensions,
         encoding.demographic_codes(tables.profiles, tables.domains, member_columns(policy)),
         encoding.released_members(tables.profiles),
-        max(policy.demographics.class_size_at_least, policy.safe_class_size),
+        smallest_safe_class(policy),
         policy.risk.max_high_risk_share,
         min(limits, default=None),
         attack.trials,
         measure.attack_confidence(policy) if bounded else None,
         stream_key(context, workplace, "other gates"),
+        claim_bins_of(policy, tables.profiles, tables.held),
+        joint.at_most if joint else None,
+        policy.attack_sensitivity.trials if joint else 0,
+        joint.confidence if joint and joint.statistic == "upper_bound" else None,
     )
 
 

@@ -19,6 +19,7 @@ from deid_assets.methods.long_tail import (
 from deid_assets.methods.optimal_bin_truncation import truncate_to_bins_optimally
 from deid_assets.methods.truncation_comparison import truncation_comparison
 from deid_assets.policy.models import smallest_at_least
+from deid_assets.policy.number_of_claims import NumberOfClaims
 from deid_assets.policy.sections import LongTail
 from deid_assets.release.evidence import Refusal
 from deid_assets.reports.figures import claims_per_member_figure, markdown_image
@@ -59,10 +60,11 @@ def cut_long_tail(
     return keep_claims(claims, scores, plan, tail.unit, key, first_cut)
 
 
-def members_left(tail: LongTail, sample: Table, truncated: Table) -> str:
+def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, truncated: Table) -> str:
     """SELECT the drawn members who still have claims: those of a bin that was dropped have none, and are not released."""
     drawn = f"SELECT member_id FROM {sample.sql}"
-    if tail.method == "percentile" or tail.lowest_bin == "widen":
+    by_year = numbers is not None and numbers.per == "member_year"
+    if not by_year and (tail.method == "percentile" or tail.lowest_bin == "widen"):
         return drawn
     return f"{drawn} WHERE member_id IN (SELECT member_id FROM {truncated.sql})"
 

@@ -52,13 +52,18 @@ def demographic_groups(columns: Sequence[str], enough: int) -> list[Group]:
 def demographics_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int, attack: Attack
 ) -> Findings:
-    """Whether members in small classes are counted, and whether absence tells what it must."""
+    """Whether members in small classes are counted, and whether absence tells what it must.
+
+    The first canary has so many claims that the number sets it apart from its class, which is just large enough.
+    """
     groups = demographic_groups(columns, enough)
     sizes = np.array(released_sizes(groups))
+    apart = np.arange(len(sizes)) < groups[0].released
+    claims = [PlantedClaim(0, {})] * (policy.measured_number_of_claims.width + 1)
     eligible, removed = 2 * len(sizes), 3
     with planted_store() as file:
         members = {name: table for name, table in like.items() if name not in ("eligible_members", "removed_members")}
-        tables = plant_members(file, policy, levels, members, members_of(groups))
+        tables = plant_members(file, policy, levels, members, members_of(groups), claims)
         someone = [{"member_id": f"eligible {number}"} for number in range(eligible)]
         tables["eligible_members"] = plant(file, like["eligible_members"], someone, "eligible_members")
         gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
@@ -71,6 +76,7 @@ def demographics_of_canaries(
                 "smallest_demographic_class": sizes.min(),
                 # Half of the eligible are absent, too.
                 measure.ABSENCE: removed / (removed + eligible / 2),
+                measure.NUMBERED: ((sizes < enough) | apart).mean(),
             },
             attack(tables),
         )

@@ -3,6 +3,7 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assets.claim_numbers import cut_to_safe_bins
 from deid_assets.assets.dates import date_columns
 from deid_assets.assets.encoded import claim_columns
 from deid_assets.assets.long_tail_cut import cut_long_tail, members_left
@@ -205,19 +206,34 @@ def claim_support_scores(
     return scores(claims, claim_columns(policy))
 
 
-@stage_asset(policy_sections=["long_tail"])
+@stage_asset(
+    policy_sections=[
+        "long_tail", "number_of_claims", "quasi_identifiers", "dimensions", "hierarchies", "top_coding", "risk", "demographics",
+    ],
+    version="2",
+)  # fmt: skip
 def truncated_claims(
     context: dg.AssetExecutionContext,
+    members: Table,
     grouped_claims: Table,
     claim_support_scores: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> Query:
-    """Claims after the long tail is cut."""
-    return cut_long_tail(context, grouped_claims, claim_support_scores, policies.of(context).long_tail, workplace)
+    """Claims after the long tail is cut, and after numbers of claims that too few members share are."""
+    policy = policies.of(context)
+    left = cut_long_tail(context, grouped_claims, claim_support_scores, policy.long_tail, workplace)
+    if policy.number_of_claims is None:
+        return left
+    of_tail = Table(grouped_claims.file, "scratch", "claims_of_long_tail")
+    write_table(of_tail, left)
+    return cut_to_safe_bins(context, policy, members, of_tail, claim_support_scores, workplace)
 
 
-@stage_asset(policy_sections=["top_coding", "long_tail"], derived_columns={"claims_truncated": ["truncated_claims.claim_id"]})
+@stage_asset(
+    policy_sections=["top_coding", "long_tail", "number_of_claims"],
+    derived_columns={"claims_truncated": ["truncated_claims.claim_id"]},
+)
 def member_profiles(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -228,9 +244,10 @@ def member_profiles(
 ) -> Query:
     """The member-level quasi-identifiers of the whole delivered population, days in hospital top-coded."""
     years = ["days_in_hospital_y2", "days_in_hospital_y3"]
-    days = top_code(members, years, policies.of(context).top_coding.percentile)
+    policy = policies.of(context)
+    days = top_code(members, years, policy.top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
-    sample = members_left(policies.of(context).long_tail, released_sample, truncated_claims)
+    sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)
     return member_profiles_query(members, sample, grouped_claims, truncated, days.code if days else None)
 
 

@@ -20,6 +20,7 @@ _DATA = ("intake", "preparation", "adversary", "generalization", "candidate")
 
 _OF_METHOD: Mapping[str, tuple[str, ...]] = {
     "demographic_risk": ("demographics",),
+    "number_of_claims": ("demographics", "number_of_claims"),
     "population_class_size": ("demographics",),
     "marketer_risk": ("voter_list_attack", "inpatient_attack"),
     "provider_graph": ("provider_graph",),

@@ -14,6 +14,7 @@ from deid_assets.assets.assessment import (
 )
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
+from deid_assets.assets.claim_numbers import NumberedClaims
 from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation
@@ -49,8 +50,8 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
-    "removal", "long_tail", "dates", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
-    "reviewed_attributes",
+    "removal", "long_tail", "number_of_claims", "dates", "population_estimates", "attribute_disclosure", "membership",
+    "provider_graph", "reviewed_attributes",
 ]  # fmt: skip
 
 
@@ -224,11 +225,14 @@ def _judge(
             refusals.append(Refusal("vacuous_policy", policy.name, None, None, str(error)))
 
     risk = demographics_of(
-        policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql
-    )
-    refusals += gate.demographic_refusals(risk, staged.members.count())
-    absence = absence_numbers(eligible, removed, risk.released + before)
-    measured = list(measure.demographic_measurements(policy, risk, *absence))
+        policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql,
+        NumberedClaims(tables.held, staged.claims),
+    )  # fmt: skip
+    alone = risk.demographics
+    refusals += gate.demographic_refusals(alone, staged.members.count())
+    absence = absence_numbers(eligible, removed, alone.released + before)
+    measured = list(measure.demographic_measurements(policy, alone, *absence))
+    measured += measure.number_of_claims_measurements(policy, risk.with_number_of_claims)
 
     computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)

@@ -6,9 +6,10 @@ certificate has them, so that it cannot tell more about people than these do: co
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from deid_assets.assets.encoded import smallest_safe_class
 from deid_assets.assets.generalization import chosen_node
 from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.methods.neighbor_attack import expected_reidentified_share
@@ -18,11 +19,12 @@ from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.certificate import rounding_step
-from deid_assets.release.sensitivity import ASSET, table_rows
+from deid_assets.release.sensitivity import ASSET, number_known, table_rows
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
 from deid_assets.reports.heritage import exposure_comparison, heritage_comparison, table_7_comparison
 from deid_assets.reports.heritage_population import population_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
+from deid_assets.reports.numbers import shown
 from deid_assets.reports.report import CertificateRow, GeneralizationRow, ReportFigure, render_report
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.store import Table
@@ -104,7 +106,32 @@ def report_of(
             ),
         ),
     )
-    return render_report(replace(content, dates=dates))
+    limits = (*content.limits, *_number_of_claims(policy, manifest, sensitivity))
+    return render_report(replace(content, dates=dates, limits=limits))
+
+
+def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> Iterator[str]:
+    """What one finds who knows how many claims a member has; from the public edition's numbers."""
+    known = policy.measured_number_of_claims
+    alone = next((one.value for one in _measured(manifest, "demographic_risk") if one.name == measure.NUMBERED), None)
+    if policy.number_of_claims is None:
+        yield (
+            "The number of claims is not taken to be known. Of the released members "
+            f"{shown(alone, 'share of members')} share demographics and the number of claims, to within {known.width}, with fewer "
+            f"than {smallest_safe_class(policy)} members of the delivery."
+        )
+    power = policy.adversary.power if policy.adversary.power in policy.attack_sensitivity.powers else policy.attack_sensitivity.powers[0]
+    found = {(row, at): cell["given_membership"][0] for row, at, cell in rows}
+    by_width = "; ".join(
+        f"{'exactly' if width == 1 else f'to within {width}'}: {shown(found.get((number_known(width), power)), 'probability')}"
+        for width in policy.attack_sensitivity.number_of_claims_widths
+    )
+    yield (
+        f"One who knows demographics, up to {power} values of each quasi-identifier and the number of released claims "
+        f"{'' if known.per == 'member' else 'of each year '}as well finds a member known to be in the release with this "
+        f"probability, by how well the number is known: {by_width}. "
+        + ("Nothing gates on it." if known.with_values is None else f"The gate is on bins of {known.width}.")
+    )
 
 
 def _certificate(nodes, node: tuple[int, ...]):

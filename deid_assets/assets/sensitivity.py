@@ -25,7 +25,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.evidence import Measurement
-from deid_assets.release.sensitivity import sensitivity_measurements, table_rows, wrong_values
+from deid_assets.release.sensitivity import joint_confidence, number_known, sensitivity_measurements, table_rows, wrong_values
 from deid_assets.reports.rendering import markdown_image
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.resources import Policies, Workplace
@@ -35,12 +35,16 @@ from deid_assets.store import Table, write_table
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of the analysis: what is known, how power is rounded (None: as the policy says), what share is wrong."""
+    """A row of the analysis: what is known, how power is rounded (None: as the policy says), what share is wrong.
+
+    `width`: numbers of claims in a bin, where the number is known.
+    """
 
     name: str
     knows: Knows = "values"
     rounding: Rounding | None = None
     wrong: float = 0.0
+    width: int = 1
 
 
 VARIANTS = {
@@ -57,14 +61,16 @@ VARIANTS = {
 def variants_of(policy: Policy) -> tuple[Variant, ...]:
     """The rows of the analysis that a policy asks for."""
     section = policy.attack_sensitivity
+    number: Knows = "number" if policy.measured_number_of_claims.per == "member" else "yearly_numbers"
     return (
         *(VARIANTS[name] for name in section.variants),
         *(Variant(wrong_values(share), wrong=share) for share in section.wrong_shares),
+        *(Variant(number_known(width), number, width=width) for width in section.number_of_claims_widths),
     )
 
 
 @stage_asset(
-    policy_sections=["attack_sensitivity", "adversary", "dates"],
+    policy_sections=["attack_sensitivity", "adversary", "dates", "number_of_claims"],
     version=METHOD_VERSIONS["attack_sensitivity"],
     kinds=("duckdb", "numpy"),
 )
@@ -83,7 +89,7 @@ def attack_sensitivity(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: attack 1 with more power, linked or ordered claims, known years, and errors in what is known."""
+    """Evidence: attack 1 with more power, linked or ordered claims, known years or numbers of claims, and errors."""
     policy = policies.of(context)
     section, levels = policy.attack_sensitivity, chosen_levels(policy, chosen_generalization)
     names = policy.quasi_identifiers.claim_names
@@ -106,7 +112,7 @@ def attack_sensitivity(
     alpha = sampling_fraction(policy, members + before, member_profiles.count())
     power = _Power(policy, member_profiles, value_diversity, own_positions(profiles, pseudonym_crosswalk), members)
     attack = AttackSensitivity(records, max(section.powers))
-    interval = measure.mean_interval(confidence_of_each(section.confidence, section.cells))
+    interval = measure.mean_interval(confidence_of_each(joint_confidence(policy), section.cells))
     commitment = workplace.secret().commitment()
 
     def cells() -> Iterator[Cell]:
@@ -115,7 +121,7 @@ def attack_sensitivity(
             for most in section.powers:
                 found = attack.trials(
                     variant.knows, power.of(variant, most), stream_key(context, workplace, f"{variant.name} {most}"),
-                    section.trials, variant.wrong,
+                    section.trials, variant.wrong, width=variant.width,
                 )  # fmt: skip
                 yield cell_of(variant.name, most, found, alpha, interval)
             context.log.info(f"{variant.name.replace('_', ' ')}: {time.monotonic() - started:.1f} s")

@@ -10,7 +10,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release import disclosure_measures, measure
 from deid_assets.release.canaries import CANARIES, FLAT_WITH_CANARIES, WITH_CANARIES
 from deid_assets.release.evidence import from_frame
-from deid_assets.release.sensitivity import ASSET, WORST
+from deid_assets.release.sensitivity import ASSET, WITH_VALUES, WORST
 from deid_assets.stages import FLAT_STAGES, stages_of
 from deid_assets.store import Table
 
@@ -93,6 +93,13 @@ RISK_CHECKS = (
         "At most MaxSup of the released members are in a demographic class of fewer than k members of the population.",
     ),
     RiskCheck(
+        "number_of_claims_risk_within_threshold",
+        "demographic_risk",
+        measure.NUMBERED,
+        "At most MaxSup of the released members share demographics and number of claims, to within a bin, with too few members "
+        "of the population.",
+    ),
+    RiskCheck(
         "absence_posterior_within_threshold",
         "demographic_risk",
         measure.ABSENCE,
@@ -121,6 +128,13 @@ RISK_CHECKS = (
         ASSET,
         WORST["given_membership"],
         "Under the worst assumption held to be plausible, a neighbour who knows that the target is in the release "
+        "succeeds no more often than allowed.",
+    ),
+    RiskCheck(
+        "number_of_claims_known_with_values_within_threshold",
+        ASSET,
+        WITH_VALUES,
+        "A neighbour who knows values of claims and, to within a bin, how many there are, and that the target is in the release, "
         "succeeds no more often than allowed.",
     ),
     *_canary_checks(WITH_CANARIES),

@@ -6,19 +6,21 @@ the target. The figure is that of an adversary who knows that his target is in t
 
 What is known, beside the values of attack 1 (`values`): one claim jointly (`claim`), the order of one pair of values
 of each quasi-identifier (`order`), see `claim_knowledge`; the year as a seventh quasi-identifier (`year`), as in S3
-Table 5; the year of each known value (`dated_values`). Demographics are known without error in all of them.
+Table 5; the year of each known value (`dated_values`); the number of released claims to within a bin, in all (`number`)
+or in each year (`yearly_numbers`), see `number_of_claims`. Demographics are known without error in all of them.
 
 Bounds hold together for all cells (Bonferroni) and cover Monte Carlo error only.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from deid_assets.methods import engine
+from deid_assets.methods.bin_truncation import Bins
 from deid_assets.methods.claim_knowledge import (
     SampledValues,
     ordered_pairs,
@@ -26,17 +28,36 @@ from deid_assets.methods.claim_knowledge import (
     sample_values,
     with_wrong_values,
 )
-from deid_assets.methods.claim_records import MISSING, EvaluationRecords, claim_values
+from deid_assets.methods.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values
 from deid_assets.methods.known_facts import FactIndex, Facts, LikeClaims, PossibleOrders, all_rows_hold
 from deid_assets.methods.longitudinal_data import Domain
 from deid_assets.methods.member_index import NO_ROW, MemberIndex
 from deid_assets.methods.neighbor_attack import Estimate, MeanInterval, success_given_membership
 
-Knows = Literal["values", "claim", "order", "year", "dated_values"]
-KNOWS: tuple[Knows, ...] = ("values", "claim", "order", "year", "dated_values")
+Knows = Literal["values", "claim", "order", "year", "dated_values", "number", "yearly_numbers"]
+KNOWS: tuple[Knows, ...] = ("values", "claim", "order", "year", "dated_values", "number", "yearly_numbers")
+_NUMBERS = ("number", "yearly_numbers")
 
 _DRAWS_AT_ONCE = 2048
 """So many draws share rows for the facts that they ask for: at Heritage size 30 MB at most."""
+
+
+def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
+    """(M, y) int64: the bin of each member's number of claims, in all or in each year, 0 for none.
+
+    Examples
+    --------
+    >>> records = ClaimRecords.of([[((4,), 0, 12), ((2,), 1, 3), ((2,), 1, 9)], []], histories=1)
+    >>> claim_bins(records, 2, by_year=False).tolist(), claim_bins(records, 2, by_year=True).tolist()
+    ([[2], [0]], [[1, 1], [0, 0]])
+    """
+    if not by_year:
+        return Bins(width).of(np.diff(records.offsets))[:, None] + 1
+    # A claim of which no year is told has a column of its own.
+    years = int(records.year.max(initial=0)) + 2
+    counts = np.bincount(records.owners * years + records.year + 1, minlength=len(records) * years)
+    counts = counts.reshape(len(records), years)
+    return Bins(width).of(counts[:, counts.any(axis=0)] if counts.any() else counts[:, :1]) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +111,7 @@ class AttackSensitivity:
     def __init__(self, records: EvaluationRecords, most: int):
         self.records, self.most = records, most
         self._orders: dict[int, PossibleOrders] = {}
+        self._numbered: tuple[tuple[Knows, int], AttackSensitivity] | None = None
 
     def trials(
         self,
@@ -99,6 +121,7 @@ class AttackSensitivity:
         trials: int,
         wrong: float = 0.0,
         targets: np.ndarray | None = None,
+        width: int = 1,
     ) -> Trials:
         """Simulate one cell.
 
@@ -112,12 +135,16 @@ class AttackSensitivity:
             Share of known values that are wrong.
         targets
             Members to choose targets from; None for all.
+        width
+            Numbers of claims in a bin, for `number` and `yearly_numbers`.
 
         Raises
         ------
         ValueError
             If there is nobody to attack, or power does not fit.
         """
+        if knows in _NUMBERS:
+            return self._knowing_number(knows, width).trials("values", power, stream_key, trials, wrong, targets)
         histories = len(self.records.history_sizes) + (knows == "year")
         if len(power) != histories or max((int(own.max(initial=0)) for own in power), default=0) > self.most:
             raise ValueError(f"{histories} arrays of power of at most {self.most} are needed")
@@ -179,6 +206,18 @@ class AttackSensitivity:
             return [], []
         pairs = [ordered_pairs(generator, values, self.records.known) for values in sampled]
         return [self._order(number).facts(own) for number, own in enumerate(pairs)], [own.draws for own in pairs]
+
+    def _knowing_number(self, knows: Knows, width: int) -> "AttackSensitivity":
+        """The attack of one to whom the bins of released claims are demographics; the last one asked for is kept."""
+        if self._numbered is None or self._numbered[0] != (knows, width):
+            bins = claim_bins(self.records.held, width, by_year=knows == "yearly_numbers")
+            records = replace(
+                self.records,
+                demographics=np.concatenate([self.records.demographics, bins.astype(self.records.demographics.dtype)], axis=1),
+                demographic_sizes=(*self.records.demographic_sizes, *(int(own.max(initial=0)) + 1 for own in bins.T)),
+            )
+            self._numbered = (knows, width), AttackSensitivity(records, self.most)
+        return self._numbered[1]
 
     def _of(self, knows: Knows):
         return self._dated if knows == "dated_values" else self._with_year if knows == "year" else self._plain

@@ -127,8 +127,12 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
         for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
             made += _in_order(*(next(values) for _ in range(3)), h, years, days, except_in)
     made += _linked(next(values), next(values), histories, everywhere, except_in)
+    # A claim of which every value is blank tells only that it is there, and more claims of a year than are known (POWER) nothing.
+    counted, blank = everywhere(next(values)), ((None,) * histories, 0, 0, True)
+    told: dict[Knows, int] = {"number": 1, "yearly_numbers": 1}
+    made += [Canary("number of claims", (counted, *[blank] * more), 2, told) for more in (POWER - 1, POWER)]
     dated = next(values)
-    made += [Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1}) for year in (0, 1)]
+    made += [Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1, "yearly_numbers": 1}) for year in (0, 1)]
     return tuple(made)
 
 

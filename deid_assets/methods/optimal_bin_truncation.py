@@ -18,7 +18,7 @@ from deid_assets.methods.bin_truncation import Bins
 _NEVER = np.iinfo(np.int64).max // 4
 
 
-def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
+def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_none: bool = False) -> np.ndarray:
     """Return how many claims each member keeps, so that bins are empty or hold m, and fewest claims are removed.
 
     Parameters
@@ -29,6 +29,9 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int) -> np.nda
         The bins.
     m
         Members that a bin must hold, if it holds any; at least 1.
+    down_to_none
+        Whether members without claims are a bin of their own, below the others, which must be empty or hold m as well:
+        members may then lose all their claims. Otherwise everybody with claims keeps one.
 
     Returns
     -------
@@ -39,7 +42,7 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int) -> np.nda
     Raises
     ------
     ValueError
-        If m is below 1, or fewer than m members have claims.
+        If m is below 1, or fewer than m members have claims (with `down_to_none`: fewer than m members are there).
 
     Examples
     --------
@@ -53,25 +56,31 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int) -> np.nda
     kept = counts.copy()
     order = np.argsort(-counts, kind="stable")
     order = order[: np.count_nonzero(counts > 0)]
+    without = len(counts) - len(order) if down_to_none else None
+    if 0 < len(order) + (without or 0) < m:
+        raise ValueError(f"fewer than {m} members have claims, so that no bin can hold {m}")
     if len(order) == 0:
         return kept
-    if len(order) < m:
-        raise ValueError(f"fewer than {m} members have claims, so that no bin can hold {m}")
     descending = counts[order]
     sizes = np.bincount(bins.of(descending))[::-1]  # from the highest bin down
-    carried = _best_carries(descending, sizes, bins, m)
+    carried = _best_carries(descending, sizes, bins, m, without)
     # Between two bins, `carried` members who belong above go below: bin i is filled by a run of members in order.
     ends = np.cumsum(sizes) - carried
     starts = np.concatenate([[0], ends[:-1]])
     of_bin = np.arange(len(sizes) - 1, -1, -1)
-    highest = np.repeat(bins.highest(of_bin), ends - starts)
-    allowed = np.repeat(of_bin, ends - starts) == bins.open_bin if bins.cap is not None else np.zeros(len(order), bool)
-    kept[order] = np.where(allowed, descending, np.minimum(descending, highest))
+    stay, none_left = np.split(order, [ends[-1]])
+    own_bin = np.repeat(of_bin, ends - starts)
+    own = counts[stay]
+    kept[stay] = np.where(own_bin == bins.open_bin, own, np.minimum(own, bins.highest(own_bin)))
+    kept[none_left] = 0
     return kept
 
 
-def _best_carries(descending: np.ndarray, sizes: np.ndarray, bins: Bins, m: int) -> np.ndarray:
-    """(b,) int64: members carried down out of each bin, from the highest on; 0 out of the lowest."""
+def _best_carries(descending: np.ndarray, sizes: np.ndarray, bins: Bins, m: int, without: int | None) -> np.ndarray:
+    """(b,) int64: members carried down out of each bin, from the highest on.
+
+    Out of the lowest none are, unless members without claims, of whom there are `without`, are a bin below it.
+    """
     last = len(sizes) - 1
     ends = np.cumsum(sizes)
     states = 2 * m - 1
@@ -94,12 +103,17 @@ def _best_carries(descending: np.ndarray, sizes: np.ndarray, bins: Bins, m: int)
         passing = carries[: max(0, states - own)]
         if len(passing):
             moved[passing, passing + own] = np.minimum(moved[passing, passing + own], lost[own] + passing * crossing)
-        if number == 0:  # nobody can be carried out of the lowest bin
-            moved[:, 1:] = _NEVER
+        if number == 0:
+            left = np.zeros(states, dtype=bool)
+            left[0] = True
+            if without is not None:
+                left = (without + carries == 0) | (without + carries >= m)
+            moved[:, ~left] = _NEVER
         total = np.minimum(cost[:, None] + moved, _NEVER)
         chosen_from[place] = np.argmin(total, axis=0)
         cost = total[chosen_from[place], carries]
     found = np.zeros(len(sizes), dtype=np.int64)
+    found[last] = np.argmin(cost)
     for place in range(last, 0, -1):
         found[place - 1] = chosen_from[place, found[place]]
     return found

@@ -276,6 +276,7 @@ def _gates(policy: Policy) -> Iterator[str]:
         f"by member-level values alone at most {_share(risk.max_high_risk_share)} of released members are in a class "
         f"of fewer than {policy.demographics.class_size_at_least} members of the delivery"
     )
+    yield from _number_of_claims(policy)
     attack = policy.neighbor_attack
     if attack.unconditional is not None:
         yield f"a nosey neighbour finds a given member {_attack(attack.unconditional, attack.trials)}"
@@ -306,6 +307,28 @@ def _gates(policy: Policy) -> Iterator[str]:
     yield from attribute_gates(
         policy, dict(zip(PASSED_ON_COLUMNS, PASSED_ON_COLUMNS, strict=True)), f"{k} members of the delivery"
     )
+
+
+def _number_of_claims(policy: Policy) -> Iterator[str]:
+    """What is done about, and asked of, the number of claims."""
+    section, size = policy.number_of_claims, max(policy.demographics.class_size_at_least, policy.safe_class_size)
+    known = policy.measured_number_of_claims
+    number = f"the number of claims {'in each year' if known.per == 'member_year' else 'in all'}, to within {known.width},"
+    if section is None:
+        yield f"who knows {number} besides is measured and reported, and gates nothing"
+        return
+    levels = ", ".join(f"{name}: {level}" for name, level in section.reference.items())
+    yield (
+        f"with {number} known besides, the same share holds; claims are cut until every bin of {known.width} holds none or {size} "
+        f"members of every class of the delivery" + (f" ({levels})" if levels else "")
+    )
+    if section.with_values is None:
+        yield "who knows that number and values of claims is measured and reported, and gates nothing"
+    else:
+        yield (
+            "a neighbour who knows that number and values of claims finds a target known to be in the release "
+            f"{_attack(section.with_values, policy.attack_sensitivity.trials)}, at the plausible powers of attack_sensitivity"
+        )
 
 
 def _sensitivity(policy: Policy) -> Iterator[str]:

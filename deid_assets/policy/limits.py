@@ -54,15 +54,15 @@ class Limit:
         return None
 
 
-def _attack(section: str) -> tuple[Limit, ...]:
-    return tuple(
-        limit
-        for figure in ("unconditional", "given_membership")
-        for limit in (
-            Limit(f"{section}.{figure}.at_most", _SUCCESS, most=THIRD),
-            Limit(f"{section}.{figure}.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
-        )
+def _gate(field: str) -> tuple[Limit, ...]:
+    return (
+        Limit(f"{field}.at_most", _SUCCESS, most=THIRD),
+        Limit(f"{field}.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
     )
+
+
+def _attack(section: str) -> tuple[Limit, ...]:
+    return _gate(f"{section}.unconditional") + _gate(f"{section}.given_membership")
 
 
 _DISCLOSURE = (
@@ -110,6 +110,12 @@ LONGITUDINAL = (
     Limit("voter_list_attack.at_most", _SUCCESS, most=THIRD),
     Limit("inpatient_attack.at_most", _SUCCESS, most=THIRD),
     Limit("demographics.class_size_at_least", _CLASS, least=3),
+    Limit(
+        "number_of_claims.width",
+        "the book takes the number to be known to within five; in wider bins the gate is that of demographics alone",
+        most=50,
+    ),
+    *_gate("number_of_claims.with_values"),
     Limit("provider_suppression.providers_at_least", _CLASS, least=3),
     Limit("population_estimates.small_class_share_at_most", _MAX_SUP, most=0.1),
     Limit("population_estimates.unique_share_at_most", _MAX_SUP, most=0.1),
@@ -133,6 +139,7 @@ NO_LIMIT = {
     "attack_sensitivity.plausible.powers": "as adversary.power",
     "attack_sensitivity.powers": "as adversary.power",
     "attack_sensitivity.trials": "too few for a gate are refused, whatever the gate",
+    "attack_sensitivity.number_of_claims_widths": "further rows of an analysis; they gate nothing",
     "attack_sensitivity.wrong_shares": "further rows of an analysis; they gate nothing",
     "dates.narrower.width": "measured as what an adversary knows; the risk decides",
     "dates.width": "measured as what an adversary knows; the risk decides",

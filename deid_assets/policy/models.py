@@ -17,6 +17,7 @@ from deid_assets.policy.disclosure import (
     ProviderGraph,
 )
 from deid_assets.policy.hierarchies import Hierarchy
+from deid_assets.policy.number_of_claims import REPORTED, NumberOfClaims
 from deid_assets.policy.population_sections import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections import (
     PASSED_ON_COLUMNS,
@@ -55,6 +56,9 @@ class Policy(ReleasePolicy):
     top_coding: TopCoding = Field(description="percentile from which values are one class")
     grouping: Grouping = Grouping()
     long_tail: LongTail = Field(description="which claims of members with very many are cut")
+    number_of_claims: NumberOfClaims | None = Field(
+        None, description="the number of claims as a quasi-identifier; null: no adversary is taken to know it"
+    )
     dates: Dates | None = Field(None, description="how dates of service are released; null: they are not")
     quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know, of members and of claims")
     dimensions: tuple[Dimension, ...] = Field(
@@ -137,6 +141,19 @@ class Policy(ReleasePolicy):
         for dimension, level in zip(self.dimensions, node, strict=True):
             if column in dimension.columns:
                 return level
+        return 0
+
+    @property
+    def measured_number_of_claims(self) -> NumberOfClaims:
+        """What is known of the number of claims by the adversary who is measured; gated only where the policy says so."""
+        return self.number_of_claims or REPORTED
+
+    def reference_level(self, column: str) -> int:
+        """Return the level of a member-level quasi-identifier at which numbers of claims are made safe."""
+        named = self.number_of_claims.reference if self.number_of_claims else {}
+        for dimension in self.dimensions:
+            if column in dimension.columns:
+                return self.hierarchy_of(column).level_names.index(named[dimension.name])
         return 0
 
     # Numbers that follow from others

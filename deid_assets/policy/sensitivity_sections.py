@@ -39,6 +39,9 @@ class AttackSensitivity(Section):
     wrong_shares: tuple[Probability, ...] = Field(
         (0.05, 0.1), description="further rows: the share of the values known that are wrong"
     )
+    number_of_claims_widths: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(
+        (1, 5, 10, 50), description="further rows: the number of claims is known too, to within a bin of so many numbers"
+    )
     plausible: Plausible = Plausible()
     unconditional: AttackGate | None = Field(
         None,
@@ -60,8 +63,9 @@ class AttackSensitivity(Section):
                     f"plausible.{name} lists {', '.join(unmeasured)}, which {name} does not: a gate on it could not "
                     "fail"
                 )
-        if len(set(self.wrong_shares)) < len(self.wrong_shares):
-            raise ValueError("wrong_shares lists something twice")
+        for name in ("wrong_shares", "number_of_claims_widths"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"{name} lists something twice")
         return self
 
     @model_validator(mode="after")
@@ -86,7 +90,7 @@ class AttackSensitivity(Section):
     @property
     def cells(self) -> int:
         """How many numbers are measured."""
-        return len(self.powers) * (len(self.variants) + len(self.wrong_shares))
+        return len(self.powers) * (len(self.variants) + len(self.wrong_shares) + len(self.number_of_claims_widths))
 
     @property
     def confidence(self) -> float:

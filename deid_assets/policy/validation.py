@@ -18,6 +18,7 @@ from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.hierarchy_specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.limits import limit_problems
 from deid_assets.policy.models import Policy
+from deid_assets.policy.number_of_claims import number_of_claims_problems
 from deid_assets.policy.sections import OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
 
 COLUMN_RANGES = {
@@ -446,6 +447,11 @@ def _limits(policy: Policy) -> Iterator[Problem]:
     yield from (Problem(path, message) for path, message in limit_problems(policy))
 
 
+def _number_of_claims(policy: Policy) -> Iterator[Problem]:
+    """Claims can only be cut within classes that are known before the lattice is searched."""
+    yield from (Problem(path, message) for path, message in number_of_claims_problems(policy))
+
+
 RULES: tuple[Rule, ...] = (
     _secret_list,
     _population,
@@ -461,4 +467,5 @@ RULES: tuple[Rule, ...] = (
     _lattice,
     _sensitive_columns,
     _dates,
+    _number_of_claims,
 )

@@ -29,6 +29,7 @@ WITH_SUPPRESSED = "high_risk_share_with_suppressed_members"
 EXPECTED, EXPOSURE, LIKE_SAFE_HARBOR = "expected_reidentified", "risk_exposure", "max_sup_like_safe_harbor"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
 DEMOGRAPHIC = "demographic_high_risk_share"
+NUMBERED = "number_of_claims_high_risk_share"
 ABSENCE = "absence_posterior"
 VOTER_LIST, INPATIENT = "voter_list_match", "inpatient_match"
 SMALLEST_CLASS, SUPPRESSED, BEYOND = "smallest_class", "suppressed_share", "records_beyond_population"
@@ -43,6 +44,8 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
         Requirement("demographic_risk", DEMOGRAPHIC, risk.max_high_risk_share),
         Requirement("demographic_risk", ABSENCE, policy.removal.absence_posterior_at_most),
     ]
+    if policy.number_of_claims is not None:
+        required.append(Requirement("demographic_risk", NUMBERED, risk.max_high_risk_share))
     for name, gate in ((UNCONDITIONAL, attack.unconditional), (GIVEN_MEMBERSHIP, attack.given_membership)):
         if gate is not None:
             required.append(Requirement("neighbor_attack", name, gate.at_most))
@@ -236,6 +239,28 @@ def demographic_measurements(
             "S0 results; methods.md 1",
             None,
             gating=False,
+        ),
+    )
+
+
+def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tuple[Measurement, ...]:
+    """What demographics and the number of claims tell together; a gate where the policy names the number.
+
+    Parameters
+    ----------
+    risk
+        Class sizes of the released members by demographics and bins of their number of claims.
+    """
+    return (
+        exact(
+            NUMBERED,
+            "share of members",
+            risk.share_below_k if risk.released else None,
+            policy.risk.max_high_risk_share,
+            "number_of_claims",
+            "Anonymizing Health Data 2013, ch. 5",
+            risk.released,
+            gating=policy.number_of_claims is not None,
         ),
     )
 

@@ -11,6 +11,8 @@ from deid_assets.release.evidence import Measurement, Requirement
 ASSET = "attack_sensitivity"
 WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensitivity_given_membership"}
 """Names of the gating measurements, by figure."""
+WITH_VALUES = "number_of_claims_known_with_values"
+"""Name of the measurement of a neighbour who knows values and, to within the policy's bin, the number of claims."""
 FIGURES = ("unconditional", "given_membership")
 
 
@@ -25,10 +27,25 @@ def wrong_values(share: float) -> str:
     return f"wrong_values_{100 * share:.6g}_percent".replace(".", "_")
 
 
+def number_known(width: int) -> str:
+    """Name of the row in which the number of claims is known, to within a bin of so many numbers.
+
+    Examples
+    --------
+    >>> number_known(1), number_known(5)
+    ('number_of_claims_known', 'number_of_claims_known_within_5')
+    """
+    return "number_of_claims_known" + (f"_within_{width}" if width > 1 else "")
+
+
 def rows_of(policy: Policy) -> tuple[str, ...]:
     """Names of the rows of the analysis, in order."""
     section = policy.attack_sensitivity
-    return (*section.variants, *(wrong_values(share) for share in section.wrong_shares))
+    return (
+        *section.variants,
+        *(wrong_values(share) for share in section.wrong_shares),
+        *(number_known(width) for width in section.number_of_claims_widths),
+    )
 
 
 def cell_name(variant: str, power: int, figure: str) -> str:
@@ -39,11 +56,19 @@ def cell_name(variant: str, power: int, figure: str) -> str:
 def sensitivity_required(policy: Policy) -> tuple[Requirement, ...]:
     """The gating measurements that the policy demands of this assessment."""
     gates = policy.attack_sensitivity.gates
-    return tuple(Requirement(ASSET, WORST[figure], gate.at_most) for figure, gate in gates.items())
+    required = tuple(Requirement(ASSET, WORST[figure], gate.at_most) for figure, gate in gates.items())
+    gate = policy.measured_number_of_claims.with_values
+    return required if gate is None else (*required, Requirement(ASSET, WITH_VALUES, gate.at_most))
+
+
+def joint_confidence(policy: Policy) -> float:
+    """The confidence at which the bounds of all cells hold together: the highest that any gate on them asks for."""
+    gate = policy.measured_number_of_claims.with_values
+    return max(policy.attack_sensitivity.confidence, gate.confidence if gate else 0.0)
 
 
 def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: str) -> tuple[Measurement, ...]:
-    """Both figures of every cell, and the worst plausible cell, which gates where the policy says so.
+    """Both figures of every cell, and the worst plausible ones, which gate where the policy says so.
 
     Raises
     ------
@@ -58,7 +83,9 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
     wanted = {(row, power) for row in rows_of(policy) for power in section.powers}
     if {(cell.variant, cell.power) for cell in cells} != wanted:
         raise ValueError("the cells measured are not those that the policy names")
-    worst = worst_cell(plausible)
+    worst, number = worst_cell(plausible), policy.measured_number_of_claims
+    row = number_known(number.width)
+    numbered = worst_cell([cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers])
 
     def measured(name: str, found: Estimate, trials: int, gate: AttackGate | None = None) -> Measurement:
         return Measurement(
@@ -69,7 +96,7 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
             threshold=gate.at_most if gate else None,
             comparison="at_most",
             statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-            confidence=section.confidence,
+            confidence=joint_confidence(policy),
             method="attack_sensitivity",
             section="S0 Table 7; methods.md 0, 4",
             sample_size=trials,
@@ -79,6 +106,7 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
 
     return (
         *(measured(WORST[figure], worst[figure], section.trials, section.gates.get(figure)) for figure in FIGURES),
+        measured(WITH_VALUES, numbered["given_membership"], section.trials, number.with_values),
         *(
             measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), cell.trials)
             for cell in cells

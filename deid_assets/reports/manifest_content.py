@@ -30,6 +30,10 @@ MEANINGS: Mapping[str, str] = {
     "worst_sensitivity": "How often a neighbour succeeds under the worst assumption held to be plausible.",
     "worst_sensitivity_given_membership": "The same for one who knows that the record is there.",
     "canaries_found": "Planted members, providers or records of known risk that the attack found as often as it must.",
+    "number_of_claims_known_with_values": "How often a neighbour succeeds who knows values and, to within a bin, the number of "
+    "claims, and that the record is there.",
+    "number_of_claims_high_risk_share": "Released members whose demographics and number of claims, to within a bin, too few "
+    "members of the population share.",
     "demographic_high_risk_share": "Released members whose demographics too few members of the population share.",
     "absence_posterior": "How surely a known member who is absent has a condition for which members were removed.",
     "records_beyond_population": "Released records of which the population has no one alike left: it must hold them all.",

@@ -13,7 +13,7 @@ from deid_assets.assets import (
     record_risk,
 )
 from deid_assets.assets import provider_graph_attack as providers
-from deid_assets.assets.encoded import member_columns
+from deid_assets.assets.encoded import member_columns, smallest_safe_class
 from deid_assets.assets.planted_attacks import (
     demographics_of_canaries,
     inpatients_of_canaries,
@@ -69,10 +69,10 @@ class Canaries:
     def demographic_risk(self) -> Findings:
         tables = self._of(
             "eligible_members", "removed_members", "member_profiles", "value_domains", "release_members",
-            "release_days_in_hospital",
+            "release_days_in_hospital", "truncated_claims", "release_claims",
         )  # fmt: skip
         return demographics_of_canaries(
-            self.policy, self.levels, tables, self.columns, disclosure.smallest_safe_class(self.policy),
+            self.policy, self.levels, tables, self.columns, smallest_safe_class(self.policy),
             lambda planted: assessment.measured_demographics(self.policy, self.levels, planted, 0)[1],
         )  # fmt: skip
 
@@ -115,7 +115,7 @@ class Canaries:
     def population_estimates(self) -> Findings:
         tables = self._of("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
         return small_classes_of_canaries(
-            self.policy, self.levels, tables, self.columns, disclosure.smallest_safe_class(self.policy),
+            self.policy, self.levels, tables, self.columns, smallest_safe_class(self.policy),
             lambda planted: disclosure.demographic_sizes(self.policy, self.levels, planted),
             lambda sizes, people, alpha: disclosure.estimates(self.policy, sizes, people, alpha).measurements(self.policy),
         )  # fmt: skip

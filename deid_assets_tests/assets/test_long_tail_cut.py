@@ -6,6 +6,7 @@ import pytest
 from deid_assets.assets.long_tail_cut import bin_refusals, members_left, units_kept
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.bin_truncation import Bins, bin_sizes
+from deid_assets.policy.number_of_claims import NumberOfClaims
 from deid_assets.policy.sections import LongTail
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -102,5 +103,9 @@ def test_members_without_claims_left_are_not_released():
     with small_store() as store:
         sample = store.table("sample", "member_id VARCHAR", [("a",), ("b",)])
         truncated = store.table("truncated", "member_id VARCHAR", [("b",)])
-        dropping, widening = (members_left(tail(lowest_bin=how), sample, truncated) for how in ("drop", "widen"))
+        dropping, widening = (members_left(tail(lowest_bin=how), None, sample, truncated) for how in ("drop", "widen"))
         assert store.rows(dropping) == [("b",)] and len(store.rows(widening)) == 2
+        for per, left in (("member", 2), ("member_year", 1)):
+            numbers = NumberOfClaims(per=per, width=5, reference={})
+            found = members_left(tail(lowest_bin="widen"), numbers, sample, truncated)
+            assert len(store.rows(found)) == left, "whole years may go, and with them all claims of a member"

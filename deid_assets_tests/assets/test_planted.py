@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deid_assets.assets import assessment, attribute_disclosure, disclosure, population_attacks
+from deid_assets.assets import assessment, attribute_disclosure, claim_numbers, disclosure, population_attacks
 from deid_assets.assets import provider_graph_attack as providers
 from deid_assets.assets.planted import as_certain, plant, planted_store
 from deid_assets.methods import attribute_disclosure as attributes
@@ -164,7 +164,12 @@ class TestBrokenAttacks:
 
     def test_demographics_without_classes(self, canaries, monkeypatch):
         none = DemographicRisk(20, 0, 0, None, None, 0, 0, ())
-        monkeypatch.setattr(assessment, "demographics_of", constant(none))
+        monkeypatch.setattr(assessment, "demographics_of", constant(assessment.MemberRisk(none, none)))
+        self.broken(canaries, "demographic_risk")
+
+    def test_a_number_of_claims_that_is_overlooked(self, canaries, monkeypatch):
+        honest = claim_numbers.with_bins
+        monkeypatch.setattr(claim_numbers, "with_bins", lambda *of: f"SELECT * REPLACE (1 AS number_of_claims) FROM ({honest(*of)})")
         self.broken(canaries, "demographic_risk")
 
     def test_absence_that_counts_nobody(self, canaries, monkeypatch):

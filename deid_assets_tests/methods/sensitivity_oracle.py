@@ -5,7 +5,7 @@ something is missing. Knowledge is what one adversary knows: per quasi-identifie
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, product
 
@@ -22,13 +22,17 @@ class Member:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Values per quasi-identifier; values with their years; years; a claim known jointly; orders (h, first, then)."""
+    """Values per quasi-identifier; values with their years; years; a claim known jointly; orders (h, first, then).
+
+    `bins`: of the number of released claims, in all or by year, and their width.
+    """
 
     values: tuple[tuple, ...]
     dated: tuple[tuple, ...] | None = None
     years: tuple[int, ...] = ()
     claim: tuple | None = None
     orders: tuple[tuple, ...] = field(default=())
+    bins: tuple[str, int, dict] | None = None
 
 
 def fits(knowledge: Knowledge, demographics, member: Member) -> bool:
@@ -41,6 +45,8 @@ def fits(knowledge: Knowledge, demographics, member: Member) -> bool:
     for h, values in enumerate(knowledge.dated or ()):
         if Counter(values) - Counter((claim[0][h], claim[1]) for claim in member.held):
             return False
+    if knowledge.bins is not None and knowledge.bins != bins_of(member, *knowledge.bins[:2]):
+        return False
     if Counter(knowledge.years) - Counter(claim[1] for claim in member.held):
         return False
     # A blank is no knowledge, and a claim of blanks is none.
@@ -55,6 +61,12 @@ def fits(knowledge: Knowledge, demographics, member: Member) -> bool:
         )
         for h, first, then in knowledge.orders
     )
+
+
+def bins_of(member: Member, knows: str, width: int) -> tuple[str, int, dict]:
+    """How many claims are released, in bins of so many numbers: in all, or of each year, where there are any."""
+    counts = Counter("all" if knows == "number" else claim[1] for claim in member.held)
+    return knows, width, {year: (number - 1) // width for year, number in counts.items()}
 
 
 def like(known_values, values) -> bool:
@@ -115,6 +127,8 @@ def expected_of(target: Member, members, knows: str) -> Fraction:
         every = list(product(*choices))
         for chosen in every:
             options = every_knowledge(claims, chosen, histories, knows, start)
+            if knows in ("number", "yearly_numbers"):
+                options = [(replace(known, bins=bins_of(target, knows, 1)), weight) for known, weight in options]
             total += sum(weight * success(known, target, members) for known, weight in options) / len(every) / len(starts)
     return total
 

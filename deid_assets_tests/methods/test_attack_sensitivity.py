@@ -65,14 +65,14 @@ def captured(monkeypatch, *names):
 
 
 @settings(max_examples=120, deadline=None)
-@given(releases(), st.sampled_from(KNOWS), st.booleans())
-def test_every_draw_finds_the_class_that_brute_force_finds(members, knows, mistaken):
+@given(releases(), st.sampled_from(KNOWS), st.booleans(), st.integers(1, 3))
+def test_every_draw_finds_the_class_that_brute_force_finds(members, knows, mistaken, width):
     """Whatever is known, right or wrong: the same records fit, and the same is said of the target's own."""
     mistaken = mistaken and knows == "values"
     with pytest.MonkeyPatch.context() as patch:
         drawn = captured(patch, "sample_values", "sample_claims", "ordered_pairs", "with_wrong_values")
         attack = AttackSensitivity(records_of(members), most=3)
-        found = attack.trials(knows, power_of(members, knows), KEY, 40, wrong=0.5 if mistaken else 0.0)
+        found = attack.trials(knows, power_of(members, knows), KEY, 40, wrong=0.5 if mistaken else 0.0, width=width)
     claims = [claim for member in members for claim in member.known]
     sampled = drawn["sample_values"]
     codes = drawn["with_wrong_values"] if mistaken else [own.codes for own in sampled]
@@ -82,6 +82,8 @@ def test_every_draw_finds_the_class_that_brute_force_finds(members, knows, mista
             dated = [[claims[number] for number in own.claims[:, draw] if number >= 0] for own in sampled]
             pairs = tuple(tuple((claim[0][h], claim[1]) for claim in own) for h, own in enumerate(dated))
             known = oracle.Knowledge(((), ()), dated=pairs)
+        if knows in ("number", "yearly_numbers"):
+            known = oracle.Knowledge(known.values, bins=oracle.bins_of(members[target], knows, width))
         if knows == "year":
             known = oracle.Knowledge(known.values, years=tuple(int(year) for year in codes[2][:, draw] if year >= 0))
         if knows == "claim" and drawn["sample_claims"][0][draw] >= 0:

@@ -27,15 +27,15 @@ many_counts = st.lists(st.integers(0, 60), max_size=80)
 needed = st.integers(1, 12)
 
 
-def fewest_removed(counts: np.ndarray, bins: Bins, m: int) -> int | None:
-    """By trying every assignment of members to their own or a lower bin."""
-    counts = counts[counts > 0]
+def fewest_removed(counts: np.ndarray, bins: Bins, m: int, down_to_none: bool = False) -> int | None:
+    """By trying every assignment of members to their own or a lower bin; -1 is that of members without claims."""
+    counts = counts if down_to_none else counts[counts > 0]
     best = None
-    for assigned in itertools.product(*(range(own + 1) for own in bins.of(counts))):
+    for assigned in itertools.product(*(range(-1 if down_to_none else 0, own + 1) for own in bins.of(counts))):
         assigned = np.array(assigned, dtype=np.int64)
-        sizes = np.bincount(assigned)
+        sizes = np.bincount(assigned + 1)
         if np.all((sizes == 0) | (sizes >= m)):
-            is_open = assigned == (-1 if bins.open_bin is None else bins.open_bin)
+            is_open = assigned == (-2 if bins.open_bin is None else bins.open_bin)
             removed = int(np.where(is_open, 0, np.maximum(0, counts - bins.highest(assigned))).sum())
             best = removed if best is None else min(best, removed)
     return best
@@ -141,6 +141,21 @@ def test_the_optimum_is_that_of_brute_force(counts, bins, m):
     if best is None:
         return
     assert int((counts - truncate_to_bins_optimally(counts, bins, m)).sum()) == best
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.integers(0, 7), max_size=5), some_bins(), st.integers(1, 4))
+def test_the_optimum_with_a_bin_of_members_without_claims_is_that_of_brute_force(counts, bins, m):
+    counts = np.array(counts, dtype=np.int64)
+    best = fewest_removed(counts, bins, m, down_to_none=True)
+    if best is None:
+        with pytest.raises(ValueError, match="fewer than"):
+            truncate_to_bins_optimally(counts, bins, m, down_to_none=True)
+        return
+    kept = truncate_to_bins_optimally(counts, bins, m, down_to_none=True)
+    sizes = np.bincount(bins.of(kept) + 1)
+    assert np.all((sizes == 0) | (sizes >= m)) and np.all(kept <= counts)
+    assert int((counts - kept).sum()) == best
 
 
 def test_more_than_m_members_may_have_to_be_carried_down():

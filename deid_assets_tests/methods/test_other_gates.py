@@ -7,7 +7,7 @@ import pytest
 
 from deid_assets.methods.confidence import empirical_bernstein_upper_bound, range_on_fresh_trials
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
-from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, OtherGates
+from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, NUMBER, OtherGates
 
 KEY = b"other gates' key"
 TRIALS = 4_096
@@ -117,3 +117,37 @@ def test_suppression_lowers_success_by_its_share_at_most(share, may):
 def test_nothing_left_is_no_release():
     of = gates()
     assert of.failing((1,), ~nobody(of)) == DEMOGRAPHICS
+
+
+class TestNumberOfClaims:
+    """Of each age nine members have their claims in one bin, and the tenth stands alone in another."""
+
+    BINS = (np.arange(100) // 10 == 9).astype(int)[:, None] + 1
+
+    def test_bins_divide_demographic_classes(self):
+        of = gates(released=100, class_size_at_least=9, claim_bins=self.BINS)
+        assert of.small_class_share((0,), nobody(of)) == pytest.approx(0.1)
+        assert gates(released=100, class_size_at_least=11, claim_bins=self.BINS).small_class_share((1,), nobody(of)) == 0.1
+
+    def test_who_knows_bin_and_values_succeeds_more_often(self):
+        """Of each age nine find their like with 1/9 and one with 1: .2, and without the bin .1."""
+        settings = {"released": 100, "class_size_at_least": 1, "success_at_most": 0.11, "claim_bins": self.BINS}
+        of = gates(**settings)
+        assert of.failing((0,), nobody(of)) is None
+        assert gates(**settings, number_at_most=0.23).failing((0,), nobody(of)) is None
+        refused = gates(**settings, number_at_most=0.18)
+        assert refused.failing((0,), nobody(of)) == refused.failing_however_suppressed((0,), 0.0) == NUMBER
+        assert refused.failing_however_suppressed((0,), 0.05) is None
+
+    def test_its_bound_decides_where_it_must(self):
+        settings = {"released": 100, "class_size_at_least": 1, "claim_bins": self.BINS, "number_at_most": 0.21}
+        assert gates(**settings).failing((0,), np.zeros(100, bool)) is None
+        assert gates(**settings, number_confidence=0.99).failing((0,), np.zeros(100, bool)) == NUMBER
+
+    def test_who_is_suppressed_is_nobody_to_be_found(self):
+        of = gates(released=100, class_size_at_least=1, claim_bins=self.BINS, number_at_most=0.12)
+        assert of.failing((0,), self.BINS[:, 0] == 2) is None and of.failing((0,), nobody(of)) == NUMBER
+
+    def test_without_bins_there_is_no_such_gate(self):
+        with pytest.raises(ValueError, match="needs the bins"):
+            gates(number_at_most=0.1)

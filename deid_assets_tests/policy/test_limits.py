@@ -52,7 +52,7 @@ def with_value(values: dict, field: str, value: Any) -> dict:
 def beyond(limit: Limit) -> float:
     """The nearest number outside the range."""
     if limit.most is not None:
-        return float(limit.most) + 1e-6
+        return limit.most + (1 if isinstance(limit.most, int) else 1e-6)
     return int(limit.least) - 1 if isinstance(limit.least, int) else float(limit.least) - 1e-6
 
 

@@ -23,25 +23,26 @@ def test_policies_that_ship_measure_table_7_with_enough_trials(name):
     assert section.powers == (5, 10, 15) and section.trials >= 10_000
     assert {*OF_S0, "year_known", "power_rounded_up"} <= set(section.variants)
     assert section.wrong_shares == (0.05, 0.1)
+    assert section.number_of_claims_widths == (1, 5, 10, 50)
 
 
 def test_a_policy_that_says_nothing_measures_everything_and_gates_nothing():
     values = public_values()
     values.pop("attack_sensitivity", None)
     section = policy_from(values).attack_sensitivity
-    assert section.cells == 27 and section.gates == {} and section.confidence == 0.99
+    assert section.cells == 39 and section.gates == {} and section.confidence == 0.99
 
 
 def test_rows_and_cells_follow_the_policy():
     policy = policy_from(
         with_section(
-            powers=[5, 20], variants=["original", "year_known"], wrong_shares=[0.125],
+            powers=[5, 20], variants=["original", "year_known"], wrong_shares=[0.125], number_of_claims_widths=[5],
             plausible={"variants": ["year_known"], "powers": [20]},
             given_membership=GATE | {"confidence": 0.999}, unconditional=GATE,
         )
     )  # fmt: skip
-    assert rows_of(policy) == ("original", "year_known", "wrong_values_12_5_percent")
-    assert policy.attack_sensitivity.cells == 6 and policy.attack_sensitivity.confidence == 0.999
+    assert rows_of(policy) == ("original", "year_known", "wrong_values_12_5_percent", "number_of_claims_known_within_5")
+    assert policy.attack_sensitivity.cells == 8 and policy.attack_sensitivity.confidence == 0.999
     assert set(policy.attack_sensitivity.gates) == {"unconditional", "given_membership"}
 
 
@@ -52,6 +53,7 @@ def test_rows_and_cells_follow_the_policy():
         ({"variants": ["original"]}, "plausible.variants lists one_claim_jointly, one_pair_ordered, which variants"),
         ({"powers": [5, 10, 15, 5]}, "powers lists something twice"),
         ({"wrong_shares": [0.1, 0.1]}, "wrong_shares lists something twice"),
+        ({"number_of_claims_widths": [5, 5]}, "number_of_claims_widths lists something twice"),
         ({"trials": 300, "given_membership": GATE}, "300 trials are too few for given_membership"),
         ({"powers": []}, "must hold at least 1"),
         ({"powers": [128]}, "128 is not allowed: it must be at most 127"),

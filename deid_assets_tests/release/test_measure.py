@@ -112,6 +112,14 @@ class TestDemographics:
         one = self.measured(release=(0, 0))[measure.DEMOGRAPHIC]
         assert one.value is None and not one.passed
 
+    def test_small_classes_with_the_number_of_claims_gate_where_the_policy_says_so(self):
+        reported = policy_from(public_values(number_of_claims=None))
+        for released, passed in ((993, 7), True), ((990, 10), False), ((0, 0), False):
+            risk = demographic_risk((500, 19), released, k=20)
+            (one,) = measure.number_of_claims_measurements(POLICY, risk)
+            assert (one.name, one.gating, one.passed) == (measure.NUMBERED, True, passed)
+            assert not measure.number_of_claims_measurements(reported, risk)[0].gating
+
     def test_absence_gates_by_bayes_rule(self):
         one = self.measured()[measure.ABSENCE]
         assert one.value == absence_posterior(0.1, 0.1) == pytest.approx(0.11, abs=0.005)
@@ -131,6 +139,7 @@ class TestRequirements:
             ("longitudinal_risk", measure.LITERAL): LIMIT,
             ("demographic_risk", measure.DEMOGRAPHIC): LIMIT,
             ("demographic_risk", measure.ABSENCE): 0.15,
+            ("demographic_risk", measure.NUMBERED): LIMIT,
             ("neighbor_attack", measure.UNCONDITIONAL): 0.05,
             ("neighbor_attack", measure.GIVEN_MEMBERSHIP): 0.05,
             ("voter_list_attack", measure.VOTER_LIST): 0.05,
@@ -148,6 +157,7 @@ class TestRequirements:
             *measure.high_risk_measurements(POLICY, node, node, "c" * 64),
             *measure.neighbor_measurements(POLICY, attack(), "c" * 64),
             *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
+            *measure.number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, {}, (), None, None, "c" * 64),
         ]

@@ -10,6 +10,7 @@ from deid_assets.release.canaries import CANARIES, canaries_measurement, canarie
 from deid_assets.release.evidence import Context, Evidence, judge
 from deid_assets.release.sensitivity import (
     ASSET,
+    WITH_VALUES,
     WORST,
     rows_of,
     sensitivity_measurements,
@@ -47,7 +48,7 @@ def measured(policy=GATED, **given):
 
 def test_both_figures_of_every_cell_are_told_and_gate_nothing_themselves():
     found = measured(one_claim_jointly_15=0.3)
-    assert len(found) == 2 * 27 + 2
+    assert len(found) == 2 * 39 + 3
     one = found["one_claim_jointly_power_15_given_membership"]
     assert (one.value, one.bound, one.gating, one.threshold, one.sample_size) == (0.3, 0.6, False, None, 10_000)
     assert found["one_claim_jointly_power_15_unconditional"].value == pytest.approx(0.03)
@@ -70,6 +71,24 @@ def test_a_policy_without_gate_demands_nothing_of_it_and_one_with_a_gate_its_thr
     assert not any(found.gating for found in measured(REPORTED).values())
 
 
+def test_who_knows_values_and_the_number_of_claims_gates_where_the_policy_says_so():
+    """At the width of the policy and its plausible powers, whatever other widths and powers find."""
+    gated = policy_from(
+        public_values(
+            number_of_claims__with_values={"at_most": 0.3, "confidence": 0.999},
+            attack_sensitivity={"plausible": {"powers": [5, 10]}},
+        )
+    )
+    assert [(r.asset, r.measurement, r.threshold) for r in sensitivity_required(gated)] == [(ASSET, WITH_VALUES, 0.3)]
+    found = measured(gated, number_of_claims_known_5=0.9, number_of_claims_known_within_5_15=0.9)
+    assert (found[WITH_VALUES].value, found[WITH_VALUES].gating, found[WITH_VALUES].passed) == (0.01, True, True)
+    assert {one.confidence for one in found.values()} == {0.999}
+    failed = measured(gated, number_of_claims_known_within_5_10=0.2)[WITH_VALUES]
+    assert (failed.value, failed.bound, failed.passed) == (0.2, 0.4, False)
+    reported = measured(REPORTED, number_of_claims_known_within_5_15=0.9)[WITH_VALUES]
+    assert (reported.value, reported.gating, reported.threshold) == (0.9, False, None)
+
+
 def test_a_cell_that_was_not_measured_is_no_small_risk():
     with pytest.raises(ValueError, match="not those that the policy names"):
         sensitivity_measurements(GATED, cells()[:-1], "c" * 64)
@@ -80,7 +99,7 @@ def test_the_table_is_read_back_in_the_order_of_the_policy():
     assert [(row, power) for row, power, _ in rows[:4]] == [
         ("original", 5), ("original", 10), ("original", 15), ("one_claim_jointly", 5),
     ]  # fmt: skip
-    assert rows[1][2]["given_membership"] == (0.04, 0.08) and len(rows) == 27
+    assert rows[1][2]["given_membership"] == (0.04, 0.08) and len(rows) == 39
     assert table_rows(GATED, []) == []
 
 

@@ -1,0 +1,138 @@
+"""The number of claims as a quasi-identifier: claims cut to safe bins, and the share of members whose bin is too rare."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+import numpy as np
+import pandas as pd
+
+from deid_assets.assets.encoded import member_columns, smallest_safe_class
+from deid_assets.assets.stage_asset import prefix_of
+from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
+from deid_assets.methods.demographic_risk import demographic_risk as summarize
+from deid_assets.methods.long_tail import claims_of_units, keep_claims
+from deid_assets.methods.number_of_claims import bin_columns, truncate_within_classes, with_bins
+from deid_assets.methods.top_coding import top_code
+from deid_assets.policy.models import Policy
+from deid_assets.resources import Workplace
+from deid_assets.store import Query, Table, quoted, write_table
+
+DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
+
+
+def cut_to_safe_bins(
+    context: dg.AssetExecutionContext, policy: Policy, members: Table, left: Table, scores: Table, workplace: Workplace
+) -> Query:
+    """SELECT the claims that stay so that every bin of every reference class is empty or large enough.
+
+    Parameters
+    ----------
+    members
+        Canonical members: the population.
+    left, scores
+        The claims that the long tail left, and how rare each is.
+    """
+    section = policy.number_of_claims
+    secret, prefix = workplace.secret(), prefix_of(context)
+    units = claims_of_units(left, section.per)
+    ids, classes = reference_classes(policy, members)
+    row = {member: number for number, member in enumerate(ids)}
+    owner = np.fromiter((row[member] for member in units["member_id"]), dtype=np.int64, count=len(units["member_id"]))
+    years, column = (np.unique(units["year"], return_inverse=True) if "year" in units else ((0,), np.zeros_like(owner)))
+    counts = np.zeros((len(ids), max(len(years), 1)), dtype=np.int64)
+    counts[owner, column] = units["claims"]
+    key = secret.derive("number of claims", prefix, context.partition_key)[:16]
+    kept = truncate_within_classes(counts, classes, section.width, smallest_safe_class(policy), key)
+    cut = kept[owner, column] < counts[owner, column]
+    columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
+    plan = Table(left.file, "scratch", "claims_kept_in_bins")
+    write_table(plan, pd.DataFrame(columns | {"kept": kept[owner, column][cut]}).astype({"member_id": "str"}))
+    lost = int((counts - kept).sum())
+    context.add_output_metadata(
+        {
+            "number_of_claims_width": section.width,
+            "number_of_claims_classes": int(classes.max(initial=-1)) + 1,
+            "claims_cut_for_their_number_share": lost / max(int(counts.sum()), 1),
+        }
+    )
+    first_cut = "highest" if policy.long_tail.score == "support" else "lowest"
+    ties = secret.derive("truncation ties", prefix, context.partition_key)
+    return keep_claims(left, scores, plan, section.per, ties, first_cut)
+
+
+def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:
+    """Identifiers of the members, and (n,) int64 the class of each by demographics at the policy's reference levels.
+
+    Whether claims were cut is no part of it: it is not known before.
+    """
+    days = top_code(members, list(DAYS), policy.top_coding.percentile)
+    columns = [column for column in member_columns(policy) if column != "claims_truncated"]
+    # A missing value stays missing: least() of it and a number would be the number.
+    selects = ", ".join(
+        f"CASE WHEN {quoted(column)} > {int(days.code)} THEN {int(days.code)} ELSE {quoted(column)} END AS {quoted(column)}"
+        if days and column in DAYS
+        else quoted(column)
+        for column in columns
+    )
+    found = members.query(f"SELECT member_id{', ' if columns else ''}{selects} FROM {members.sql} ORDER BY member_id")
+    classes = np.zeros(len(found), dtype=np.int64)
+    for column in columns:
+        level, hierarchy = policy.reference_level(column), policy.hierarchy_of(column)
+        position, values = pd.factorize(found[column], sort=True)
+        labels = [*hierarchy.labels(values.tolist(), level), hierarchy.missing_label(level) or "missing"]
+        _, numbers = np.unique(np.array(labels, dtype=object).astype(str), return_inverse=True)
+        classes = classes * (len(labels) + 1) + numbers.reshape(-1)[position]  # a missing value has position -1, the last
+    return found["member_id"].tolist(), np.unique(classes, return_inverse=True)[1].reshape(-1)
+
+
+def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:
+    """The years whose numbers of claims are known by themselves; none where the number of all claims is."""
+    if policy.measured_number_of_claims.per == "member":
+        return ()
+    found = claims.query(f"SELECT DISTINCT year FROM {claims.sql} WHERE year IS NOT NULL ORDER BY 1")
+    return tuple(int(year) for year in found["year"])
+
+
+def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray | None:
+    """(N, y) int64: bins of the number of claims in the order of member_number; None where it is no quasi-identifier."""
+    if policy.number_of_claims is None:
+        return None
+    years = years_of(policy, claims)
+    found = profiles.arrays(
+        f"SELECT * FROM ({with_bins(profiles.sql, 'member_id', claims.sql, policy.number_of_claims.width, years)}) "
+        "ORDER BY member_number"
+    )
+    return np.stack([np.asarray(found[name], dtype=np.int64) for name in bin_columns(years)], axis=1)
+
+
+@dataclass(frozen=True)
+class NumberedClaims:
+    """Claims whose number an adversary may know: those of the population as held, and those of the release as staged."""
+
+    held: Table
+    released: Table
+
+
+def number_of_claims_risk(
+    policy: Policy, population: Table, released: Table, claims: NumberedClaims
+) -> DemographicRisk:
+    """Sizes of the classes of demographics and bins of the number of claims, counted in the population.
+
+    Parameters
+    ----------
+    population, released
+        The members with their demographics as released: member_id, or MemberID, and the member-level columns.
+    """
+    section, columns, years = policy.measured_number_of_claims, member_columns(policy), years_of(policy, claims.held)
+    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {claims.released.sql})"""
+    views: Mapping[str, str] = {
+        "numbered_population": with_bins(population.sql, "member_id", claims.held.sql, section.width, years),
+        "numbered_release": with_bins(released.sql, "MemberID", shown, section.width, years),
+    }
+    tables = []
+    for name, sql in views.items():
+        tables.append(Table(population.file, "scratch", name))
+        write_table(tables[-1], sql)
+    sizes = population.arrays(demographic_class_sizes(*tables, (*columns, *bin_columns(years))))
+    return summarize(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))

@@ -1,0 +1,88 @@
+"""The section of the number of claims: what it must name, and gates that could not fail or not pass."""
+
+import pytest
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.explanation import explain
+from deid_assets.release.measure import NUMBERED, required_measurements
+from deid_assets.release.sensitivity import WITH_VALUES
+from deid_assets_tests.policy.policy_texts import public_values, refusal
+from deid_assets_tests.policy.test_limits import SHIPPED, with_value
+
+SECTION = {"per": "member", "width": 5, "reference": {"age": "40 years", "days_in_hospital": "none or any"}}
+
+
+def required(policy) -> dict[str, float]:
+    return {found.measurement: found.threshold for found in required_measurements(policy)}
+
+
+def test_the_default_policy_gates_on_it_and_one_without_the_section_does_not():
+    policy = policy_by_name("heritage_public")
+    assert policy.number_of_claims.width == 5 and required(policy)[NUMBERED] == policy.risk.max_high_risk_share
+    silent = policy_from(public_values(number_of_claims=None))
+    assert NUMBERED not in required(silent) and silent.measured_number_of_claims.width == 5
+
+
+def test_values_besides_gate_only_where_the_policy_says_so():
+    assert WITH_VALUES not in required(policy_by_name("heritage_public"))
+    gated = policy_from(public_values(number_of_claims=SECTION | {"with_values": {"at_most": 0.1}}))
+    assert required(gated)[WITH_VALUES] == 0.1
+
+
+def test_reference_levels_are_numbered():
+    policy = policy_from(public_values(number_of_claims=SECTION))
+    assert [policy.reference_level(column) for column in ("age", "sex", "days_in_hospital_y3")] == [4, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reference": {"age": "40 years"}}, "number_of_claims.reference: names no level of days_in_hospital"),
+        ({"reference": SECTION["reference"] | {"sex": "any"}}, "number_of_claims.reference.sex: is no dimension of members"),
+        ({"reference": SECTION["reference"] | {"length_of_stay": "days"}}, "length_of_stay: is no dimension of members"),
+        ({"reference": SECTION["reference"] | {"age": "30 years"}}, "number_of_claims.reference.age: has no level '30 years'"),
+        ({"width": 51}, "must be at most 50"),
+        ({"width": 0}, "must be at least 1"),
+        ({"with_values": {"at_most": 0.4}}, "number_of_claims.with_values.at_most: 0.4 is not allowed"),
+        ({"with_values": {"at_most": 0.001}}, "10000 trials of attack_sensitivity are too few"),
+        ({"width": 25}, "attack_sensitivity.number_of_claims_widths: does not list 25"),
+    ],
+)
+def test_what_cannot_hold_is_refused(changes, message):
+    lines = refusal(number_of_claims=SECTION | changes)
+    assert message in lines[0], lines
+
+
+@pytest.mark.parametrize(
+    ("long_tail", "fits"),
+    [
+        ({"width": 10, "unit": "member"}, True),
+        ({"width": 7, "unit": "member"}, False),
+        ({"width": 10, "unit": "member_year"}, False),
+    ],
+)
+def test_bins_of_the_long_tail_are_made_of_these(long_tail, fits):
+    """Claims are cut twice: bins of the first cut stay whole only if they are unions of the second's."""
+    tail = {"method": "bins", "risk": 0.1, "score": "support"} | long_tail
+    values = {"number_of_claims": SECTION, "long_tail": tail}
+    if fits:
+        policy_from(public_values(**values))
+    else:
+        (line,) = refusal(**values)
+        assert line.startswith("number_of_claims.width: does not fit the bins of long_tail")
+
+
+def test_years_that_follow_from_dates_drawn_later_cannot_be_counted():
+    with pytest.raises(PolicyError, match="number_of_claims.per: is member_year, and the year of a claim is made from its released"):
+        policy_from(with_value(SHIPPED["claims-dates"], "number_of_claims.per", "member_year"))
+
+
+def test_the_explanation_says_what_is_cut_and_what_gates():
+    told = explain(policy_by_name("heritage_public"))
+    assert "claims are cut until every bin of 5 holds none or 20 members of every class" in told
+    assert "(age: 40 years, days_in_hospital: none or any)" in told
+    assert "who knows that number and values of claims is measured and reported, and gates nothing" in told
+    assert "besides is measured and reported, and gates nothing" in explain(policy_from(public_values(number_of_claims=None)))
+    gated = public_values(number_of_claims=SECTION | {"with_values": {"at_most": 0.1}})
+    assert "finds a target known to be in the release with probability at most 0.1" in explain(policy_from(gated))
