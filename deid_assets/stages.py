@@ -63,7 +63,7 @@ METHOD_VERSIONS = {
     "longitudinal_risk": "4",
     "neighbor_attack": "2",
     "attack_sensitivity": "5",
-    "demographic_risk": "4",
+    "demographic_risk": "5",
     "voter_list_attack": "3",
     "inpatient_attack": "3",
     "population_estimates": "5",

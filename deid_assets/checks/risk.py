@@ -99,6 +99,26 @@ RISK_CHECKS = (
         "Being absent from the release tells of a sensitive condition with at most the allowed probability.",
     ),
     RiskCheck(
+        "disappearance_posterior_within_threshold",
+        membership_changes.ASSET,
+        membership_changes.DISAPPEARED,
+        "Being in an earlier release and gone from this one tells of a sensitive condition with at most the allowed probability.",
+    ),
+    RiskCheck(
+        "appearance_posterior_within_threshold",
+        membership_changes.ASSET,
+        membership_changes.APPEARED,
+        "Being in this release and not in an earlier one tells of a condition that removed a member from that with at most the "
+        "allowed probability.",
+    ),
+    RiskCheck(
+        "newly_released_in_large_classes",
+        membership_changes.ASSET,
+        membership_changes.CAME,
+        "Nobody who is not in an earlier release is alike with too few others who are not in it, or as a newcomer with too few "
+        "newcomers.",
+    ),
+    RiskCheck(
         "voter_list_match_within_threshold",
         "voter_list_attack",
         measure.VOTER_LIST,
