@@ -7,7 +7,7 @@ import dagster as dg
 from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.release import disclosure_measures, measure
+from deid_assets.release import disclosure_measures, measure, membership_changes
 from deid_assets.release.canaries import CANARIES, FLAT_WITH_CANARIES, WITH_CANARIES
 from deid_assets.release.evidence import from_frame
 from deid_assets.release.sensitivity import ASSET, WORST

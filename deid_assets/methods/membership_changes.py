@@ -105,19 +105,21 @@ def posterior_of_the_missing(released: Roll, other: Roll) -> float:
     return float((removed[some] / missing[some]).max(initial=0.0))
 
 
-def came_into_small_classes(now: Roll, class_of: np.ndarray, earlier: Roll, k: int) -> int:
-    """Count released members whom an earlier release lacks, and who for that are alike with fewer than k others.
+def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> np.ndarray:
+    """(n,) bool: delivered members whom an earlier release lacks, and who for that are alike with fewer than k of them.
 
-    Risk is 1/F in the population (methods.md 0), so classes are counted among delivered members: those whom the earlier
-    release lacks, and, for who was not even delivered then, newcomers alone. A class is empty where none of it is
-    released. Where a whole demographic class has fewer than k members, these are at risk without any earlier release, and are counted elsewhere.
+    Released, they would be known for somebody of so few. Risk is 1/F in the population (methods.md 0), so classes are
+    counted among delivered members: those whom the earlier release lacks, and, for who was not even delivered then,
+    newcomers alone. It does not matter who of them is released now, so that a class is made empty by leaving out these.
+    Where a whole demographic class has fewer than k members, they are at risk without any earlier release, and are counted
+    elsewhere.
 
     Parameters
     ----------
-    now
-        The roll of the release to be made.
+    tags
+        (n,) uint64 of the delivered members.
     class_of
-        (n,) int: the demographic class of everybody on it, released or not, at the levels of this release; from 0.
+        (n,) int: their demographic classes, from 0, at the levels of the release to be made.
     earlier
         The roll of the earlier release.
     k
@@ -125,20 +127,20 @@ def came_into_small_classes(now: Roll, class_of: np.ndarray, earlier: Roll, k: i
 
     Examples
     --------
-    Thirty are alike; two of them are newcomers, of whom one is released. Among thirty he would be safe:
+    Thirty are alike. Three of them were released before, and two are newcomers. Among thirty all would be safe:
 
     >>> members, alike = np.arange(30, dtype=np.uint64), np.zeros(30, dtype=np.int64)
-    >>> now = Roll(members, np.repeat(np.int32([0, NOT_RELEASED]), [15, 15]))
-    >>> earlier = Roll(members[[*range(14), *range(15, 29)]], np.repeat(np.int32([0, NOT_RELEASED]), [14, 14]))
-    >>> came_into_small_classes(now, alike, earlier, 20), came_into_small_classes(now, alike, Roll(members[:0], alike[:0]), 20)
-    (1, 0)
+    >>> earlier = Roll(members[:28], np.repeat(np.int32([0, NOT_RELEASED]), [3, 25]))
+    >>> np.flatnonzero(stand_out(members, alike, earlier, 20)).tolist()
+    [28, 29]
+    >>> stand_out(members, alike, Roll(members[:0], alike[:0]), 20).any()
+    np.False_
     """
-    there = earlier.classes_of(now.tags)
-    came = (now.classes >= 0) & (there < 0)
+    there = earlier.classes_of(tags)
     like = _sizes(class_of, np.ones(len(there), dtype=bool))
     lacking, new = _sizes(class_of, there < 0), _sizes(class_of, there == NOT_DELIVERED)
     few = np.where(there == NOT_DELIVERED, new, lacking) < k
-    return int((came & few & (like >= k)).sum())
+    return (there < 0) & few & (like >= k)
 
 
 def _sizes(class_of: np.ndarray, among: np.ndarray) -> np.ndarray:

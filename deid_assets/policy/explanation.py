@@ -292,8 +292,8 @@ def _gates(policy: Policy) -> Iterator[str]:
             "every earlier release; releases of one delivery have the same members removed"
         )
     yield (
-        f"members who are in no earlier release share their demographics with at least {k} members who are not in it either, "
-        f"newcomers with {k} newcomers"
+        f"members who are not in an earlier release share their demographics with at least {k} who are not in it either, and "
+        f"newcomers with {k} newcomers; others of them are left out"
     )
     voters, discharges = policy.voter_list_attack, policy.inpatient_attack
     who = "a list of the members of the delivery" if voters.table is None else f"a voter list ({voters.table.file})"

@@ -42,10 +42,10 @@ LAID_OPEN: dict[str, float] = {
     disclosure_measures.PRESENCE: 1.0,
     # All but those with a sensitive condition are released: whoever is absent has one.
     measure.ABSENCE: 1.0,
-    # All who are in one release only have a sensitive condition; one who came is alone.
+    # All who are in one of two releases only have a sensitive condition; half of those released came, each alone.
     membership_changes.DISAPPEARED: 1.0,
     membership_changes.APPEARED: 1.0,
-    membership_changes.CAME: 1.0,
+    membership_changes.CAME: HALF,
     # An attack that finds half of the canaries is broken; a record that the population has no room for is one too many.
     CANARIES: HALF,
     measure.BEYOND: 1.0,

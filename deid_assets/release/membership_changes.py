@@ -5,12 +5,12 @@ secret have tags of their own, and members drawn independently of these: how muc
 posterior, in which they count in full. One removal list for one delivery is demanded whatever the secret.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.membership_changes import Roll, came_into_small_classes, posterior_of_the_missing
+from deid_assets.methods.membership_changes import Roll, posterior_of_the_missing, stand_out
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import Made
 from deid_assets.release.evidence import Measurement, Refusal, Requirement
@@ -29,10 +29,20 @@ class Present:
         What the release does with each.
     class_of
         (n,) int: the demographic class of everybody on the roll, released or not.
+    member_ids
+        (n,) object: who is on the roll.
     """
 
     roll: Roll
     class_of: np.ndarray
+    member_ids: np.ndarray
+
+    def stand_out(self, earlier: Iterable[tuple[str, Roll]], k: int) -> np.ndarray:
+        """(n,) bool: who would stand out beside any of the earlier releases, `methods.membership_changes.stand_out`."""
+        found = np.zeros(len(self.class_of), dtype=bool)
+        for _, roll in earlier:
+            found |= stand_out(self.roll.tags, self.class_of, roll, k)
+        return found
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Change:
     disappeared, appeared
         `posterior_of_the_missing` of its members who are gone, and of those who came.
     in_small_classes
-        `came_into_small_classes`.
+        Members of this release who `stand_out` beside it.
     """
 
     release: str
@@ -55,25 +65,34 @@ class Change:
     in_small_classes: int
 
 
-def change(release: str, earlier: Roll, present: Present, k: int) -> Change:
-    """Hold one earlier release against the present one; k is the smallest class that is large enough."""
-    return Change(
-        release,
-        posterior_of_the_missing(earlier, present.roll),
-        posterior_of_the_missing(present.roll, earlier),
-        came_into_small_classes(present.roll, present.class_of, earlier, k),
+def changes_since(earlier: Iterable[tuple[str, Roll]], present: Present, k: int) -> tuple[Change, ...]:
+    """Hold every earlier release, by its name and roll, against the present one, each by itself.
+
+    Parameters
+    ----------
+    k
+        Smallest class that is large enough.
+    """
+    return tuple(
+        Change(
+            name,
+            posterior_of_the_missing(roll, present.roll),
+            posterior_of_the_missing(present.roll, roll),
+            int((present.stand_out([(name, roll)], k) & (present.roll.classes >= 0)).sum()),
+        )
+        for name, roll in earlier
     )
 
 
-def changes_since(earlier: Iterable[Made], commitment: str, present: Present, k: int) -> tuple[Change, ...]:
-    """Hold every earlier release made with the secret of a commitment against the present one, each by itself.
+def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple[str, Roll]]:
+    """Name and roll of every earlier release made with the secret of a commitment; one roll is in memory at a time.
 
     Raises
     ------
     ReleaseError
-        If the roll of one cannot be read or is not the one that was kept.
+        If a roll cannot be read or is not the one that was kept.
     """
-    return tuple(change(made.name, made.roll(), present, k) for made in earlier if made.commitment == commitment and len(made.tags))
+    return ((made.name, made.roll()) for made in earlier if made.commitment == commitment and len(made.tags))
 
 
 def changes_required(policy: Policy) -> tuple[Requirement, ...]:
@@ -82,13 +101,14 @@ def changes_required(policy: Policy) -> tuple[Requirement, ...]:
     return Requirement(ASSET, DISAPPEARED, at_most), Requirement(ASSET, APPEARED, at_most), Requirement(ASSET, CAME, 0.0)
 
 
-def changes_measured(policy: Policy, changes: Sequence[Change]) -> tuple[Measurement, ...]:
-    """The worst of all earlier releases; nothing where there is none."""
+def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -> tuple[Measurement, ...]:
+    """The worst of all earlier releases; nothing where there is none. `released` counts members about to be released."""
     at_most = policy.removal.absence_posterior_at_most
+    worst = max((one.in_small_classes for one in changes), default=0)
     return (
         _counted(DISAPPEARED, "share of members", max((one.disappeared for one in changes), default=0.0), at_most),
         _counted(APPEARED, "share of members", max((one.appeared for one in changes), default=0.0), at_most),
-        _counted(CAME, "members", max((one.in_small_classes for one in changes), default=0), 0.0),
+        _counted(CAME, "share of released members", worst / max(released, 1), 0.0, released),
     )
 
 
@@ -114,7 +134,7 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
         if not one.in_small_classes <= 0:
             text = (
                 f"{one.release}: members of this release who are not in it share their demographics with fewer than {k} others "
-                "who are not in it either, or as newcomers with fewer newcomers; use coarser demographics, or wait for more newcomers"
+                "who are not in it either, or as newcomers with fewer newcomers; choose the generalization again, which leaves them out"
             )
             found.append(Refusal(CAME, one.release, float(one.in_small_classes), 0.0, text, "members"))
     return found
@@ -144,8 +164,8 @@ def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal
     ]  # fmt: skip
 
 
-def _counted(name: str, unit: str, value: float, threshold: float) -> Measurement:
+def _counted(name: str, unit: str, value: float, threshold: float, size: int | None = None) -> Measurement:
     return Measurement(
         name=name, unit=unit, value=value, bound=None, threshold=threshold, comparison="at_most", statistic="value",
-        confidence=None, method="membership_changes", section="methods.md 22", sample_size=None, seed_commitment=None, gating=True,
+        confidence=None, method="membership_changes", section="methods.md 22", sample_size=size, seed_commitment=None, gating=True,
     )  # fmt: skip
