@@ -52,7 +52,10 @@ def removed_for_claims(removed: Table) -> str:
 
 def standing_out(policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, workplace: Workplace) -> set[str]:
     """Identifiers of the delivered members who would stand out beside an earlier release, were they released."""
-    earlier = comparable_rolls(workplace.releases_made(), workplace.secret().commitment())
+    made = workplace.releases_made()
+    if not made:
+        return set()
+    earlier = comparable_rolls(made, workplace.secret().commitment())
     nobody = f"SELECT member_id FROM {profiles.sql} WHERE false"
     present = present_members(policy, levels, profiles, domains, nobody, nobody, workplace.tags_in_order)
     return set(present.member_ids[present.stand_out(earlier, policy.safe_class_size)])

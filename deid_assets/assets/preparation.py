@@ -136,9 +136,10 @@ def released_sample(
     as they can. How many are drawn, and who is left out, is random for each policy and delivery.
     """
     sample = policies.of(context).sample
-    asked = workplace.delivery(context.partition_key).parameters.get("release") or sample.members
-    drawn_for = (prefix_of(context), context.partition_key)
-    secret, size_of = workplace.secret(), (*drawn_for, str(asked or sample.fraction))
+    delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
+    asked = delivery.parameters.get("release") or sample.members
+    # By content: a delivery under another key would be a second look at the same members.
+    size_of = (prefix_of(context), delivery.digest(), str(asked or sample.fraction))
     delivered, eligible = members.count(), eligible_members.count()
     size = sample_size(delivered, eligible, asked, sample.fraction, secret.derive("sample size", *size_of))
     if size < 1:
@@ -151,7 +152,7 @@ def released_sample(
     return released_sample_query(
         eligible_members,
         size,
-        sample_key(secret, sample.keyed_by, *drawn_for),
+        sample_key(secret, sample.keyed_by, prefix_of(context), context.partition_key),
         members_left_out(size, eligible, secret.derive("number left out of the sample", *size_of)),
         secret.derive("left out of the sample", *size_of),
     )

@@ -83,7 +83,7 @@ def sample_size(population: int, eligible: int, members: int | None, fraction: f
     members, fraction
         One of the two; `members` wins. Where they ask for nobody, nobody is drawn.
     key
-        At least 8 secret bytes, derived for this purpose, policy, delivery and what was asked for: under one key two
+        At least 8 secret bytes, derived for this purpose, policy, delivery's content and what was asked for: under one key two
         sizes asked for would differ by exactly what the two releases do, but for those suppressed.
 
     Examples
