@@ -68,6 +68,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             if "dagster/row_count" in metadata:
                 rows[name] = int(metadata["dagster/row_count"].value)
             memory = max(memory, float(metadata["peak_memory_gb"].value) if "peak_memory_gb" in metadata else 0.0)
+            if "reasons" in metadata:
+                reasons += metadata["reasons"].value
             if name == "release":
                 release = Path(str(metadata["release"].value))
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:

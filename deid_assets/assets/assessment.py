@@ -37,7 +37,13 @@ from deid_assets.release import measure
 from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.digests import tables_digest_once
 from deid_assets.release.evidence import Evidence, Measurement, to_frame
-from deid_assets.release.membership_changes import changes_measured, changes_since, comparable_rolls
+from deid_assets.release.membership_changes import (
+    Change,
+    change_refusals,
+    changes_measured,
+    changes_since,
+    comparable_rolls,
+)
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
@@ -184,12 +190,15 @@ def demographic_risk(
 
     before = workplace.released_before(member_profiles, original_members(pseudonym_crosswalk, release_members))
     earlier = comparable_rolls(workplace.releases_made(), workplace.secret().commitment())
-    risk, measured = measured_demographics(policy, levels, tables, before, workplace.tags_in_order, earlier)
+    risk, measured, changes = measured_demographics(policy, levels, tables, before, workplace.tags_in_order, earlier)
     canaries = demographics_of_canaries(
         policy, levels, tables, member_columns(policy), risk.k, workplace.tags_in_order,
         lambda planted, rolls: measured_demographics(policy, levels, planted, 0, workplace.tags_in_order, rolls)[1],
     )  # fmt: skip
     measured += (canaries_measurement(canaries),)
+    reasons = [refusal.text for refusal in change_refusals(policy, changes)]
+    if reasons:
+        context.add_output_metadata({"reasons": dg.MetadataValue.json(reasons)})
     context.add_output_metadata(
         {
             "class_sizes": dg.MetadataValue.md(
@@ -202,7 +211,7 @@ def demographic_risk(
 
 def measured_demographics(
     policy: Policy, levels: dict[str, int], tables: Mapping[str, Table], before: int, tags: Tags, earlier: Iterable[tuple[str, Roll]]
-) -> tuple[DemographicRisk, tuple[Measurement, ...]]:
+) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...]]:
     """Class sizes of released members, and what they, absence, and members who came or went disclose.
 
     Parameters
@@ -228,7 +237,7 @@ def measured_demographics(
     )  # fmt: skip
     changes = changes_since(earlier, present, policy.safe_class_size)
     measured = changes_measured(policy, changes, risk.released)
-    return risk, measure.demographic_measurements(policy, risk, *absence) + measured
+    return risk, measure.demographic_measurements(policy, risk, *absence) + measured, changes
 
 
 def original_members(crosswalk: Table, released: Table) -> str:
