@@ -5,7 +5,7 @@ so that lineage follows parameter names and no row moves through Python.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -21,7 +21,14 @@ from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.registration import registered_delivery
-from deid_assets.release.cumulative import EarlierReleases, earlier_releases, member_tags
+from deid_assets.release.cumulative import (
+    EarlierReleases,
+    Made,
+    earlier_releases,
+    member_tags,
+    releases_made,
+    tags_in_order,
+)
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.registry import Registry
@@ -115,6 +122,14 @@ class Workplace(dg.ConfigurableResource):
 
     def _population_and_own(self, population: Table, own: str) -> tuple[np.ndarray, np.ndarray]:
         return self.member_tags(population, f"SELECT member_id FROM {population.sql}"), self.member_tags(population, own)
+
+    def releases_made(self) -> tuple[Made, ...]:
+        """Every earlier release, as the restricted store knows it, held against what was published."""
+        return tuple(releases_made(self.restricted_manifests, Registry(self.home.releases / "registry.jsonl")))
+
+    def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
+        """(n,) uint64: the tag of each member, in the order given."""
+        return tags_in_order(member_ids, self.secret())
 
     def member_tags(self, population: Table, members: str) -> np.ndarray:
         """(n,) uint64: tags of the members that a SELECT of member_id finds in the file of a table."""

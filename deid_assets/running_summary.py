@@ -72,6 +72,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             if BECAUSE in metadata:
                 because[made.asset_key] = str(metadata[BECAUSE].value)
             memory = max(memory, float(metadata["peak_memory_gb"].value) if "peak_memory_gb" in metadata else 0.0)
+            if "reasons" in metadata:
+                reasons += metadata["reasons"].value
             if name == "release":
                 release = Path(str(metadata["release"].value))
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:

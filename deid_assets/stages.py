@@ -63,7 +63,7 @@ METHOD_VERSIONS = {
     "longitudinal_risk": "5",
     "neighbor_attack": "2",
     "attack_sensitivity": "6",
-    "demographic_risk": "5",
+    "demographic_risk": "6",
     "voter_list_attack": "3",
     "inpatient_attack": "3",
     "population_estimates": "5",

@@ -3,7 +3,7 @@
 Evidence is bound to content: it names the digest of the rows that it judged, the policy and the version of its method.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import dagster as dg
@@ -12,6 +12,7 @@ import pandas as pd
 
 from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL
 from deid_assets.assets.claim_numbers import NumberedClaims, number_of_claims_risk
+from deid_assets.assets.earlier_releases import Tags, present_members, removed_for_claims
 from deid_assets.assets.encoded import PopulationTables, member_columns, sampling_fraction, smallest_safe_class
 from deid_assets.assets.generalization import (
     adversary_of,
@@ -30,6 +31,7 @@ from deid_assets.methods.confidence import clopper_pearson_interval
 from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
 from deid_assets.methods.demographic_risk import demographic_risk as summarize_demographic_risk
 from deid_assets.methods.literal_reading import both_readings
+from deid_assets.methods.membership_changes import Roll
 from deid_assets.methods.neighbor_attack import neighbor_attack as evaluate_neighbor_attack
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.released_rows import released_data, released_profiles
@@ -39,6 +41,13 @@ from deid_assets.release.canaries import canaries_measurement
 from deid_assets.release.cumulative_attacks import BECAUSE, because_of
 from deid_assets.release.digests import tables_digest_once
 from deid_assets.release.evidence import Evidence, Measurement, to_frame
+from deid_assets.release.membership_changes import (
+    Change,
+    change_refusals,
+    changes_measured,
+    changes_since,
+    comparable_rolls,
+)
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
@@ -190,19 +199,23 @@ def demographic_risk(
         "eligible_members": eligible_members, "removed_members": removed_members, "member_profiles": member_profiles,
         "value_domains": value_domains, "release_members": release_members,
         "release_days_in_hospital": release_days_in_hospital, "truncated_claims": truncated_claims,
-        "release_claims": release_claims,
+        "release_claims": release_claims, "pseudonym_crosswalk": pseudonym_crosswalk,
     }  # fmt: skip
 
     own = original_members(pseudonym_crosswalk, release_members)
     before = workplace.released_before(member_profiles, own)
     if before:
         context.add_output_metadata({BECAUSE: because_of(workplace.releases_before(member_profiles, own))})
-    risk, measured = measured_demographics(policy, levels, tables, before)
+    earlier = comparable_rolls(workplace.releases_made(), workplace.secret().commitment())
+    risk, measured, changes = measured_demographics(policy, levels, tables, before, workplace.tags_in_order, earlier)
     canaries = demographics_of_canaries(
-        policy, levels, tables, member_columns(policy), risk.k,
-        lambda planted: measured_demographics(policy, levels, planted, 0)[1],
+        policy, levels, tables, member_columns(policy), risk.k, workplace.tags_in_order,
+        lambda planted, rolls: measured_demographics(policy, levels, planted, 0, workplace.tags_in_order, rolls)[1],
     )  # fmt: skip
     measured += (canaries_measurement(canaries),)
+    reasons = [refusal.text for refusal in change_refusals(policy, changes)]
+    if reasons:
+        context.add_output_metadata({"reasons": dg.MetadataValue.json(reasons)})
     context.add_output_metadata(
         {
             "class_sizes": dg.MetadataValue.md(
@@ -214,9 +227,9 @@ def demographic_risk(
 
 
 def measured_demographics(
-    policy: Policy, levels: dict[str, int], tables: Mapping[str, Table], before: int
-) -> tuple[DemographicRisk, tuple[Measurement, ...]]:
-    """Class sizes of released members, and what they and absence disclose.
+    policy: Policy, levels: dict[str, int], tables: Mapping[str, Table], before: int, tags: Tags, earlier: Iterable[tuple[str, Roll]]
+) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...]]:
+    """Class sizes of released members, and what they, absence, and members who came or went disclose.
 
     Parameters
     ----------
@@ -224,6 +237,10 @@ def measured_demographics(
         The asset's inputs by name.
     before
         Members of the population whom earlier releases hold.
+    tags
+        The tag of each member.
+    earlier
+        Name and roll of each earlier release.
     """
     risk = demographics_of(
         policy, tables["member_profiles"], tables["value_domains"], levels,
@@ -232,10 +249,18 @@ def measured_demographics(
     )  # fmt: skip
     alone = risk.demographics
     absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
-    return alone, (
+    present = present_members(
+        policy, levels, tables["member_profiles"], tables["value_domains"],
+        removed_for_claims(tables["removed_members"]),
+        original_members(tables["pseudonym_crosswalk"], tables["release_members"]), tags,
+    )  # fmt: skip
+    changes = changes_since(earlier, present, policy.safe_class_size)
+    measured = (
         *measure.demographic_measurements(policy, alone, *absence),
         *measure.number_of_claims_measurements(policy, risk.with_number_of_claims),
+        *changes_measured(policy, changes, alone.released),
     )
+    return alone, measured, changes
 
 
 def original_members(crosswalk: Table, released: Table) -> str:

@@ -218,6 +218,7 @@ def release(
                 context, policy, workplace, releases, staging, every, attrition, b"", proof, True,
                 shapes_of_measurements(policy, workplace.delivery(context.partition_key), levels),
                 lambda public: flat_report(policy, public, levels, record_lattice.frame()),
+                roll=b"", removal_digest="",
             )  # fmt: skip
         finally:
             drop_schema(records.file, SCHEMA)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.claim_numbers import claim_bins_of
+from deid_assets.assets.earlier_releases import standing_out
 from deid_assets.assets.encoded import (
     PopulationTables,
     claim_columns,
@@ -144,8 +145,9 @@ _CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demog
             kinds={"duckdb", "numpy"},
         ),
         "suppressed_members": dg.AssetOut(
-            description="Sampled members who are left out because they were flagged; they stay in the population.",
-            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "3"),
+            description="Sampled members who are left out because they were flagged, or would stand out beside an earlier "
+            "release; they stay in the population.",
+            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "4"),
             kinds={"duckdb", "numpy"},
         ),
     }
@@ -250,7 +252,9 @@ def generalization_choice(
         },
     )
     ids = member_profiles.query(f"SELECT member_id FROM {member_profiles.sql} WHERE released ORDER BY member_number")
-    yield dg.Output(ids[choice.suppressed].reset_index(drop=True), "suppressed_members")
+    levels = {qi.column: policy.level_of(qi.column, choice.node) for qi in policy.quasi_identifiers.all}
+    standing = ids["member_id"].isin(standing_out(policy, levels, member_profiles, value_domains, workplace))
+    yield dg.Output(ids[choice.suppressed | standing.to_numpy()].reset_index(drop=True), "suppressed_members")
 
 
 class Progress:

@@ -9,6 +9,7 @@ from itertools import chain
 
 import numpy as np
 
+from deid_assets.assets.earlier_releases import Tags
 from deid_assets.assets.planted import (
     PLAIN,
     Attack,
@@ -22,13 +23,15 @@ from deid_assets.assets.planted import (
 from deid_assets.assets.planted_members import PlantedClaim, PlantedMember, label, members_of, plant_members
 from deid_assets.methods.canaries import Findings, compare
 from deid_assets.methods.inpatient_classes import ALL_YEARS, MEMBER_LEVEL, VISIT_LEVEL, VISITS, subsets
+from deid_assets.methods.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.models import Policy
 from deid_assets.release import disclosure_measures as measures
-from deid_assets.release import measure
+from deid_assets.release import measure, membership_changes
 from deid_assets.release.evidence import Measurement
 from deid_assets.store import Table
 
 Levels = Mapping[str, int]
+Rolls = Iterable[tuple[str, Roll]]
 Shares = Mapping[tuple[int, tuple[str, ...]], float]
 Sizes = Mapping[str, np.ndarray]
 
@@ -50,9 +53,10 @@ def demographic_groups(columns: Sequence[str], enough: int) -> list[Group]:
 
 
 def demographics_of_canaries(
-    policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int, attack: Attack
-) -> Findings:
-    """Whether members in small classes are counted, and whether absence tells what it must.
+    policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int, tags: Tags,
+    attack: Callable[[Mapping[str, Table], Rolls], Iterable[Measurement]],
+) -> Findings:  # fmt: skip
+    """Whether members in small classes are counted, and whether absence, going and coming tell what they must.
 
     The first canary has so many claims that the number sets it apart from its class, which is just large enough.
     """
@@ -77,9 +81,32 @@ def demographics_of_canaries(
                 # Half of the eligible are absent, too.
                 measure.ABSENCE: removed / (removed + eligible / 2),
                 measure.NUMBERED: ((sizes < enough) | apart).mean(),
+                # In one class one of two who are gone was removed; one of two who came was; the other is new, and alone.
+                membership_changes.DISAPPEARED: 1 / 2,
+                membership_changes.APPEARED: 1 / 2,
+                membership_changes.CAME: 1 / len(sizes),
             },
-            attack(tables),
+            attack(tables, earlier_rolls(members_of(groups), tags)),
         )
+
+
+def earlier_rolls(members: Sequence[PlantedMember], tags: Tags) -> Rolls:
+    """Two releases before that of the canaries: one of their own population, one of another, which tells nothing.
+
+    The first canary was not delivered then, and the second was removed; others like them were there. The last who are
+    released were not delivered either, but are alone anyhow. Of five who are gone now the first two had a class of their own.
+    """
+    released = [number for number, member in enumerate(members) if member.released]
+    own = {f"canary {number}": 0 if member.released else NOT_RELEASED for number, member in enumerate(members)}
+    del own["canary 0"], own[f"canary {released[-1]}"]
+    own["canary 1"] = REMOVED
+    gone = {"removed 0": 1, "removed for his age": 1, "removed 1": 2, "left 1": 2, "left 2": 2}
+    return [("planted/0001", _roll(own | gone, tags)), ("planted/0002", _roll({"another": 0, "one more": NOT_RELEASED}, tags))]
+
+
+def _roll(classes: Mapping[str, int], tags: Tags) -> Roll:
+    found, first = np.unique(tags(list(classes)), return_index=True)
+    return Roll(found, np.array(list(classes.values()), dtype=np.int32)[first])
 
 
 def voters_of_canaries(

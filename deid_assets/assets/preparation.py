@@ -21,6 +21,7 @@ from deid_assets.methods.removal import eligible_claims as eligible_claims_query
 from deid_assets.methods.removal import eligible_members as eligible_members_query
 from deid_assets.methods.removal import opt_out_match
 from deid_assets.methods.removal import removed_members as removed_members_query
+from deid_assets.methods.sampling import members_left_out
 from deid_assets.methods.sampling import released_sample as released_sample_query
 from deid_assets.methods.sampling import sample_size
 from deid_assets.methods.top_coding import top_code
@@ -121,7 +122,7 @@ def exclusion_comparison(
     return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))
 
 
-@stage_asset(policy_sections=["sample"], version="2")
+@stage_asset(policy_sections=["sample"], version="3")
 def released_sample(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -130,26 +131,32 @@ def released_sample(
     policies: Policies,
     workplace: Workplace,
 ) -> Query:
-    """The random sample of the eligible members that is released; nobody is drawn where a rule cannot apply."""
+    """The random sample of the eligible members that is released; nobody is drawn where a rule cannot apply.
+
+    It is keyed by member, unless the policy says otherwise: deliveries and policies then have as many members in common
+    as they can. How many are drawn, and who is left out, is random for each policy and delivery.
+    """
     sample = policies.of(context).sample
-    asked = workplace.delivery(context.partition_key).parameters.get("release")
-    secret, drawn_for = workplace.secret(), (prefix_of(context), context.partition_key)
-    size = sample_size(
-        members.count(),
-        eligible_members.count(),
-        asked or sample.members,
-        sample.fraction,
-        secret.derive("sample size", *drawn_for),
-    )
+    delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
+    asked = delivery.parameters.get("release") or sample.members
+    # By content: a delivery under another key would be a second look at the same members.
+    size_of = (prefix_of(context), delivery.digest(), str(asked or sample.fraction))
+    delivered, eligible = members.count(), eligible_members.count()
+    size = sample_size(delivered, eligible, asked, sample.fraction, secret.derive("sample size", *size_of))
     if size < 1:
-        delivered, eligible = members.count(), eligible_members.count()
         raise dg.Failure(
             f"refused: no member may be released: of {delivered:,} delivered members {eligible:,} are eligible (not removed, "
             "and with at least one eligible claim), and the policy's sample of them is empty; see removed_members",
             metadata={"refused": False},
             allow_retries=False,
         )
-    return released_sample_query(eligible_members, size, secret.derive("sample", *drawn_for))
+    return released_sample_query(
+        eligible_members,
+        size,
+        sample_key(secret, sample.keyed_by, prefix_of(context), context.partition_key),
+        members_left_out(size, eligible, secret.derive("number left out of the sample", *size_of)),
+        secret.derive("left out of the sample", *size_of),
+    )
 
 
 @stage_asset(
@@ -254,3 +261,8 @@ def member_profiles(
 def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str) -> bytes:
     """The key of the pseudonyms of one kind: of this policy and delivery, so that two releases cannot be joined."""
     return secret.derive("pseudonym", policy, delivery, kind)
+
+
+def sample_key(secret: Secret, keyed_by: str, policy: str, delivery: str) -> bytes:
+    """The key of the order in which members are drawn: of members alone, or of one policy and delivery too."""
+    return secret.derive("sample by member") if keyed_by == "member" else secret.derive("sample", policy, delivery)

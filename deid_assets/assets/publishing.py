@@ -104,6 +104,9 @@ def publish(
     shapes: Mapping[str, str],
     render: Callable[[bytes], bytes],
     still_so: Callable[[], bool] = lambda: True,
+    *,
+    roll: bytes,
+    removal_digest: str,
 ) -> pd.DataFrame:
     """Describe, sign and publish what the gate let pass; what was released before of the same inputs stands instead.
 
@@ -123,6 +126,8 @@ def publish(
         The report as HTML, of the public edition of the manifest.
     still_so
         Asked under the lock, while nobody else can publish: whether what was released before is what the gate counted.
+    roll, removal_digest
+        As in `Manifest`.
 
     Returns
     -------
@@ -176,6 +181,8 @@ def publish(
             member_tags=member_tags,
             exact_certificate=certificate.exact,
             shapes=shapes,
+            roll=roll,
+            removal_digest=removal_digest,
         )
         return editions(manifest, CountNoise(secret.derive("protected counts"), digest).protect)
 

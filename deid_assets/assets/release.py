@@ -1,6 +1,7 @@
 """Release: the gate, and atomic publication. A refusal leaves nothing published, and says with numbers why."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import dagster as dg
@@ -16,12 +17,13 @@ from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
 from deid_assets.assets.claim_numbers import NumberedClaims
 from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
+from deid_assets.assets.earlier_releases import present_members, removed_for_claims
 from deid_assets.assets.encoded import PopulationTables, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation
 from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.passed_on_columns import passed_on_leaks
 from deid_assets.assets.preparation import pseudonym_key
-from deid_assets.assets.public_cells import shape, shapes_of_measurements
+from deid_assets.assets.public_cells import drawn, shape, shapes_of_measurements
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
@@ -35,10 +37,18 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.validation import check_vacuous
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
+from deid_assets.release.cumulative import removal_digest
 from deid_assets.release.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.release.digests import tables_digest
-from deid_assets.release.evidence import Evidence, Refusal
+from deid_assets.release.evidence import Evidence, Measurement, Refusal
 from deid_assets.release.manifest import AttritionStep
+from deid_assets.release.membership_changes import (
+    change_refusals,
+    changes_measured,
+    changes_since,
+    comparable_rolls,
+    removal_list_refusals,
+)
 from deid_assets.release.publication import Staging
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.delivery import Delivery
@@ -113,8 +123,12 @@ def release(
                 workplace.released_before, member_profiles, original_members(pseudonym_crosswalk, staged.members)
             )
             before = released_before()
+            against_earlier = _against_earlier(
+                context, policy, workplace, tables, staged, chosen_generalization, pseudonym_crosswalk, removed_members
+            )
+            earlier = against_earlier()
             refusals, gate_evidence, evidence = _judge(
-                context, policy, workplace, tables, staged, before, chosen_generalization, suppressed_members,
+                context, policy, workplace, tables, staged, before, earlier.measured, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
                 (
                     longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk, voter_list_attack,
@@ -122,6 +136,7 @@ def release(
                     provider_graph_attack,
                 ),
             )  # fmt: skip
+            refusals += earlier.refusals
             refusals += need_refusals(policy, members, claims, delivered_codes, removed_members)
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
@@ -142,11 +157,44 @@ def release(
                 lambda public: report_of(
                     policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else ()
                 ),
-                lambda: released_before() == before,
+                lambda: released_before() == before and against_earlier() == earlier,
+                roll=earlier.roll, removal_digest=earlier.removal_digest,
             )  # fmt: skip
         finally:
             drop_schema(member_profiles.file, SCHEMA)
             drop_schema(member_profiles.file, "scratch")
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """What the earlier releases say of the one about to be made, and what later ones will know of it."""
+
+    measured: tuple[Measurement, ...]
+    refusals: list[Refusal]
+    roll: bytes
+    removal_digest: str
+
+
+def _against_earlier(
+    context, policy: Policy, workplace: Workplace, tables: PopulationTables, staged: gate.Staged, chosen: Table, crosswalk: Table,
+    removed: Table,
+) -> Callable[[], _Earlier]:  # fmt: skip
+    """Hold the staged rows against the earlier releases there are whenever it is asked."""
+    present = present_members(
+        policy, chosen_levels(policy, chosen), tables.profiles, tables.domains, removed_for_claims(removed),
+        original_members(crosswalk, staged.members), workplace.tags_in_order,
+    )  # fmt: skip
+    roll, released = present.roll.to_bytes(), staged.members.count()
+    list_now = removal_digest(removed.query(removed_for_claims(removed))["member_id"].tolist())
+    delivery = workplace.delivery(context.partition_key).digest()
+
+    def held() -> _Earlier:
+        earlier = workplace.releases_made()
+        changes = changes_since(comparable_rolls(earlier, workplace.secret().commitment()), present, policy.safe_class_size)
+        refusals = [*change_refusals(policy, changes), *removal_list_refusals(earlier, delivery, list_now)]
+        return _Earlier(changes_measured(policy, changes, released), refusals, roll, list_now)
+
+    return held
 
 
 def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> gate.Staged:
@@ -179,12 +227,13 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
 
 def _judge(
     context, policy: Policy, workplace: Workplace, tables: PopulationTables,
-    staged: gate.Staged, before: int, chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
+    staged: gate.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
     sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
     """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them.
 
-    `before`: members of the population who are in earlier releases and not in this one.
+    `before`: members of the population who are in earlier releases and not in this one; `changes`: what members tell who
+    are in one of two releases only.
     """
     levels, node = chosen_levels(policy, chosen), chosen_node(policy, chosen)
     commitment = workplace.secret().commitment()
@@ -231,7 +280,7 @@ def _judge(
     alone = risk.demographics
     refusals += gate.demographic_refusals(alone, staged.members.count())
     absence = absence_numbers(eligible, removed, alone.released + before)
-    measured = list(measure.demographic_measurements(policy, alone, *absence))
+    measured = [*measure.demographic_measurements(policy, alone, *absence), *changes]
     measured += measure.number_of_claims_measurements(policy, risk.with_number_of_claims)
 
     computation = node_computation(policy, tables, node).keeping(keep)
@@ -280,9 +329,10 @@ def _attrition(
         ("eligible_members", eligible.count(), "no eligible claim", shape(policy, *remaining)),
         (
             "sampled_members", sampled, "random sample",
-            shape(policy, *remaining, "sample", asked=delivery.parameters.get("release")),
+            # How many are drawn is random for each policy and delivery: the same noise would tell the difference exactly.
+            shape(policy, *remaining, "sample", **drawn(policy, delivery)),
         ),
-        ("released_members", candidate["release_members"].count(), "suppressed as flagged", ""),
+        ("released_members", candidate["release_members"].count(), "suppressed as flagged, or standing out beside an earlier release", ""),
     )  # fmt: skip
     of_claims = (
         ("delivered_claims", claims.count(), ""),

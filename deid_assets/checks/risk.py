@@ -7,7 +7,7 @@ import dagster as dg
 from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.release import disclosure_measures, measure
+from deid_assets.release import disclosure_measures, measure, membership_changes
 from deid_assets.release.canaries import CANARIES, FLAT_WITH_CANARIES, WITH_CANARIES
 from deid_assets.release.evidence import from_frame
 from deid_assets.release.sensitivity import ASSET, WITH_VALUES, WORST
@@ -104,6 +104,26 @@ RISK_CHECKS = (
         "demographic_risk",
         measure.ABSENCE,
         "Being absent from the release tells of a sensitive condition with at most the allowed probability.",
+    ),
+    RiskCheck(
+        "disappearance_posterior_within_threshold",
+        membership_changes.ASSET,
+        membership_changes.DISAPPEARED,
+        "Being in an earlier release and gone from this one tells of a sensitive condition with at most the allowed probability.",
+    ),
+    RiskCheck(
+        "appearance_posterior_within_threshold",
+        membership_changes.ASSET,
+        membership_changes.APPEARED,
+        "Being in this release and not in an earlier one tells of a condition that removed a member from that with at most the "
+        "allowed probability.",
+    ),
+    RiskCheck(
+        "newly_released_in_large_classes",
+        membership_changes.ASSET,
+        membership_changes.CAME,
+        "Nobody who is not in an earlier release is alike with too few others who are not in it, or as a newcomer with too few "
+        "newcomers.",
     ),
     RiskCheck(
         "voter_list_match_within_threshold",

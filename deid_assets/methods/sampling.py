@@ -7,11 +7,15 @@ SIZE_SD = 10.0
 """Standard deviation of the size of a sample, in members."""
 
 
-def released_sample(eligible: Table, size: int, key: bytes) -> Query:
-    """SELECT `size` eligible members at random: those whose keyed hash comes first.
+LEFT_OUT_MEAN, LEFT_OUT_SD = 20.0, 10.0
+"""Members of the sample who are left out at random: mean and standard deviation of their number."""
 
-    The order is that of SHA-256 over a secret key and the identifier: whoever has no key can not undo the sample, and
-    the same key draws the same members.
+
+def released_sample(eligible: Table, size: int, key: bytes, left_out: int = 0, left_out_key: bytes = b"") -> Query:
+    """SELECT `size` eligible members at random: those whose keyed hash comes first, but some left out by another hash.
+
+    The order is that of SHA-256 over a secret key and the identifier: whoever has no key can not undo the sample. Under
+    one key a larger sample holds the smaller one, and members who come or go move nobody else, but for those left out.
 
     Parameters
     ----------
@@ -20,14 +24,46 @@ def released_sample(eligible: Table, size: int, key: bytes) -> Query:
     size
         Members to draw; all of them where fewer are eligible.
     key
-        32 secret bytes, derived for this purpose, policy and delivery.
+        32 secret bytes. Derived for this purpose alone they draw the same members from every delivery.
+    left_out
+        Members skipped among the first `size + left_out`, see `members_left_out`; at most eligible less `size`.
+    left_out_key
+        32 secret bytes, derived for this purpose, policy and delivery: they choose whom.
     """
     sql = f"""
         SELECT member_id FROM (
-            SELECT member_id FROM {eligible.sql} ORDER BY sha256(? || '|' || member_id), member_id LIMIT ?
+            SELECT member_id FROM (
+                SELECT member_id FROM {eligible.sql} ORDER BY sha256(? || '|' || member_id), member_id LIMIT ?
+            ) ORDER BY sha256(? || '|' || member_id), member_id OFFSET ?
         ) ORDER BY member_id
     """
-    return Query(sql, (key.hex(), size))
+    return Query(sql, (key.hex(), size + left_out, left_out_key.hex(), left_out))
+
+
+def members_left_out(size: int, eligible: int, key: bytes) -> int:
+    """How many members of a sample to leave out at random, about twenty, so that who is missing tells little.
+
+    Samples of one order are nested. Were nobody left out, a member of a smaller release who is missing in a larger one
+    would surely be one who was suppressed there, and their number exact; likewise the number of those who are gone from
+    the next delivery would be exactly that of those newly removed, wherever nobody left. The standard deviation is that of
+    the size of a sample.
+
+    Parameters
+    ----------
+    size
+        `sample_size`.
+    eligible
+        Members who may be released: where all are drawn nobody is left out, and where few others are, no more than these.
+    key
+        At least 8 secret bytes, derived for this purpose, policy and delivery.
+
+    Examples
+    --------
+    >>> members_left_out(600, 2_000, b"secret k"), members_left_out(600, 600, b"secret k")
+    (19, 0)
+    """
+    wanted = max(0, round(LEFT_OUT_MEAN + LEFT_OUT_SD * standard_normal(key)))
+    return min(wanted, max(0, eligible - size)) if size else 0
 
 
 def sample_size(population: int, eligible: int, members: int | None, fraction: float | None, key: bytes) -> int:
@@ -47,7 +83,8 @@ def sample_size(population: int, eligible: int, members: int | None, fraction: f
     members, fraction
         One of the two; `members` wins. Where they ask for nobody, nobody is drawn.
     key
-        At least 8 secret bytes, derived for this purpose, policy and delivery.
+        At least 8 secret bytes, derived for this purpose, policy, delivery's content and what was asked for: under one key two
+        sizes asked for would differ by exactly what the two releases do, but for those suppressed.
 
     Examples
     --------

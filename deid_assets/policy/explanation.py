@@ -146,6 +146,10 @@ def _released(policy: Policy) -> Iterator[str]:
     sample = policy.sample
     size = f"{sample.members} members" if sample.members is not None else f"{_share(sample.fraction)} of the members"
     yield f"a random sample: {size}, drawn from those who are eligible"
+    if sample.keyed_by == "member":
+        yield "members are drawn by a secret order of their own: the same from every delivery, as far as they are eligible"
+    else:
+        yield "other members are drawn for each delivery and policy, so that releases hold more of the population together"
     if policy.counts_population:
         yield "the population is the delivery: classes are counted among all of its members, removed ones included"
     else:
@@ -291,6 +295,14 @@ def _gates(policy: Policy) -> Iterator[str]:
             "a known member's absence from the release tells of a sensitive condition with probability at most "
             f"{policy.removal.absence_posterior_at_most:g}"
         )
+        yield (
+            "the same of a member who is in one of two releases and absent from the other, in every demographic class, against "
+            "every earlier release; releases of one delivery have the same members removed"
+        )
+    yield (
+        f"members who are not in an earlier release share their demographics with at least {k} who are not in it either, and "
+        f"newcomers with {k} newcomers; others of them are left out"
+    )
     voters, discharges = policy.voter_list_attack, policy.inpatient_attack
     who = "a list of the members of the delivery" if voters.table is None else f"a voter list ({voters.table.file})"
     yield f"who compares age and sex with {who} {_matched(voters.at_most, 'members')}"

@@ -207,6 +207,12 @@ class Sample(Section):
     fraction: Annotated[float, Field(gt=0, le=1), AfterValidator(_not_negligible)] | None = Field(
         None, description="released members over members of the delivery"
     )
+    keyed_by: Literal["member", "delivery"] = Field(
+        "member",
+        description="whom chance draws: by member, the same from every delivery and for every policy, as far as they are "
+        "eligible, so that releases hold hardly more members together than each alone; or by delivery, others for each "
+        "delivery and policy",
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "Sample":

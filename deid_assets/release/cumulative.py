@@ -1,12 +1,13 @@
 """What was released of the same population before: alpha is cumulative over all releases of one population (methods.md 0).
 
-Every release leaves keyed tags of its members in the restricted store. Tags of one secret are the same for the same
-identifier, whatever the delivery or the policy, so that members in common are found again in a refreshed delivery.
+Every release leaves keyed tags of its members in the restricted store, and a roll of the members of its delivery. Tags of
+one secret are the same for the same identifier, whatever the delivery or the policy, so that members in common are found
+again in a refreshed delivery.
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.membership_changes import Roll
 from deid_assets.release.digests import bytes_digest
 from deid_assets.release.keys import Secret
 from deid_assets.release.registry import Entry, Registry
@@ -32,9 +34,25 @@ def member_tags(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
     >>> len(first), len(np.intersect1d(first, second))
     (2, 1)
     """
+    return np.unique(tags_in_order(member_ids, secret))
+
+
+def tags_in_order(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
+    """(n,) uint64: the tags of `member_tags`, in the order of the identifiers."""
     key = secret.derive("member tags")
     tags = b"".join(blake2b(text.encode(), digest_size=8, key=key).digest() for text in member_ids)
-    return np.unique(np.frombuffer(tags, dtype="<u8"))
+    return np.frombuffer(tags, dtype="<u8")
+
+
+def removal_digest(sensitive: Iterable[str]) -> str:
+    """What stands for a removal list, the same under every secret: restricted, as a guess of it could be tried.
+
+    Parameters
+    ----------
+    sensitive
+        Identifiers of the members removed for what their claims tell.
+    """
+    return bytes_digest(json.dumps(sorted(set(sensitive))).encode())
 
 
 @dataclass(frozen=True)
@@ -92,10 +110,9 @@ def earlier_releases(restricted: Path, registry: Registry, secret_commitment: st
     tags = [np.empty(0, dtype="<u8")]
     releases: list[tuple[str, np.ndarray | None]] = []
     not_comparable: dict[tuple[str, str, str], list[np.ndarray]] = {}
-    for file in _manifests(restricted, registry):
-        made = _read(file)
+    for made in releases_made(restricted, registry):
         comparable = made.commitment == secret_commitment
-        releases.append((f"{file.parent.name}/{file.stem}", made.tags if comparable else None))
+        releases.append((made.name, made.tags if comparable else None))
         if comparable:
             tags.append(made.tags)
         else:
@@ -106,13 +123,61 @@ def earlier_releases(restricted: Path, registry: Registry, secret_commitment: st
 
 
 @dataclass(frozen=True)
-class _Made:
-    """What a restricted manifest says of a release, and the members beside it."""
+class Made:
+    """What a restricted manifest says of a release, and the members beside it.
 
+    Attributes
+    ----------
+    file
+        The restricted manifest.
+    policy, delivery, delivery_digest
+        What was released.
+    commitment
+        Of the secret that its tags were made with.
+    tags
+        (n,) uint64: tags of its members, ascending.
+    removal_digest
+        `removal_digest` of its delivery; None where an earlier version of the product kept none.
+    roll_digest
+        Digest of the roll beside it; None as before.
+    """
+
+    file: Path
     policy: str
     delivery: str
+    delivery_digest: str
     commitment: str
     tags: np.ndarray
+    removal_digest: str | None
+    roll_digest: str | None
+
+    @property
+    def name(self) -> str:
+        """Policy and number."""
+        return f"{self.policy}/{self.file.stem}"
+
+    def roll(self) -> Roll:
+        """The roll of its delivery; of a release that kept none its members, as one class.
+
+        Raises
+        ------
+        ReleaseError
+            If the roll cannot be read, or is not the one that was kept.
+        """
+        if self.roll_digest is None:
+            return Roll(self.tags, np.zeros(len(self.tags), dtype=np.int32))
+        try:
+            content = self.file.with_suffix(".roll").read_bytes()
+            if bytes_digest(content) != self.roll_digest:
+                raise ValueError("the roll is not that of the manifest")
+            return Roll.from_bytes(content)
+        except (OSError, ValueError):
+            raise _unreadable(self.file) from None
+
+
+def releases_made(restricted: Path, registry: Registry) -> Iterator[Made]:
+    """Every release that `earlier_releases` counts, one after the other; raises as it does."""
+    return map(_read, _manifests(restricted, registry))
 
 
 def _manifests(restricted: Path, registry: Registry) -> list[Path]:
@@ -142,22 +207,25 @@ def _is_of_release(file: Path, releases: Path, entry: Entry) -> bool:
         return False
 
 
-def _read(file: Path) -> _Made:
+def _read(file: Path) -> Made:
     """A restricted manifest, and the members of its release, held against the digest in it."""
     try:
         manifest = json.loads(file.read_bytes())
         members = file.with_suffix(".members").read_bytes()
         if bytes_digest(members) != manifest["members_digest"]:
             raise ValueError("the members are not those of the manifest")
-        names = manifest["policy"]["name"], manifest["delivery"]["key"], manifest["secret_commitment"]
-        return _Made(*names, np.frombuffer(members, dtype="<u8"))
+        delivery = manifest["delivery"]
+        return Made(
+            file, manifest["policy"]["name"], delivery["key"], delivery["digest"], manifest["secret_commitment"],
+            np.frombuffer(members, dtype="<u8"), manifest.get("removal_digest"), manifest.get("roll_digest"),
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         raise _unreadable(file) from None
 
 
 def _unreadable(file: Path) -> ReleaseError:
     return ReleaseError(
-        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members beside it, cannot be read or is not "
+        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members beside it, or its roll, cannot be read or is not "
         "the one of the release that was published, so that it is not known what was released before; restore it, and the "
         "folder of the release, from a backup"
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pydantic import BaseModel
 
 from deid_assets.policy.limits import limit_problems
-from deid_assets.release import disclosure_measures, measure, sensitivity
+from deid_assets.release import disclosure_measures, measure, membership_changes, sensitivity
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.evidence import Evidence, Measurement, Refusal
 
@@ -44,6 +44,10 @@ LAID_OPEN: dict[str, float] = {
     disclosure_measures.PRESENCE: 1.0,
     # All but those with a sensitive condition are released: whoever is absent has one.
     measure.ABSENCE: 1.0,
+    # All who are in one of two releases only have a sensitive condition; half of those released came, each alone.
+    membership_changes.DISAPPEARED: 1.0,
+    membership_changes.APPEARED: 1.0,
+    membership_changes.CAME: HALF,
     # An attack that finds half of the canaries is broken; a record that the population has no room for is one too many.
     CANARIES: HALF,
     measure.BEYOND: 1.0,

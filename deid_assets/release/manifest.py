@@ -132,6 +132,9 @@ class Manifest:
         32 bytes that nobody outside can know, from `Secret.derive`; restricted edition only.
     member_tags
         8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition.
+    roll, removal_digest
+        `Roll.to_bytes` of the delivery, kept beside the restricted edition, and `cumulative.removal_digest`; empty where
+        records have no identifier.
     exact_certificate
         The exact edition of the certificate of optimality; kept beside the restricted edition.
     shapes
@@ -154,6 +157,8 @@ class Manifest:
     member_tags: bytes
     exact_certificate: bytes
     shapes: Mapping[str, str] = field(default_factory=dict)
+    roll: bytes = b""
+    removal_digest: str = ""
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -176,6 +181,8 @@ class Manifest:
                 return f"the attrition's stage {step.stage} comes from a stage that is not named before it"
             if step.file and step.count not in (file.rows for file in self.place.files if file.path == step.file):
                 return f"the attrition's stage {step.stage} does not have the rows of the file {step.file}, which tells them"
+        if bool(self.roll) != is_digest(self.removal_digest):
+            return "a roll goes with the digest of its removal list"
         if len(self.salt) < 16 or not is_digest(self.secret_commitment):
             return "salt or secret commitment is missing"
         return None
@@ -188,6 +195,7 @@ class Editions:
     public: bytes
     restricted: bytes
     member_tags: bytes
+    roll: bytes
     exact_certificate: bytes
 
 
@@ -213,6 +221,8 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "attrition": attrition_json(manifest.attrition, lambda step: step.count),
             "salt": manifest.salt.hex(),
             "members_digest": bytes_digest(manifest.member_tags),
+            "roll_digest": bytes_digest(manifest.roll) if manifest.roll else None,
+            "removal_digest": manifest.removal_digest or None,
         }
     )
     shown = manifest.policy.public_text
@@ -230,7 +240,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "restricted_edition": bytes_digest(restricted),
         }
     )
-    return Editions(public, restricted, manifest.member_tags, manifest.exact_certificate)
+    return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate)
 
 
 def _common(manifest: Manifest) -> dict:

@@ -22,6 +22,7 @@ from deid_assets.policy.sections import AttackGate
 from deid_assets.release import disclosure_measures
 from deid_assets.release.canaries import FLAT_WITH_CANARIES, canaries_required
 from deid_assets.release.evidence import LEFT_OUT, Measurement, Requirement
+from deid_assets.release.membership_changes import changes_required
 from deid_assets.release.sensitivity import sensitivity_required
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
@@ -43,6 +44,7 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
         Requirement("longitudinal_risk", LITERAL, risk.max_high_risk_share),
         Requirement("demographic_risk", DEMOGRAPHIC, risk.max_high_risk_share),
         Requirement("demographic_risk", ABSENCE, policy.removal.absence_posterior_at_most),
+        *changes_required(policy),
     ]
     if policy.number_of_claims is not None:
         required.append(Requirement("demographic_risk", NUMBERED, risk.max_high_risk_share))

@@ -75,7 +75,7 @@ class Releases:
         Signs manifests. A release left by a crash is completed only if this key signed it.
     restricted
         Where restricted editions of manifests are kept, as <policy>/<number>.json with the tags of the released members
-        as <number>.members and the exact certificate as <number>.certificate.json; in the restricted store.
+        as <number>.members, the roll of its delivery as <number>.roll and the exact certificate as <number>.certificate.json; in the restricted store.
     """
 
     folder: Path
@@ -356,6 +356,7 @@ class Staging:
             and manifest.get("files") == [file.to_json() for file in place.files]
             and manifest.get("restricted_edition") == bytes_digest(made.restricted)
             and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)
+            and parse_json(made.restricted).get("roll_digest") == (bytes_digest(made.roll) if made.roll else None)
             and names_exact_edition((self.folder / CERTIFICATE).read_bytes(), made.exact_certificate)
         )
         if not is_this_one:
@@ -363,6 +364,7 @@ class Staging:
         owner_only(self.releases.restricted)
         restricted = owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
+        durable.replace(restricted / f"{self.number:04d}.roll", made.roll, 0o600)
         durable.replace(restricted / f"{self.number:04d}.certificate.json", made.exact_certificate, 0o600)
         durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
         durable.create(self.folder / MANIFEST, made.public, 0o444)

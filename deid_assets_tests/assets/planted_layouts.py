@@ -1,6 +1,7 @@
 """Empty tables with the columns of a policy's assets, as canaries are planted in; and the attacks on them."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from deid_assets.methods.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release import disclosure_measures as measures
+from deid_assets.release.cumulative import tags_in_order
+from deid_assets.release.keys import Secret
 from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
 from deid_assets.schemas import contracts_of
 from deid_assets.sources.flat import POPULATION
@@ -69,11 +72,12 @@ class Canaries:
     def demographic_risk(self) -> Findings:
         tables = self._of(
             "eligible_members", "removed_members", "member_profiles", "value_domains", "release_members",
-            "release_days_in_hospital", "truncated_claims", "release_claims",
+            "release_days_in_hospital", "truncated_claims", "release_claims", "pseudonym_crosswalk",
         )  # fmt: skip
+        tags = partial(tags_in_order, secret=Secret(bytes(range(32)), "environment"))
         return demographics_of_canaries(
-            self.policy, self.levels, tables, self.columns, smallest_safe_class(self.policy),
-            lambda planted: assessment.measured_demographics(self.policy, self.levels, planted, 0)[1],
+            self.policy, self.levels, tables, self.columns, smallest_safe_class(self.policy), tags,
+            lambda planted, rolls: assessment.measured_demographics(self.policy, self.levels, planted, 0, tags, rolls)[1],
         )  # fmt: skip
 
     def voter_list_attack(self) -> Findings:

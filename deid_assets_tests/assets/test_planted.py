@@ -17,7 +17,7 @@ from deid_assets.methods.inpatient_classes import match_table, visit_histories
 from deid_assets.methods.population_uniqueness import Uniqueness
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release import disclosure_measures as measures
-from deid_assets.release import population_measurements
+from deid_assets.release import membership_changes, population_measurements
 from deid_assets.release.canaries import FLAT_WITH_CANARIES, WITH_CANARIES, canaries_measurement
 from deid_assets.store import Table, connect
 from deid_assets_tests.assets.planted_layouts import Canaries, FlatCanaries
@@ -181,6 +181,28 @@ class TestBrokenAttacks:
             return removed.count() / (removed.count() + eligible.count()), released / eligible.count()
 
         monkeypatch.setattr(assessment, "absence_numbers", everybody)
+        self.broken(canaries, "demographic_risk")
+
+    def test_earlier_releases_that_are_overlooked(self, canaries, monkeypatch):
+        monkeypatch.setattr(assessment, "changes_since", constant(()))
+        self.broken(canaries, "demographic_risk")
+
+    def test_members_gone_or_come_who_tell_nothing(self, canaries, monkeypatch):
+        monkeypatch.setattr(membership_changes, "posterior_of_the_missing", constant(0.0))
+        self.broken(canaries, "demographic_risk")
+
+    def test_members_gone_of_all_classes_together(self, canaries, monkeypatch):
+        honest = membership_changes.posterior_of_the_missing
+
+        def together(released, other):
+            return honest(replace(released, classes=np.minimum(released.classes, 0)), other)
+
+        monkeypatch.setattr(membership_changes, "posterior_of_the_missing", together)
+        self.broken(canaries, "demographic_risk")
+
+    @pytest.mark.parametrize("everybody", [False, True])
+    def test_newcomers_of_whom_none_or_all_stand_out(self, canaries, monkeypatch, everybody):
+        monkeypatch.setattr(membership_changes, "stand_out", lambda tags, *others: np.full(len(tags), everybody))
         self.broken(canaries, "demographic_risk")
 
     @pytest.mark.parametrize("column", ["age", "sex"])

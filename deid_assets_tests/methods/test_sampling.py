@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from deid_assets.methods.sampling import released_sample, sample_size
+from deid_assets.methods.sampling import members_left_out, released_sample, sample_size
 from deid_assets_tests.methods.small_tables import small_store
 
 KEY = b"k" * 32
@@ -92,3 +92,41 @@ def test_the_size_is_random_so_that_the_number_suppressed_does_not_follow_from_t
     assert abs(sizes.mean() - 20_000) < 5 * 10 / 2_000**0.5
     assert abs(sizes.std() - 10) < 1 and (sizes == 20_000).mean() < 0.07
     assert sample_size(200_000, 150_000, 20_000, None, keys[0]) == sizes[0], "the same key gives the same size"
+
+
+def released(store, members, size, left_out, key=b"n" * 32) -> set[str]:
+    table = store.table("eligible", "member_id VARCHAR", [(member,) for member in members])
+    return {row[0] for row in store.rows(released_sample(table, size, KEY, left_out, key))}
+
+
+class TestLeftOut:
+    members = [f"member {number}" for number in range(120)]
+
+    def test_a_sample_of_the_size_asked_for_lacks_some_of_those_who_come_first(self):
+        with small_store() as store:
+            first, found = set(drawn(store, self.members, 60)), released(store, self.members, 50, 10)
+        assert len(found) == 50 and found < first
+
+    def test_others_are_left_out_for_another_policy_or_delivery(self):
+        with small_store() as store:
+            one, other = (released(store, self.members, 50, 10, key) for key in (b"n" * 32, b"o" * 32))
+        assert one != other and len(one & other) >= 40
+
+    def test_who_comes_or_goes_moves_nobody_else_but_for_their_places(self):
+        with small_store() as store:
+            before = released(store, self.members, 50, 0)
+            fewer = released(store, self.members[10:], 50, 0)
+            more = released(store, [*self.members, *(f"new {number}" for number in range(10))], 50, 0)
+        assert before - fewer == before & set(self.members[:10]), "only those who are gone are missing"
+        assert all(member.startswith("new") for member in more - before), "only newcomers take a place"
+
+    def test_the_number_is_about_twenty_where_there_is_room(self):
+        keys = [hashlib.sha256(str(number).encode()).digest() for number in range(2_000)]
+        numbers = np.array([members_left_out(20_000, 150_000, key) for key in keys])
+        assert abs(numbers.mean() - 20) < 5 * 10 / 2_000**0.5 + 0.2 and 8.5 < numbers.std() < 10.5 and numbers.min() == 0
+
+    @given(st.integers(0, 300), st.integers(0, 300))
+    @settings(max_examples=40)
+    def test_nobody_is_left_out_whom_another_cannot_replace(self, size, eligible):
+        size = min(size, eligible)
+        assert 0 <= members_left_out(size, eligible, KEY) <= eligible - size

@@ -34,6 +34,11 @@ from deid_assets_tests.policy.policy_texts import public_values
         "  - a nosey neighbour finds a given member with probability at most 0.05: judged by the 99 % upper "
         "confidence bound over 10000 simulated neighbours",
         "  - a known member's absence from the release tells of a sensitive condition with probability at most 0.15",
+        "  - members are drawn by a secret order of their own: the same from every delivery, as far as they are eligible",
+        "  - the same of a member who is in one of two releases and absent from the other, in every demographic class, against "
+        "every earlier release; releases of one delivery have the same members removed",
+        "  - members who are not in an earlier release share their demographics with at least 20 who are not in it either, and "
+        "newcomers with 20 newcomers; others of them are left out",
     ],
 )
 def test_the_default_in_plain_words(line):

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.cumulative import EarlierReleases, earlier_releases, member_tags
+from deid_assets.methods.membership_changes import REMOVED, Roll
+from deid_assets.release.cumulative import (
+    EarlierReleases,
+    Made,
+    earlier_releases,
+    member_tags,
+    releases_made,
+    removal_digest,
+    tags_in_order,
+)
 from deid_assets.release.digests import bytes_digest
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest import editions
@@ -20,8 +29,10 @@ OTHER = Secret(bytes(range(100, 132)), "environment")
 ids = st.sets(st.integers(0, 40).map(lambda n: f"member {n}"))
 
 
-def publish(home: Path, members: list[str], delivery: str, secret: Secret = SECRET, policy: str = "heritage") -> None:
-    """A release that holds these members."""
+def publish(
+    home: Path, members: list[str], delivery: str, secret: Secret = SECRET, policy: str = "heritage", **told: object
+) -> None:
+    """A release that holds these members; `told` is what else its manifest says."""
     releases = releases_in(home)
     with releases.stage(policy) as staging:
         staging.write_file("data/Members.txt", " ".join(members).encode())
@@ -32,6 +43,7 @@ def publish(home: Path, members: list[str], delivery: str, secret: Secret = SECR
                     place,
                     secret_commitment=secret.commitment(),
                     member_tags=member_tags(members, secret).tobytes(),
+                    **told,
                 ),
                 protect,
             ),
@@ -153,3 +165,44 @@ def test_tags_do_not_tell_members_without_the_secret(tmp_path):
     assert file.stat().st_mode & 0o077 == 0
     public = json.loads((releases_in(tmp_path).path("heritage", 1) / "manifest.json").read_bytes())
     assert "members_digest" not in public
+
+
+def made_in(home: Path) -> list[Made]:
+    releases = releases_in(home)
+    return list(releases_made(releases.restricted, releases.registry))
+
+
+def roll_of(classes: dict[str, int]) -> Roll:
+    tags = tags_in_order(list(classes), SECRET)
+    order = np.argsort(tags)
+    return Roll(tags[order], np.array(list(classes.values()), dtype=np.int32)[order])
+
+
+def test_the_roll_of_a_delivery_is_found_again(tmp_path):
+    roll = roll_of({"a": 0, "b": 1, "c": REMOVED})
+    publish(tmp_path, ["a", "b"], "2024", roll=roll.to_bytes(), removal_digest=removal_digest(["c"]))
+    publish(tmp_path, ["a", "b"], "2025")
+    first, second = made_in(tmp_path)
+    assert (first.name, second.name) == ("heritage/0001", "heritage/0002")
+    assert first.roll().classes_of(tags_in_order(["c", "a", "b"], SECRET)).tolist() == [REMOVED, 0, 1]
+    assert first.removal_digest == removal_digest(["c", "c"]) != removal_digest([])
+    assert second.removal_digest is None and second.roll().classes.tolist() == [0, 0], "one class, as nothing tells them apart"
+
+
+@pytest.mark.parametrize("harm", ["missing", "of others", "emptied", "no roll"])
+def test_a_roll_that_is_not_the_one_kept_is_not_taken_for_nothing(tmp_path, harm):
+    publish(tmp_path, ["a", "b"], "2024", roll=roll_of({"a": 0, "b": 0}).to_bytes(), removal_digest=removal_digest([]))
+    file = releases_in(tmp_path).restricted / "heritage" / "0001.roll"
+    assert file.stat().st_mode & 0o077 == 0
+    if harm == "missing":
+        file.unlink()
+    else:
+        file.write_bytes({"of others": roll_of({"a": 0, "x": 0}).to_bytes(), "emptied": b"", "no roll": b"x"}[harm])
+    (made,) = made_in(tmp_path)
+    with pytest.raises(ReleaseError, match="or its roll, cannot be read"):
+        made.roll()
+
+
+def test_a_roll_goes_with_a_removal_list(tmp_path):
+    with pytest.raises(ReleaseError, match="a roll goes with the digest of its removal list"):
+        publish(tmp_path, ["a"], "2024", roll=roll_of({"a": 0}).to_bytes())

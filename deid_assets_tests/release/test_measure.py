@@ -10,7 +10,7 @@ from deid_assets.methods.demographic_risk import demographic_risk
 from deid_assets.methods.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.release import measure
+from deid_assets.release import measure, membership_changes
 from deid_assets.release.canaries import CANARIES, WITH_CANARIES, canaries_measurement
 from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
 from deid_assets_tests.policy.policy_texts import public_values
@@ -140,6 +140,9 @@ class TestRequirements:
             ("demographic_risk", measure.DEMOGRAPHIC): LIMIT,
             ("demographic_risk", measure.ABSENCE): 0.15,
             ("demographic_risk", measure.NUMBERED): LIMIT,
+            ("demographic_risk", membership_changes.DISAPPEARED): 0.15,
+            ("demographic_risk", membership_changes.APPEARED): 0.15,
+            ("demographic_risk", membership_changes.CAME): 0.0,
             ("neighbor_attack", measure.UNCONDITIONAL): 0.05,
             ("neighbor_attack", measure.GIVEN_MEMBERSHIP): 0.05,
             ("voter_list_attack", measure.VOTER_LIST): 0.05,
@@ -158,6 +161,7 @@ class TestRequirements:
             *measure.neighbor_measurements(POLICY, attack(), "c" * 64),
             *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
             *measure.number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
+            *membership_changes.changes_measured(POLICY, (), 9),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, {}, (), None, None, "c" * 64),
         ]

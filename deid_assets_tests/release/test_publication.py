@@ -206,7 +206,10 @@ def test_a_manifest_of_another_release_is_not_signed(releases):
     def other_members(place):
         return dataclasses.replace(describe(place), member_tags=b"")
 
-    for described in (another, other_files, other_restricted, other_members):
+    def other_roll(place):
+        return dataclasses.replace(describe(place), roll=b"x" * 12)
+
+    for described in (another, other_files, other_restricted, other_members, other_roll):
         with releases.stage("heritage") as staging, pytest.raises(ReleaseError, match="describes another release"):
             staging.write_file("data/Members.txt", b"")
             stage_certificate(staging)

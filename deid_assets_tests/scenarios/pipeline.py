@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import duckdb
@@ -124,10 +125,10 @@ class Pipeline:
         return records[0].asset_materialization
 
 
-def publish_earlier_release(home: Home, members: Iterable[str] = ()) -> None:
+def publish_earlier_release(home: Home, members: Iterable[str] = (), **told: Any) -> None:
     """Publish a release of the small policy, of another delivery, that holds these members.
 
-    It is the last good release, which nothing may touch.
+    It is the last good release, which nothing may touch. `told` is what else its manifest says, such as its roll.
     """
     secret = load_secret(home.keys)
     tags = member_tags(members, secret).tobytes()
@@ -140,7 +141,7 @@ def publish_earlier_release(home: Home, members: Iterable[str] = ()) -> None:
         staging.publish(
             lambda place: editions(
                 making.manifest(
-                    place, attrition=attrition, secret_commitment=secret.commitment(), member_tags=tags
+                    place, attrition=attrition, secret_commitment=secret.commitment(), member_tags=tags, **told
                 ),
                 making.protect
             ),

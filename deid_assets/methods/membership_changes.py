@@ -1,0 +1,148 @@
+"""What two releases of one population tell of members who are in only one of them (methods.md 22).
+
+Records of one member in two releases can be linked, as long histories are nearly unique. Then everybody sees who is in an
+earlier release and gone from a later one. They left the delivery, or were suppressed, or now have a sensitive condition:
+
+    P(sensitive | in it, absent now) = newly sensitive / all who disappeared
+
+Read backwards the same holds of members who came: some of them may have been removed before. And members who came form a
+set of their own, in which they have fewer like them than in the whole delivery.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+NOT_RELEASED, REMOVED, NOT_DELIVERED = -1, -2, -3
+"""What stands in the place of a class: of members delivered and not released, of those removed for what their claims
+tell, and of those whom a roll does not name."""
+
+_ROW = np.dtype([("tag", "<u8"), ("class", "<i4")])
+
+
+@dataclass(frozen=True)
+class Roll:
+    """The members of a delivery, and what a release of it did with each.
+
+    Attributes
+    ----------
+    tags
+        (n,) uint64: keyed tags of the delivered members, ascending, each once.
+    classes
+        (n,) int32: the demographic class of those released, from 0; else `NOT_RELEASED` or `REMOVED`.
+    """
+
+    tags: np.ndarray
+    classes: np.ndarray
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Roll":
+        """The inverse of `to_bytes`.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are no roll.
+        """
+        rows = np.frombuffer(content, dtype=_ROW)
+        tags, classes = rows["tag"].astype(np.uint64), rows["class"].astype(np.int32)
+        if (tags[1:] <= tags[:-1]).any() or (classes <= NOT_DELIVERED).any():
+            raise ValueError("a roll holds every tag once, in order, each with a class")
+        return cls(tags, classes)
+
+    def to_bytes(self) -> bytes:
+        """12 bytes of each member: tag and class."""
+        rows = np.empty(len(self.tags), dtype=_ROW)
+        rows["tag"], rows["class"] = self.tags, self.classes
+        return rows.tobytes()
+
+    def classes_of(self, tags: np.ndarray) -> np.ndarray:
+        """(m,) int32: the class of any members; `NOT_DELIVERED` of those who are not on this roll.
+
+        Examples
+        --------
+        >>> roll = Roll(np.array([3, 7], dtype=np.uint64), np.array([0, REMOVED], dtype=np.int32))
+        >>> roll.classes_of(np.array([7, 3, 5], dtype=np.uint64)).tolist() == [REMOVED, 0, NOT_DELIVERED]
+        True
+        """
+        if not len(self.tags):
+            return np.full(len(tags), NOT_DELIVERED, dtype=np.int32)
+        place = np.minimum(np.searchsorted(self.tags, tags), len(self.tags) - 1)
+        return np.where(self.tags[place] == tags, self.classes[place], NOT_DELIVERED).astype(np.int32)
+
+
+def posterior_of_the_missing(released: Roll, other: Roll) -> float:
+    """The probability that a member of one release who is missing in another was removed from that for their claims.
+
+    Parameters
+    ----------
+    released
+        The release that holds them, with its demographic classes.
+    other
+        The release, later or earlier, in which they are missing.
+
+    Returns
+    -------
+    float
+        In [0, 1]: removed from the other over all who are missing there, in the demographic class where it is greatest;
+        0 where nobody is missing.
+
+    Examples
+    --------
+    Of a hundred members of one class 53 are gone, three of them newly removed and fifty since they left:
+
+    >>> members = np.arange(100, dtype=np.uint64)
+    >>> earlier = Roll(members, np.zeros(100, dtype=np.int32))
+    >>> now = Roll(members[50:], np.repeat(np.int32([REMOVED, 0]), [3, 47]))
+    >>> round(posterior_of_the_missing(earlier, now), 4)
+    0.0566
+    """
+    held = released.classes >= 0
+    classes, there = released.classes[held], other.classes_of(released.tags[held])
+    missing = np.bincount(classes[there < 0])
+    removed = np.bincount(classes[there == REMOVED], minlength=len(missing))
+    some = missing > 0
+    return float((removed[some] / missing[some]).max(initial=0.0))
+
+
+def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> np.ndarray:
+    """(n,) bool: delivered members whom an earlier release lacks, and who for that are alike with fewer than k of them.
+
+    Released, they would be known for somebody of so few. Risk is 1/F in the population (methods.md 0), so classes are
+    counted among delivered members: those whom the earlier release lacks, and, for who was not even delivered then,
+    newcomers alone. It does not matter who of them is released now, so that a class is made empty by leaving out these.
+    Where a whole demographic class has fewer than k members, they are at risk without any earlier release, and are counted
+    elsewhere.
+
+    Parameters
+    ----------
+    tags
+        (n,) uint64 of the delivered members.
+    class_of
+        (n,) int: their demographic classes, from 0, at the levels of the release to be made.
+    earlier
+        The roll of the earlier release.
+    k
+        Smallest class that is large enough, 1 / threshold.
+
+    Examples
+    --------
+    Thirty are alike. Three of them were released before, and two are newcomers. Among thirty all would be safe:
+
+    >>> members, alike = np.arange(30, dtype=np.uint64), np.zeros(30, dtype=np.int64)
+    >>> earlier = Roll(members[:28], np.repeat(np.int32([0, NOT_RELEASED]), [3, 25]))
+    >>> np.flatnonzero(stand_out(members, alike, earlier, 20)).tolist()
+    [28, 29]
+    >>> stand_out(members, alike, Roll(members[:0], alike[:0]), 20).any()
+    np.False_
+    """
+    there = earlier.classes_of(tags)
+    like = _sizes(class_of, np.ones(len(there), dtype=bool))
+    lacking, new = _sizes(class_of, there < 0), _sizes(class_of, there == NOT_DELIVERED)
+    few = np.where(there == NOT_DELIVERED, new, lacking) < k
+    return (there < 0) & few & (like >= k)
+
+
+def _sizes(class_of: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """(n,) int: of everybody, how many of their class are among some."""
+    return np.bincount(class_of[among], minlength=int(class_of.max(initial=-1)) + 1)[class_of]
