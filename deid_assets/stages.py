@@ -65,7 +65,7 @@ METHOD_VERSIONS = {
     "attack_sensitivity": "5",
     "demographic_risk": "4",
     "voter_list_attack": "3",
-    "inpatient_attack": "3",
+    "inpatient_attack": "4",
     "population_estimates": "5",
     "attribute_disclosure": "4",
     "membership_disclosure": "2",

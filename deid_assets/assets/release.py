@@ -16,7 +16,7 @@ from deid_assets.assets.assessment import (
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
 from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
-from deid_assets.assets.encoded import PopulationTables, sampling_fraction
+from deid_assets.assets.encoded import PopulationTables, kept_at_node, kept_by_level, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.passed_on_columns import passed_on_leaks
@@ -34,6 +34,7 @@ from deid_assets.policy.validation import check_vacuous
 from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.cumulative_attacks import cumulative_refusals
+from deid_assets.release.detail import detail_measurements, detail_refusals
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, Refusal
 from deid_assets.release.manifest import AttritionStep
@@ -49,7 +50,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
     "removal", "long_tail", "dates", "population_estimates", "attribute_disclosure", "membership", "provider_graph",
-    "reviewed_attributes",
+    "reviewed_attributes", "detail_at_least",
 ]  # fmt: skip
 
 
@@ -239,10 +240,13 @@ def _judge(
     )  # fmt: skip
     refusals += disagreements
     refusals += gate.measurement_refusals("gate", measured)
+    by_level = kept_by_level(policy, computation.data)
+    detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
+    refusals += detail_refusals(detail)
     delays = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, suppressed, levels, delays)
     refusals += leaking
-    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *leaks, cross))
+    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *detail, *leaks, cross))
     return refusals, gate_evidence, evidence
 
 

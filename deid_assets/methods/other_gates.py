@@ -19,6 +19,8 @@ Node = tuple[int, ...]
 
 DEMOGRAPHICS = "demographic classes"
 ATTACK = "attack given membership"
+TOO_LITTLE = "too little detail"
+"""Of nodes that were not tried, because the policy asks for more detail than they keep."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release import measure
 from deid_assets.release.attribute_leaks import MEANINGS as LEAKS
 from deid_assets.release.canaries import CANARIES
 from deid_assets.reports.disclosure_content import disclosure_tables
+from deid_assets.reports.numbers import shown
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
     LIMITS,
@@ -47,6 +49,7 @@ MEANINGS: Mapping[str, str] = {
     "provider_pattern_success": "How often who knows patterns of care of a provider recognizes him.",
     "provider_all_patterns_success": "How often who knows all patterns of care that an identifier joins recognizes a provider.",
     "provider_graph_success": "How often who knows how providers share patients recognizes one.",
+    "information_kept": "Share of the column's information that is left; rounded down. The policy asks for it, so that a release is of use.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }
 """What the measurements mean, for people."""
@@ -61,6 +64,7 @@ def content_from_manifest(
     comparison: tuple[ComparisonRow, ...] = (),
     figures: tuple[ReportFigure, ...] = (),
     limits: tuple[str, ...] = LIMITS,
+    notes: tuple[str, ...] = (),
 ) -> ReportContent:
     """Fill the report from a published manifest and from what a manifest does not hold.
 
@@ -70,8 +74,8 @@ def content_from_manifest(
         The public edition of the manifest, as published.
     title, policy_title
         Headings.
-    generalization, certificate, comparison, figures, limits
-        The other sections; their numbers must be public, too.
+    generalization, certificate, comparison, figures, limits, notes
+        The other sections, and what stands beside the verdict; their numbers must be public, too.
 
     Raises
     ------
@@ -104,8 +108,21 @@ def content_from_manifest(
         comparison=comparison,
         disclosure=disclosure_tables(manifest),
         limits=limits,
+        notes=(*notes, *_ungated_match(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )
+
+
+def _ungated_match(manifest: Mapping) -> list[str]:
+    """What a discharge database would match: beside the verdict, because the share is high, and seldom gated."""
+    return [
+        f"Whoever holds a discharge database is expected to match {shown(found['value'], found['unit'])} of the released "
+        "inpatients by all of their visits; "
+        + (f"the policy allows {shown(found['threshold'], found['unit'])}." if found["gating"] else "no gate of the policy holds that down.")
+        for item in manifest["evidence"]
+        for found in item["measurements"]
+        if found["name"] == measure.INPATIENT and isinstance(found["value"], int | float)
+    ]
 
 
 def _gates(manifest: Mapping) -> list[Gate]:
@@ -130,7 +147,7 @@ def _gates(manifest: Mapping) -> list[Gate]:
 def _meaning(found: Mapping) -> str:
     """What a measurement means; one of a column, "column/what", means the same for every column."""
     name = found["name"]
-    return MEANINGS.get(name) or LEAKS.get(name.rpartition("/")[2]) or f"See {found['section']}."
+    return MEANINGS.get(name) or MEANINGS.get(name.rpartition("/")[2]) or LEAKS.get(name.rpartition("/")[2]) or f"See {found['section']}."
 
 
 def _of(asset: str, name: str) -> str:

@@ -70,10 +70,23 @@ class Gate:
 
 @dataclass(frozen=True)
 class GeneralizationRow:
-    """A quasi-identifier and the name of its level, such as AgeAtFirstClaim and '10 years'."""
+    """A quasi-identifier and the name of its level, such as AgeAtFirstClaim and '10 years'; and what is left of it.
+
+    Attributes
+    ----------
+    classes
+        How many classes of how many, in words.
+    kept
+        Share of its information that is left, as text.
+    heritage
+        The level that the Heritage Health Prize published; empty where no such column is shown.
+    """
 
     quasi_identifier: str
     level: str
+    classes: str = ""
+    kept: str = ""
+    heritage: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,12 +115,16 @@ class AttritionRow:
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """An SVG or PNG drawn from public numbers; `alt` says what it shows to those who do not see it."""
+    """An SVG or PNG drawn from public numbers; `alt` says what it shows to those who do not see it.
+
+    A `wide` one keeps its size on a narrow screen, where it scrolls sideways: its text would be too small else.
+    """
 
     title: str
     caption: str
     image: bytes
     alt: str = ""
+    wide: bool = False
 
     @property
     def source(self) -> str:
@@ -116,12 +133,15 @@ class ReportFigure:
 
 @dataclass(frozen=True)
 class CertificateRow:
-    """A node of the certificate: the chosen one, or one directly below it; shares as fractions."""
+    """A node of the certificate: the chosen one, or one directly below it; shares as fractions.
+
+    `lower` is None where the share has an upper bound only, as that of the gate.
+    """
 
     node: str
     share: float
-    lower: float
-    upper: float
+    lower: float | None
+    upper: float | None
     decision: str
     chosen: bool = False
 
@@ -184,12 +204,16 @@ class ReportContent:
         'published' or 'refused'.
     summary
         One sentence that says why.
+    notes
+        What a reader must know beside the verdict: what the release still tells, and what no gate holds.
     gates, generalization, attrition, figures, certificate, comparison, disclosure, files
         The rows of the sections; a section without rows is left out.
     limits
         What the numbers do not say.
     dates
         Notes about released dates.
+    levels
+        Every level that the columns could have had, beside the published ones.
     """
 
     title: str
@@ -212,6 +236,8 @@ class ReportContent:
     files: tuple[FileRow, ...] = ()
     limits: tuple[str, ...] = LIMITS
     dates: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    levels: ReportTable | None = None
 
     def __post_init__(self) -> None:
         if self.verdict == "published" and not (self.gates and all(gate.passed for gate in self.gates)):
