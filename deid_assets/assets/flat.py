@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.certificates import certificate_refusals, flat_certificate
+from deid_assets.assets.described import described_records
 from deid_assets.assets.flat_attributes import attribute_leaks
 from deid_assets.assets.flat_intake import population_of, population_refusals
 from deid_assets.assets.flat_report import flat_report
@@ -33,6 +34,8 @@ from deid_assets.release import gate, measure
 from deid_assets.release.certificate import rounding_step
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.detail import detail_measurements, detail_refusals
+from deid_assets.release.dictionary import FILE as DICTIONARY
+from deid_assets.release.dictionary import dictionary
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Context, Evidence, Refusal, judge
 from deid_assets.release.manifest import AttritionStep
@@ -199,6 +202,7 @@ def release(
             refusals += [*certificate_refusals(proof), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
+            staging.write_json(DICTIONARY, dictionary(described_records(policy, levels, staged)))
             every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *detail, *leaks)))
             usable = shape(policy, "source", "quasi_identifiers", "attributes", "hierarchies")
             attrition = (

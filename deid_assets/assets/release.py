@@ -16,6 +16,7 @@ from deid_assets.assets.assessment import (
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
 from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
+from deid_assets.assets.described import described_tables
 from deid_assets.assets.encoded import PopulationTables, kept_at_node, kept_by_level, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation, stream_key
 from deid_assets.assets.long_tail_cut import bin_refusals
@@ -35,10 +36,13 @@ from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.cumulative_attacks import cumulative_refusals
 from deid_assets.release.detail import detail_measurements, detail_refusals
+from deid_assets.release.dictionary import FILE as DICTIONARY
+from deid_assets.release.dictionary import dictionary
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, Refusal
 from deid_assets.release.manifest import AttritionStep
 from deid_assets.release.publication import Staging
+from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import METHOD_VERSIONS
@@ -126,7 +130,10 @@ def release(
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
-            delivery = workplace.delivery(context.partition_key)
+            delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, chosen_generalization)
+            described = described_tables(policy, levels, staged, _staged_days(policy, member_profiles))
+            staging.write_json(DICTIONARY, dictionary(described))
+            rare = rare_labels(described)
             attrition = _attrition(
                 policy, delivery, members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate
             )
@@ -135,9 +142,9 @@ def release(
                 context, policy, workplace, releases, staging, every, attrition,
                 workplace.member_tags(member_profiles, original_members(pseudonym_crosswalk, staged.members)).tobytes(),
                 proof, False,
-                shapes_of_measurements(policy, delivery, chosen_levels(policy, chosen_generalization)),
+                shapes_of_measurements(policy, delivery, levels),
                 lambda public: report_of(
-                    policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else ()
+                    policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else (), rare
                 ),
                 lambda: released_before() == before,
             )  # fmt: skip
@@ -166,12 +173,19 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
         read[asset] = Table(file, SCHEMA, f"staged_{asset}")
         staging.read_into(name, read[asset])
     days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
-    for year in years:
-        staging.read_into(f"DaysInHospital_{year}", Table(file, SCHEMA, f"staged_days_{year}"))
+    for year, table in _staged_days(policy, profiles).items():
+        staging.read_into(f"DaysInHospital_{year}", table)
     none = [f"SELECT * FROM {days.sql} WHERE false"]
     parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
     write_table(days_table, " UNION ALL ".join(none + parts))
     return gate.Staged(read["release_members"], read["release_claims"], days_table)
+
+
+def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
+    """Where the staged days in hospital of each released year are read back."""
+    return {
+        year: Table(profiles.file, SCHEMA, f"staged_days_{year}") for year, column in YEARS.items() if policy.publishes(column)
+    }
 
 
 def _judge(

@@ -26,7 +26,7 @@ from deid_assets.reports.heritage import exposure_comparison, heritage_compariso
 from deid_assets.reports.heritage_population import population_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.rendering import words
-from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
+from deid_assets.reports.report import CertificateRow, ReportFigure, ReportTable, render_report
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.store import Table
@@ -34,7 +34,7 @@ from deid_assets.store import Table
 
 def report_of(
     policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, proof: OptimalityCertificate,
-    dates: tuple[str, ...] = (),
+    dates: tuple[str, ...] = (), rare: tuple[ReportTable | None, str] = (None, ""),
 ) -> bytes:  # fmt: skip
     """Render the report as one HTML file.
 
@@ -48,6 +48,8 @@ def report_of(
         The certificate of optimality.
     dates
         What there is to say about released dates.
+    rare
+        `rare_labels` of the staged files.
     """
     node = chosen_node(policy, chosen)
     names = [dimension.name for dimension in policy.dimensions]
@@ -87,7 +89,7 @@ def report_of(
                 "The lattice",
                 "Every generalization that the policy allows, by whether it is safe enough"
                 + ("" if after is None else " with everybody who was sampled")
-                + f"; the chosen one is marked. {_levels_by_number(policy)}",
+                + f"; the chosen one is marked. {levels_by_number(policy)}",
                 lattice_figure(nodes, limit, names, after),
                 wide=True,
             ),
@@ -117,9 +119,8 @@ def report_of(
             ),
             ReportFigure(
                 "Neighbours who know more, or err",
-                "The same attack under other assumptions, by the greatest power of the adversary, each simulated by itself: "
-                f"original, {policy.adversary.power}, is the attack of the figure above a second time, on draws of its own. "
-                "Diamonds are the Heritage Health Prize's own numbers (its Table 7), whose alpha is not published. All bounds "
+                "The same attack under other assumptions, by the greatest power of the adversary, each simulated on draws of its "
+                f"own{_twice(policy)}. Diamonds are the Heritage Health Prize's own numbers (its Table 7), whose alpha is not published. All bounds "
                 "hold together.",
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
                 wide=True,
@@ -127,7 +128,7 @@ def report_of(
         ),
         notes=retained_sentences(columns),
     )
-    return render_report(replace(content, dates=dates, levels=levels_table(columns)))
+    return render_report(replace(content, dates=dates, levels=levels_table(columns), rare=rare[0], joined=rare[1]))
 
 
 def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> Iterator[CertificateRow]:
@@ -146,6 +147,14 @@ def _released_row(policy: Policy, node: tuple[int, ...], released: "_Shown") -> 
     )
 
 
+def _twice(policy: Policy) -> str:
+    """That one cell of the analysis is the attack that gates, simulated again; where it is."""
+    power, section = policy.adversary.power, policy.attack_sensitivity
+    if "original" not in section.variants or power not in section.powers:
+        return ""
+    return f": original, {power}, is the attack of the figure above a second time, and may differ from it by chance"
+
+
 def named(policy: Policy, node: tuple[int, ...]) -> str:
     """A node by the names of its levels."""
     return "; ".join(
@@ -154,7 +163,7 @@ def named(policy: Policy, node: tuple[int, ...]) -> str:
     )
 
 
-def _levels_by_number(policy: Policy) -> str:
+def levels_by_number(policy: Policy) -> str:
     """What the numbers of levels in the figure stand for."""
     lists = (
         f"{words(dimension.name)}: "

@@ -170,7 +170,7 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     """
     if not rows:
         raise ValueError("a figure of gates needs gates")
-    figure, axes = new_figure(5.0, 1.0 + 0.6 * len(rows))
+    figure, axes = new_figure(4.2, 1.0 + 0.6 * len(rows))
     numbers = [100 * number for _, *of_gate in rows for number in of_gate if _known(number)]
     axes.set_xlim(0, 1.25 * max(numbers, default=1.0) or 1.0)
     for place, (_, value, bound, threshold) in enumerate(rows):
@@ -179,7 +179,7 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     axes.set_ylim(len(rows) - 0.5, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
-    axes.set_xlabel("probability [%]: measured, upper bound, threshold")
+    axes.set_xlabel("probability [%]: measured, bound, threshold")
     return rendered(figure)
 
 

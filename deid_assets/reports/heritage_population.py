@@ -6,7 +6,6 @@ are of members with inpatient visits, and both are shown. Here the file is the o
 names, else the delivery itself, which is smaller than any such register, and whom the file lacks counts as found."""
 
 import json
-from collections.abc import Mapping
 
 from deid_assets.reports.rendering import percent
 from deid_assets.reports.report import ComparisonRow

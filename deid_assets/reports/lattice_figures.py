@@ -229,7 +229,7 @@ def frontier_figure(
     smallest = 10 ** np.floor(np.log10(positive[positive > 0].min(initial=1)))
     zero = smallest / 4  # where zeros are drawn: on the logarithmic axis there is no place for them
 
-    figure, axes = new_figure(5.0, 4.4)
+    figure, axes = new_figure(4.2, 4.4)
     axes.set_yscale("log")
     ends = [np.column_stack([loss, np.maximum(bound, zero)])[measured] for bound in (lower, upper)]
     axes.add_collection(LineCollection(np.stack(ends, axis=1), colors=PALE, linewidths=1.0, zorder=1))
@@ -379,7 +379,7 @@ def _legend(
     if frontier:
         handles.append(_sample("least share", linestyle="-", color=GREY, linewidth=1))
     place = "outside lower center" if outside else "lower center"
-    in_a_row = min(len(handles), 3) if frontier else len(handles)
+    in_a_row = min(len(handles), 2) if frontier else len(handles)
     figure.legend(handles=handles, loc=place, ncols=in_a_row, frameon=False, fontsize=8, handletextpad=0.3)
 
 

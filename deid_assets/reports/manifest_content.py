@@ -85,7 +85,7 @@ def content_from_manifest(
     manifest = json.loads(public_edition)
     if manifest.get("edition") != "public":
         raise ReleaseError("the report is rendered from the public edition of a manifest only; this is another one")
-    gates = tuple(_gates(manifest))
+    gates = tuple(gates_of(manifest))
     return ReportContent(
         title=title,
         release_number=manifest["number"],
@@ -125,7 +125,7 @@ def _ungated_match(manifest: Mapping) -> list[str]:
     ]
 
 
-def _gates(manifest: Mapping) -> list[Gate]:
+def gates_of(manifest: Mapping) -> list[Gate]:
     """The gating measurements; the gate's own are marked, because an assessment measured the same before."""
     return [
         Gate(
@@ -137,11 +137,17 @@ def _gates(manifest: Mapping) -> list[Gate]:
             passed=found["passed"] is True,
             unit=found["unit"],
             comparison=found["comparison"],
+            group=_group(found["name"]),
         )
         for item in manifest["evidence"]
         for found in item["measurements"]
         if found["gating"]
     ]
+
+
+def _group(name: str) -> str:
+    """Which gates of many alike one belongs to."""
+    return "canaries" if name == CANARIES else "columns" if name.rpartition("/")[0] and name.rpartition("/")[2] in LEAKS else ""
 
 
 def _meaning(found: Mapping) -> str:

@@ -179,7 +179,7 @@ def test_same_content_same_bytes() -> None:
 
 def test_a_refusal_says_which_gate_failed() -> None:
     gate = Gate("high risk share", "", 0.012, 0.0125, 0.008, False, "share of draws")
-    page = Page(render_report(content(verdict="refused", gates=(gate,))))
+    page = Page(render_report(content(verdict="refused", release_number=None, gates=(gate,))))
     assert "refused" in page.texts and "✗ no" in page.texts
 
 
