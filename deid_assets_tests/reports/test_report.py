@@ -183,6 +183,54 @@ def test_a_refusal_says_which_gate_failed() -> None:
     assert "refused" in page.texts and "✗ no" in page.texts
 
 
+def test_gates_of_many_alike_are_one_row_where_all_passed_and_each_its_own_where_one_failed() -> None:
+    alike = tuple(Gate(f"canaries {n}", "planted", 1.0, None, 1.0, True, "ratio", "at_least", "canaries") for n in range(3))
+    texts = Page(render_report(content(gates=alike))).texts
+    assert "canaries found" in texts and "✓ all 3" in texts and "canaries 1" not in texts
+    failed = (*alike[:2], dataclasses.replace(alike[2], passed=False))
+    texts = Page(render_report(content(gates=failed, verdict="refused", release_number=None))).texts
+    assert {"canaries 0", "canaries 1", "canaries 2", "✗ no"} <= set(texts)
+
+
+def test_what_is_not_shown_is_explained_where_it_stands() -> None:
+    gates = (Gate("absence", "How surely.", None, None, 0.3, True, "share of members"), Gate("few", "Some.", "T", None, 0.3, True))
+    claims = AttritionRow("eligible_claims", "claims", None, None, "newborns")
+    texts = Page(render_report(content(gates=gates, attrition=(claims,)))).texts
+    assert "How surely. The number is not shown: it would tell exactly how many people there are." in texts
+    assert "Some. T: a share among fewer than 11 people." in texts
+    assert "newborns; not shown: noise that hides one person does not hide all of their claims" in texts
+
+
+def test_a_refusal_says_why_and_is_no_release() -> None:
+    refused = content(
+        verdict="refused", release_number=None, reasons=("no node holds",),
+        diagnosis=ReportTable("diagnosis", "Where the risk comes from", "x", (("Change", "name"),), (("without sex",),)),
+    )  # fmt: skip
+    texts = Page(render_report(refused)).texts
+    assert {"Why it was refused", "no node holds", "Where the risk comes from", "without sex"} <= set(texts)
+    assert "How to verify" not in texts and not any("release 7" in text for text in texts)
+    with pytest.raises(ReleaseError, match="what was refused has none"):
+        content(verdict="refused")
+
+
+def test_what_is_left_of_each_column_stands_beside_the_verdict() -> None:
+    row = GeneralizationRow("DSFS", "months", "12 of 367", "34.4 %", "4 weeks")
+    page = Page(render_report(content(generalization=(row,), notes=("31 % is left on average.",))))
+    assert {"12 of 367", "34.4 %", "4 weeks", "31 % is left on average.", "Information kept"} <= set(page.texts)
+    assert page.texts.index("31 % is left on average.") < page.texts.index("What had to hold")
+
+
+def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
+    match = making.measurement(
+        name=measure.INPATIENT, unit="probability", value=0.66, bound=None, threshold=None, statistic="value", confidence=None,
+        gating=False,
+    )  # fmt: skip
+    evidence = (making.evidence(making.measurement()), making.evidence(match, asset="inpatient_attack"))
+    made = editions(making.manifest(PLACE, evidence=evidence), making.protect)
+    (note,) = content_from_manifest(made.public, "t", "p").notes
+    assert "66 % of the released inpatients by all of their visits; no gate of the policy holds that down." in note
+
+
 @pytest.mark.parametrize("gates", [(), (Gate("a", "", 1.0, None, 0.5, False),)])
 def test_published_without_passed_gates_is_a_contradiction(gates: tuple) -> None:
     with pytest.raises(ReleaseError, match="did not pass or none is told"):
