@@ -47,19 +47,23 @@ def rare_labels(tables: Mapping[str, DescribedTable], few: int = FEW) -> tuple[R
     (ReportTable or None, str)
         None and an empty text where there is none. The text names each hierarchy that is cut into intervals.
     """
-    rows, advised = [], {}
+    rows, least, levels_of = [], {}, {}
     for table, described in tables.items():
         for column, (hierarchy, level) in described.hierarchies.items():
             counts = counted_labels(described, column)
             rare = [found for found in counts if found.members < few]
             rows += [(f"{table}: {column}", found.label, f"{found.rows:,}", f"{found.members:,}") for found in rare]
-            if rare and hierarchy.name not in advised:
-                members = {found.label: found.members for found in counts}
-                levels = joined_levels(hierarchy, level, members, few)
-                if levels:
-                    advised[hierarchy.name] = {"levels": levels}
+            # Columns that share a hierarchy share its levels: a label is as rare as where it is rarest.
+            shared = least.setdefault((hierarchy.name, level), {})
+            shared |= {found.label: min(found.members, shared.get(found.label, found.members)) for found in counts}
+            levels_of[hierarchy.name, level] = hierarchy
     if not rows:
         return None, ""
+    advised = {
+        name: {"levels": levels}
+        for (name, level), members in least.items()
+        if min(members.values(), default=few) < few and (levels := joined_levels(levels_of[name, level], level, members, few))
+    }
     table = ReportTable(
         "rare",
         "Rare labels",

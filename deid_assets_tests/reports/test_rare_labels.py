@@ -43,6 +43,18 @@ def test_a_rare_label_is_named_with_its_numbers_and_joined_with_its_smaller_neig
     assert merged.labels([3], 2)[0] == "3 days", "other labels stay"
 
 
+def test_columns_of_one_hierarchy_are_judged_by_the_one_where_a_label_is_rarer():
+    days, columns = POLICY.hierarchy_of("days_in_hospital_y2"), '"MemberID" BIGINT, "DaysInHospital" VARCHAR'
+    contract = release_contracts(POLICY)["release_days_in_hospital"]
+    with small_store() as store:
+        often = [(m, label) for m in range(30) for label in ("0", "1-7", "8-14")]
+        one = DescribedTable(store.table("y2", columns, often), contract, {"DaysInHospital": (days, 3)}, {})
+        other = DescribedTable(store.table("y3", columns, often[:61]), contract, {"DaysInHospital": (days, 3)}, {})
+        found, text = rare_labels({"DaysInHospital_Y2": one, "DaysInHospital_Y3": other}, few=21)
+    assert {row[0] for row in found.rows} == {"DaysInHospital_Y3: DaysInHospital"}
+    assert yaml.safe_load(text)["hierarchies"]["days_in_hospital"]["levels"][0]["starts"] != [0, 1, 8, 15]
+
+
 def test_where_no_label_is_rare_nothing_is_advised():
     with small_store() as store:
         table = store.table("claims", '"MemberID" BIGINT, "LengthOfStay" VARCHAR', [(m, "1 day") for m in range(40)])
