@@ -56,9 +56,8 @@ def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
                 _range([_times(end, of_all) for end in ends]),
             ),
             ComparisonRow(f"The same of members with inpatient visits, {words}", "not published", _range(ends)),
-            ComparisonRow(
-                f"The same by all columns, {words}: of members with inpatient visits", "not published", _shown(measured.get(name))
-            ),
+            ComparisonRow(f"By all columns, {words}: of all members", "not published", _shown(_times(measured.get(name), of_all))),
+            ComparisonRow(f"The same of members with inpatient visits, {words}", "not published", _shown(measured.get(name))),
         ]
     return tuple(rows)
 
