@@ -87,7 +87,7 @@ def write_refused_report(
         disclosure=disclosure_tables(manifest),
         limits=FLAT_LIMITS if isinstance(policy, FlatPolicy) else LIMITS[:2],
         notes=(RESTRICTED,),
-        reasons=(*(f"The check failed: {text}" for text in failed_checks), *reasons),
+        reasons=(*(f"The check failed: {text}" for text in failed_checks), *(text.removeprefix("refused: ") for text in reasons)),
         diagnosis=_diagnosis(tables),
     )
     path = refused_report_path(store, policy.name, delivery)

@@ -167,7 +167,7 @@ def levels_by_number(policy: Policy) -> str:
     """What the numbers of levels in the figure stand for."""
     lists = (
         f"{words(dimension.name)}: "
-        + ", ".join(f"{number} {name}" for number, name in enumerate(policy.hierarchy_of(dimension.columns[0]).level_names))
+        + ", ".join(f"{number} = {name}" for number, name in enumerate(policy.hierarchy_of(dimension.columns[0]).level_names))
         for dimension in policy.dimensions
     )
     return f"Levels of {'; '.join(lists)}."
