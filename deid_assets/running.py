@@ -25,6 +25,7 @@ from rich.markup import escape
 
 from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
+from deid_assets.assets.refused_report import refused_report_path, write_refused_report
 from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.home import Home
 from deid_assets.instance import prepare_dagster_home
@@ -40,7 +41,7 @@ from deid_assets.release.recovery import release_folders
 from deid_assets.release.registry import Entry, Registry
 from deid_assets.release.verification import MANIFEST, verify
 from deid_assets.resources import STORE_TAG, Workplace, job_name
-from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
+from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary, outcome_of, print_summary
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
 from deid_assets.store import owner_only
@@ -115,6 +116,7 @@ def _release_or_unchanged(
             if summary.release is None:
                 summary = replace(summary, release=_left_behind(home, policy, delivery))
             print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
+            _report_refusal(home, policy, delivery, summary, console)
             return summary.exit_code
     report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not report.ok:
@@ -123,6 +125,19 @@ def _release_or_unchanged(
         )
     console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
     return PUBLISHED
+
+
+def _report_refusal(
+    home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary, console: Console
+) -> None:
+    """Write the report of a refused run into the restricted store; that of an earlier run is not of this one."""
+    if summary.exit_code != REFUSED:
+        refused_report_path(home.store, policy.name, delivery.key).unlink(missing_ok=True)
+        return
+    path = write_refused_report(
+        home.store, policy, delivery.key, tuple(summary.rows), summary.failed_checks, summary.reasons
+    )
+    console.print(f"[bold]Report of the refusal[/bold] (restricted)  {path}", soft_wrap=True)
 
 
 def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:

@@ -65,7 +65,7 @@ METHOD_VERSIONS = {
     "attack_sensitivity": "6",
     "demographic_risk": "6",
     "voter_list_attack": "3",
-    "inpatient_attack": "3",
+    "inpatient_attack": "4",
     "population_estimates": "5",
     "attribute_disclosure": "4",
     "membership_disclosure": "2",

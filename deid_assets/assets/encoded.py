@@ -1,10 +1,12 @@
 """From a policy and its tables to what the kernel works on; shared by the lattice, the assessment and the gate."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from deid_assets.methods import encoding
+from deid_assets.methods.information_loss import kept_at_levels
 from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.methods.population_class_size import minimum_sample_class_size
 from deid_assets.policy.models import Policy
@@ -72,6 +74,23 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
         known,
         encoding.powers(tables.power, tables.profiles, claims),
     )
+
+
+def kept_by_level(policy: Policy, data: LongitudinalData) -> dict[str, np.ndarray]:
+    """Released name of every column that the lattice generalizes to the share of its information kept at each level."""
+    demographics, histories = kept_at_levels(data, lattice_dimensions(policy))
+    members, claims = member_columns(policy), claim_columns(policy)
+    return {
+        name: demographics[members.index(column)] if column in members else histories[claims.index(column)]
+        for name, column in policy.generalized.items()
+    }
+
+
+def kept_at_node(policy: Policy, by_level: Mapping[str, np.ndarray], node: tuple[int, ...]) -> dict[str, float]:
+    """The same at the levels of a node."""
+    return {
+        name: float(by_level[name][policy.level_of(column, node)]) for name, column in policy.generalized.items()
+    }
 
 
 def sampling_fraction(policy: Policy, released: int, delivered: int) -> float:

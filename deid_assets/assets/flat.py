@@ -1,10 +1,13 @@
 """A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods.md 1, 2)."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 import numpy as np
 import pandas as pd
 
 from deid_assets.assets.certificates import certificate_refusals, flat_certificate
+from deid_assets.assets.described import described_records
 from deid_assets.assets.flat_attributes import attribute_leaks
 from deid_assets.assets.flat_intake import population_of, population_refusals
 from deid_assets.assets.flat_report import flat_report
@@ -23,7 +26,7 @@ from deid_assets.methods.flat_search import (
     search_flat_table_by_classes,
 )
 from deid_assets.methods.flat_table import FlatTable
-from deid_assets.methods.information_loss import monotone_discernibility
+from deid_assets.methods.information_loss import information_kept, monotone_discernibility
 from deid_assets.methods.optimal_lattice_search import node_text, parse_node
 from deid_assets.methods.protected_counts import TOO_SMALL, CountNoise, shown_if_large
 from deid_assets.methods.value_domains import distinct_values, value_domain
@@ -31,6 +34,9 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release import gate, measure
 from deid_assets.release.certificate import rounding_step
 from deid_assets.release.cross_check import SCHEMA
+from deid_assets.release.detail import detail_measurements, detail_refusals
+from deid_assets.release.dictionary import FILE as DICTIONARY
+from deid_assets.release.dictionary import dictionary
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Context, Evidence, Refusal, judge
 from deid_assets.release.manifest import AttritionStep
@@ -162,7 +168,7 @@ def release_records(
     return release_query(policies.of(context), records, suppressed_records, record_domains, record_generalization)
 
 
-@stage_asset(policy_sections=["recipients", "risk", "attributes", "reviewed_attributes"], kinds=("duckdb", "parquet", "csv"))
+@stage_asset(policy_sections=["recipients", "risk", "attributes", "reviewed_attributes", "detail_at_least"], kinds=("duckdb", "parquet", "csv"))
 def release(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -198,14 +204,15 @@ def release(
                 policy, staged, records, suppressed_records, record_domains, record_generalization
             )
             refusals += leaking
-            chosen = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers)
-            proof = flat_certificate(
-                policy, record_lattice, chosen, records.count(), level_losses(policy, flat_table(policy, records, record_domains))
-            )
+            chosen, table = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers), flat_table(policy, records, record_domains)
+            detail = detail_measurements(kept_information(policy, table, levels), policy.detail_at_least, staged.count())
+            refusals += detail_refusals(detail)
+            proof = flat_certificate(policy, record_lattice, chosen, records.count(), level_losses(policy, table))
             refusals += [*certificate_refusals(proof), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
-            every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *leaks)))
+            staging.write_json(DICTIONARY, dictionary(described_records(policy, levels, staged)))
+            every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *detail, *leaks)))
             usable = shape(policy, "source", "quasi_identifiers", "attributes", "hierarchies")
             attrition = (
                 AttritionStep(
@@ -254,6 +261,20 @@ def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...]
     """For each quasi-identifier the loss at each of its levels; None where only classes tell the loss."""
     kind = policy.risk.loss
     return LEVEL_LOSSES[kind](table) if kind in LEVEL_LOSSES else None
+
+
+def kept_information(policy: FlatPolicy, table: FlatTable, levels: Mapping[str, int]) -> dict[str, float]:
+    """The share of its information that each generalized column keeps at its level, over the delivered records."""
+    places = {qi.release_as: place for place, qi in enumerate(policy.quasi_identifiers)}
+    return {
+        name: float(
+            information_kept(
+                np.bincount(table.codes[:, places[name]], minlength=table.domains[places[name]].sizes[0]),
+                table.domains[places[name]],
+            )[levels[name]]
+        )
+        for name in policy.generalized
+    }
 
 
 def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:

@@ -1,11 +1,14 @@
 """The report of a flat release, rendered from the public edition of the manifest."""
 
+import json
+
 import pandas as pd
 
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.reports.figures import heights_figure
 from deid_assets.reports.manifest_content import content_from_manifest
-from deid_assets.reports.report import FLAT_LIMITS, GeneralizationRow, ReportFigure, render_report
+from deid_assets.reports.report import FLAT_LIMITS, ReportFigure, render_report
+from deid_assets.reports.retained import released_columns, retained_rows, retained_sentences
 
 
 def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int], nodes: pd.DataFrame) -> bytes:
@@ -20,9 +23,8 @@ def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int
     nodes
         The nodes that the search looked at (`record_lattice`).
     """
-    named = tuple(
-        GeneralizationRow(name, policy.hierarchy_of(name).level_names[level]) for name, level in levels.items()
-    )
+    gate = next(item["measurements"] for item in json.loads(public_edition)["evidence"] if item["asset"] == "gate")
+    columns = released_columns({name: (policy.hierarchy_of(name), level) for name, level in levels.items()}, gate)
     # Shares of records in small classes are exact numbers about people, and so are losses that are counted in records:
     # recipients see what was decided, against a loss that the levels alone tell. The frontier stays in the UI.
     lattice = ReportFigure(
@@ -37,9 +39,10 @@ def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int
         public_edition,
         f"Release under the policy {policy.name}",
         policy.title,
-        named,
+        retained_rows(columns, beside_heritage=False),
         figures=(lattice,),
         limits=FLAT_LIMITS,
+        notes=retained_sentences(columns),
     )
     return render_report(content)
 

@@ -14,6 +14,8 @@ from deid_assets.assets.encoded import (
     claim_columns,
     class_size_needed,
     encoded_data,
+    kept_at_node,
+    kept_by_level,
     lattice_dimensions,
     member_columns,
     sampling_fraction,
@@ -30,13 +32,15 @@ from deid_assets.methods.information_loss import LatticeLoss
 from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.lattice_diagnosis import COLUMNS, Demands, diagnose
 from deid_assets.methods.literal_reading import Adversary
+from deid_assets.methods.longitudinal_data import top_node
 from deid_assets.methods.node_computation import NodeComputation
 from deid_assets.methods.optimal_lattice_search import node_text, parse_node
-from deid_assets.methods.other_gates import OtherGates
+from deid_assets.methods.other_gates import TOO_LITTLE, OtherGates
 from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
+from deid_assets.release.detail import enough_detail
 from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table
@@ -113,16 +117,25 @@ def generalization_lattice(
     return nodes
 
 
-def _figures(policy: Policy, nodes: pd.DataFrame) -> dict[str, dg.MetadataValue]:
-    """The lattice by decision, and loss against risk, for the UI; `chosen` marks a node."""
+def _figures(
+    policy: Policy, nodes: pd.DataFrame, without_suppressed: float | None = None
+) -> dict[str, dg.MetadataValue]:
+    """The lattice by decision, and loss against risk, for the UI; `chosen` marks a node.
+
+    `without_suppressed`: the share of the chosen one without the members who were left out; None where nobody was.
+    """
     most, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
+    lattice = lattice_figure(nodes, most, names, without_suppressed)
+    frontier = frontier_figure(nodes, most, without_suppressed=without_suppressed)
     return {
-        "lattice": dg.MetadataValue.md(markdown_image(lattice_figure(nodes, most, names), "the lattice by decision")),
-        "frontier": dg.MetadataValue.md(markdown_image(frontier_figure(nodes, most), "loss against share at high risk")),
+        "lattice": dg.MetadataValue.md(markdown_image(lattice, "the lattice by decision")),
+        "frontier": dg.MetadataValue.md(markdown_image(frontier, "loss against share at high risk")),
     }
 
 
-_CHOICE_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims"]
+_CHOICE_SECTIONS = [
+    "dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "detail_at_least",
+]  # fmt: skip
 
 
 @dg.multi_asset(
@@ -173,13 +186,20 @@ def generalization_choice(
     with guarded(context), search_executor() as executor:
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
+        kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
+        useless = [
+            node
+            for node in map(parse_node, nodes["node"])
+            if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled)
+        ]
+        useful = nodes[~nodes["node"].isin(map(node_text, useless))]
         choice, passed_over = choose_generalization(
             computation,
-            [parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]],
+            [parse_node(text) for text in useful.loc[useful["decision"] == "candidate", "node"]],
             # Leaving out a share s of the members lowers the share at high risk by s at most.
             [
                 parse_node(row.node)
-                for row in nodes.itertuples()
+                for row in useful.itertuples()
                 if row.decision == "candidate" or row.lower <= risk.max_high_risk_share + risk.suppression.at_most
             ],
             adversary_of(policy, member_profiles),
@@ -192,10 +212,13 @@ def generalization_choice(
             executor,
             other_gates_of(context, policy, tables, computation, workplace),
         )
+        passed_over |= dict.fromkeys(useless, TOO_LITTLE)
         diagnosis, because = pd.DataFrame(columns=list(COLUMNS)), ""
         if choice is None:
             context.log.info("no node holds; looking for what carries the risk, and trying what would take it away")
             never, because = absence_tells_too_much(policy, eligible_members, removed_members, member_profiles, workplace)
+            # Changes are tried at the coarsest node.
+            never = never or (TOO_LITTLE if top_node(computation.dimensions) in useless else "")
             diagnosis = diagnose(
                 computation,
                 lambda name: stream_key(context, workplace, f"diagnosis: {name}"),
@@ -248,7 +271,22 @@ def generalization_choice(
             "measured": choice.readings.upper_bound(risk.gate.confidence),
             "threshold": risk.max_high_risk_share,
             "nodes_passed_over": len(passed_over),
-            **_figures(policy, nodes.assign(chosen=nodes["node"] == node_text(choice.node))),
+            "retained": markdown_table(
+                pd.DataFrame(
+                    [
+                        (name, policy.hierarchy_of(column).level_names[policy.level_of(column, choice.node)], share)
+                        for (name, column), share in zip(
+                            policy.generalized.items(), kept_at_node(policy, kept, choice.node).values(), strict=True
+                        )
+                    ],
+                    columns=["column", "level", "share of information kept"],
+                )
+            ),
+            **_figures(
+                policy,
+                nodes.assign(chosen=nodes["node"] == node_text(choice.node)),
+                choice.readings.fixed.share if choice.suppressed.any() else None,
+            ),
         },
     )
     ids = member_profiles.query(f"SELECT member_id FROM {member_profiles.sql} WHERE released ORDER BY member_number")

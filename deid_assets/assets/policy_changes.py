@@ -10,6 +10,7 @@ import yaml
 from deid_assets.errors import PolicyError
 from deid_assets.methods.absence import absence_numbers, absence_posterior
 from deid_assets.methods.lattice_diagnosis import Change
+from deid_assets.methods.other_gates import TOO_LITTLE
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative_attacks import because_of
@@ -84,7 +85,8 @@ def no_choice(
     against = against or "too many members at high risk at every node, even were all suppressed that may be"
     return dg.Failure(
         f"refused: no generalization of this policy holds. Against it: {against}. "
-        f"{_advice(diagnosis, suppress_at_most)}{f' Of absence: {because}.' if because else ''}",
+        f"{_advice(diagnosis, suppress_at_most)}{f' Of absence: {because}.' if because else ''}"
+        + (" Nodes that keep less than detail_at_least asks for were not tried; ask for less to try them." if TOO_LITTLE in gates else ""),
         metadata={"refused": True, "nodes_passed_over": len(passed_over)},
         allow_retries=False,
     )

@@ -160,8 +160,8 @@ def inpatient_attack(
     commitment = workplace.secret().commitment()
 
     def match(tables: Mapping[str, Table], listed: Table | None, of: str) -> tuple[Shares, tuple[Measurement, ...]]:
-        shares, *found = matched_inpatients(policy, levels, columns, tables, listed, stream_key(context, workplace, of))
-        return shares, inpatient_measurements(attack.at_most, shares, columns, *found, commitment)
+        found = matched_inpatients(policy, levels, columns, tables, listed, stream_key(context, workplace, of))
+        return found[0], inpatient_measurements(attack.at_most, columns, *found, commitment)
 
     shares, measured = match(tables, listed, "inpatient database")
     canaries = inpatients_of_canaries(
@@ -210,12 +210,13 @@ def matched_people(
 def matched_inpatients(
     policy: Policy, levels: Mapping[str, int], columns: tuple[str, ...], tables: Mapping[str, Table],
     listed: Table | None, key: bytes,
-) -> tuple[Shares, ClassSizes | None, Attempts | None]:  # fmt: skip
-    """Attack 3: the matched shares, and with all columns over all years what `matched_people` returns."""
+) -> tuple[Shares, Mapping[int, int], ClassSizes | None, Attempts | None]:  # fmt: skip
+    """Attack 3: the matched shares, the released inpatients of each period, and with all columns over all years what
+    `matched_people` returns."""
     profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
     place = inpatient_label(policy, domains, levels)
     if place is None:
-        return {}, None, None
+        return {}, {}, None, None
     of_member = [c for c in columns if c in MEMBER_LEVEL]
     of_visit = [c for c in columns if c in VISIT_LEVEL]
     with_place = [*of_visit, "place"]
@@ -236,7 +237,9 @@ def matched_inpatients(
     of_all = of_period(histories, ALL_YEARS)
     sizes = sizes_of(histories, class_sizes(of_all, key_columns(columns)))
     attempts = linked(histories, class_numbers(of_all, key_columns(columns)), key) if listed is None else None
-    return matched_shares(histories, columns), sizes, attempts
+    inpatients = histories.query(f"SELECT period, count(*) AS n FROM {histories.sql} WHERE released GROUP BY period ORDER BY 1")
+    counted = {int(row.period): int(row.n) for row in inpatients.itertuples()}
+    return matched_shares(histories, columns), counted, sizes, attempts
 
 
 def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:

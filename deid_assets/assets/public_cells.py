@@ -33,6 +33,10 @@ _UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding
 """Sections that shape the classes of the whole delivery at given levels."""
 
 
+_BY_LEVELS = {"detail_at_least"}
+"""Sections that shape rows through the levels that are chosen, and through nothing else."""
+
+
 def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
     """What shapes a number: the hash of sections of the policy, and whatever else does.
 
@@ -64,10 +68,9 @@ def shapes_of_measurements(policy: ReleasePolicy, delivery: Delivery, levels: Ma
         Of every quasi-identifier in the release.
     """
     rows = {section for stage in _DATA for name in stages_of(policy).get(stage, ()) for section in MADE_FROM[name][1]}
-    known = set(type(policy).model_fields)
-    found = {
-        method: shape(policy, *((rows | set(own)) & known), **drawn(policy, delivery)) for method, own in _OF_METHOD.items()
-    }
+    known = set(type(policy).model_fields) - _BY_LEVELS
+    of_sample = drawn(policy, delivery) | {"levels": dict(levels)}
+    found = {method: shape(policy, *((rows | set(own)) & known), **of_sample) for method, own in _OF_METHOD.items()}
     if set(_UNIQUES) <= known:
         found["counted_uniques"] = shape(policy, *_UNIQUES, levels=dict(levels))
-    return found | {"": shape(policy, *known, **drawn(policy, delivery))}
+    return found | {"": shape(policy, *known, **of_sample)}

@@ -17,8 +17,9 @@ from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
 from deid_assets.assets.claim_numbers import NumberedClaims
 from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
+from deid_assets.assets.described import described_tables
 from deid_assets.assets.earlier_releases import present_members, removed_for_claims
-from deid_assets.assets.encoded import PopulationTables, sampling_fraction
+from deid_assets.assets.encoded import PopulationTables, kept_at_node, kept_by_level, sampling_fraction
 from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation
 from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.passed_on_columns import passed_on_leaks
@@ -39,6 +40,9 @@ from deid_assets.release import gate, measure
 from deid_assets.release.cross_check import SCHEMA
 from deid_assets.release.cumulative import removal_digest
 from deid_assets.release.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.release.detail import detail_measurements, detail_refusals
+from deid_assets.release.dictionary import FILE as DICTIONARY
+from deid_assets.release.dictionary import dictionary
 from deid_assets.release.digests import tables_digest
 from deid_assets.release.evidence import Evidence, Measurement, Refusal
 from deid_assets.release.manifest import AttritionStep
@@ -50,6 +54,7 @@ from deid_assets.release.membership_changes import (
     removal_list_refusals,
 )
 from deid_assets.release.publication import Staging
+from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import METHOD_VERSIONS
@@ -61,7 +66,7 @@ FILES = {"release_members": "Members", "release_claims": "Claims"}
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
     "removal", "long_tail", "number_of_claims", "dates", "population_estimates", "attribute_disclosure", "membership",
-    "provider_graph", "reviewed_attributes",
+    "provider_graph", "reviewed_attributes", "detail_at_least",
 ]  # fmt: skip
 
 
@@ -142,9 +147,12 @@ def release(
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 kept = original_members(pseudonym_crosswalk, staged.members)
-                earlier = workplace.releases_before(member_profiles, kept) if before else ()
-                raise refusal(naming_releases(refusals, earlier))
-            delivery = workplace.delivery(context.partition_key)
+                others = workplace.releases_before(member_profiles, kept) if before else ()
+                raise refusal(naming_releases(refusals, others))
+            delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, chosen_generalization)
+            described = described_tables(policy, levels, staged, _staged_days(policy, member_profiles))
+            staging.write_json(DICTIONARY, dictionary(described))
+            rare = rare_labels(described)
             attrition = _attrition(
                 policy, delivery, members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate
             )
@@ -153,9 +161,9 @@ def release(
                 context, policy, workplace, releases, staging, every, attrition,
                 workplace.member_tags(member_profiles, original_members(pseudonym_crosswalk, staged.members)).tobytes(),
                 proof, False,
-                shapes_of_measurements(policy, delivery, chosen_levels(policy, chosen_generalization)),
+                shapes_of_measurements(policy, delivery, levels),
                 lambda public: report_of(
-                    policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else ()
+                    policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else (), rare
                 ),
                 lambda: released_before() == before and against_earlier() == earlier,
                 roll=earlier.roll, removal_digest=earlier.removal_digest,
@@ -217,12 +225,19 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
         read[asset] = Table(file, SCHEMA, f"staged_{asset}")
         staging.read_into(name, read[asset])
     days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
-    for year in years:
-        staging.read_into(f"DaysInHospital_{year}", Table(file, SCHEMA, f"staged_days_{year}"))
+    for year, table in _staged_days(policy, profiles).items():
+        staging.read_into(f"DaysInHospital_{year}", table)
     none = [f"SELECT * FROM {days.sql} WHERE false"]
     parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
     write_table(days_table, " UNION ALL ".join(none + parts))
     return gate.Staged(read["release_members"], read["release_claims"], days_table)
+
+
+def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
+    """Where the staged days in hospital of each released year are read back."""
+    return {
+        year: Table(profiles.file, SCHEMA, f"staged_days_{year}") for year, column in YEARS.items() if policy.publishes(column)
+    }
 
 
 def _judge(
@@ -295,10 +310,13 @@ def _judge(
     )  # fmt: skip
     refusals += disagreements
     refusals += gate.measurement_refusals("gate", measured)
+    by_level = kept_by_level(policy, computation.data)
+    detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
+    refusals += detail_refusals(detail)
     delays = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, suppressed, levels, delays)
     refusals += leaking
-    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "3", (*measured, *leaks, cross))
+    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "4", (*measured, *detail, *leaks, cross))
     return refusals, gate_evidence, evidence
 
 

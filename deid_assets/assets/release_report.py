@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import pandas as pd
+
 from deid_assets.assets.encoded import smallest_safe_class
 from deid_assets.assets.generalization import chosen_node
 from deid_assets.assets.sensitivity import figure_limits
@@ -25,14 +27,16 @@ from deid_assets.reports.heritage import exposure_comparison, heritage_compariso
 from deid_assets.reports.heritage_population import population_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.numbers import shown
-from deid_assets.reports.report import CertificateRow, GeneralizationRow, ReportFigure, render_report
+from deid_assets.reports.rendering import words
+from deid_assets.reports.report import CertificateRow, ReportFigure, ReportTable, render_report
+from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.store import Table
 
 
 def report_of(
     policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, proof: OptimalityCertificate,
-    dates: tuple[str, ...] = (),
+    dates: tuple[str, ...] = (), rare: tuple[ReportTable | None, str] = (None, ""),
 ) -> bytes:  # fmt: skip
     """Render the report as one HTML file.
 
@@ -46,6 +50,8 @@ def report_of(
         The certificate of optimality.
     dates
         What there is to say about released dates.
+    rare
+        `rare_labels` of the staged files.
     """
     node = chosen_node(policy, chosen)
     names = [dimension.name for dimension in policy.dimensions]
@@ -53,39 +59,54 @@ def report_of(
     nodes["chosen"] = nodes["node"] == node_text(node)
     manifest = json.loads(public_edition)
     nodes["loss"] = _public_losses(proof, manifest["attrition"], nodes["node"])
-    levels = {}
-    for qi in policy.quasi_identifiers.all:
-        hierarchy = policy.hierarchy_of(qi.column)
-        levels[qi.release_as] = hierarchy.level_names[policy.level_of(qi.column, node)]
+    columns = released_columns(
+        {
+            qi.release_as: (policy.hierarchy_of(qi.column), policy.level_of(qi.column, node))
+            for qi in policy.quasi_identifiers.all
+        },
+        _found(manifest, "gate"),
+    )
     neighbors = _measured(manifest, "neighbor_attack")
     attack = next((found.value for found in neighbors if found.name == measure.UNCONDITIONAL), None)
     limit = policy.risk.max_high_risk_share
     sensitivity = table_rows(policy, _measured(manifest, ASSET))
+    # Where somebody was left out, the shares of the lattice are those before that.
+    held = bool((nodes["chosen"] & (nodes["decision"] == "candidate")).any())
+    released = next((found for found in _measured(manifest, "longitudinal_risk") if found.name == measure.FIXED), None)
+    after = None if held or released is None else released.value
     content = content_from_manifest(
         public_edition,
         f"Release under the policy {policy.name}",
         policy.title,
-        tuple(GeneralizationRow(name, level) for name, level in levels.items()),
-        tuple(_certificate(nodes, node)),
-        heritage_comparison(
-            levels,
-            attack,
-            limit,
-            expected_reidentified_share(limit, policy.risk.threshold),
-        )
+        retained_rows(columns),
+        (*_certificate(policy, nodes, node), *(_released_row(policy, node, released) if after is not None else ())),
+        heritage_comparison(attack, limit, expected_reidentified_share(limit, policy.risk.threshold))
         + exposure_comparison(public_edition)
         + population_comparison(public_edition)
-        + table_7_comparison((row, power, found["unconditional"][0]) for row, power, found in sensitivity),
+        + table_7_comparison(
+            ((row, power, found["unconditional"][0]) for row, power, found in sensitivity), policy.adversary.power
+        ),
         (
             ReportFigure(
                 "The lattice",
-                "Every generalization that the policy allows, by whether it is safe enough; the chosen one is marked.",
-                lattice_figure(nodes, limit, names),
+                "Every generalization that the policy allows, by whether it is safe enough"
+                + ("" if after is None else " with everybody who was sampled")
+                + f"; the chosen one is marked. {levels_by_number(policy)}",
+                lattice_figure(nodes, limit, names, after),
+                wide=True,
             ),
             ReportFigure(
                 "Risk against loss",
-                "Share of simulated adversaries at high risk against the information lost, for every generalization.",
-                frontier_figure(nodes, limit, loss_label="information loss [part of the largest, rounded]"),
+                "Share of simulated adversaries at high risk against the information lost, for every generalization"
+                + (
+                    "."
+                    if after is None
+                    else ", with everybody who was sampled. The arrow leads to what was released: the chosen generalization "
+                    "without the members who were flagged most often."
+                ),
+                frontier_figure(
+                    nodes, limit, loss_label="information loss [part of the largest, rounded]", without_suppressed=after
+                ),
             ),
             ReportFigure(
                 "Simulated neighbours",
@@ -100,14 +121,17 @@ def report_of(
             ),
             ReportFigure(
                 "Neighbours who know more, or err",
-                "The same attack under other assumptions, by the greatest power of the adversary; diamonds are the Heritage "
-                "Health Prize's own numbers (its Table 7), whose alpha is not published. All bounds hold together.",
+                "The same attack under other assumptions, by the greatest power of the adversary, each simulated on draws of its "
+                f"own{_twice(policy)}. Diamonds are the Heritage Health Prize's own numbers (its Table 7), whose alpha is not published. All bounds "
+                "hold together.",
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
+                wide=True,
             ),
         ),
+        notes=retained_sentences(columns),
     )
     limits = (*content.limits, *_number_of_claims(policy, manifest, sensitivity))
-    return render_report(replace(content, dates=dates, limits=limits))
+    return render_report(replace(content, dates=dates, limits=limits, levels=levels_table(columns), rare=rare[0], joined=rare[1]))
 
 
 def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> Iterator[str]:
@@ -134,11 +158,46 @@ def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> 
     )
 
 
-def _certificate(nodes, node: tuple[int, ...]):
+def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> Iterator[CertificateRow]:
     """The chosen node and the nodes directly below it."""
     below = {node_text(lower) for lower in lower_neighbours(node)}
     for row in nodes[nodes["chosen"] | nodes["node"].isin(below)].itertuples():
-        yield CertificateRow(row.node, row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen))
+        yield CertificateRow(
+            named(policy, parse_node(row.node)), row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen)
+        )
+
+
+def _released_row(policy: Policy, node: tuple[int, ...], released: "_Shown") -> Iterator[CertificateRow]:
+    """The chosen node once more, as it was released."""
+    yield CertificateRow(
+        f"{named(policy, node)}, without the suppressed members", released.value, None, released.bound, "as released"
+    )
+
+
+def _twice(policy: Policy) -> str:
+    """That one cell of the analysis is the attack that gates, simulated again; where it is."""
+    power, section = policy.adversary.power, policy.attack_sensitivity
+    if "original" not in section.variants or power not in section.powers:
+        return ""
+    return f": original, {power}, is the attack of the figure above a second time, and may differ from it by chance"
+
+
+def named(policy: Policy, node: tuple[int, ...]) -> str:
+    """A node by the names of its levels."""
+    return "; ".join(
+        f"{words(dimension.name)}: {policy.hierarchy_of(dimension.columns[0]).level_names[level]}"
+        for dimension, level in zip(policy.dimensions, node, strict=True)
+    )
+
+
+def levels_by_number(policy: Policy) -> str:
+    """What the numbers of levels in the figure stand for."""
+    lists = (
+        f"{words(dimension.name)}: "
+        + ", ".join(f"{number} = {name}" for number, name in enumerate(policy.hierarchy_of(dimension.columns[0]).level_names))
+        for dimension in policy.dimensions
+    )
+    return f"Levels of {'; '.join(lists)}."
 
 
 @dataclass(frozen=True)
@@ -155,10 +214,13 @@ def _measured(manifest: dict, asset: str) -> list[_Shown]:
     """What an assessment measured, as published."""
     return [
         _Shown(found["name"], *(_finite(found[field]) for field in ("value", "bound", "threshold")))
-        for item in manifest["evidence"]
-        if item["asset"] == asset
-        for found in item["measurements"]
+        for found in _found(manifest, asset)
     ]
+
+
+def _found(manifest: dict, asset: str) -> list[dict]:
+    """The same as the manifest has it."""
+    return [found for item in manifest["evidence"] if item["asset"] == asset for found in item["measurements"]]
 
 
 def _finite(number: float | str | None) -> float | None:

@@ -20,6 +20,8 @@ Node = tuple[int, ...]
 DEMOGRAPHICS = "demographic classes"
 ATTACK = "attack given membership"
 NUMBER = "attack of who knows the number of claims"
+TOO_LITTLE = "too little detail"
+"""Of nodes that were not tried, because the policy asks for more detail than they keep."""
 
 MORE_TRIALS = (1, 4, 16)
 """Times the gate's trials that are made in turn, as long as what was found does not decide."""

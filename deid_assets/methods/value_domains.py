@@ -16,6 +16,9 @@ MISSING = ""
 """The value of a member-level quasi-identifier that is missing: a category like any other, released as a blank."""
 
 _CLOSED = re.compile(r"(\d+)(-\d+)?\Z")
+_SINGLE = re.compile(r"(\d+)\+?\Z")
+_FEWEST = 2
+"""Labels up to which '+' stays: '0' and '1+' say none or any, and '1' would say one."""
 
 COLUMNS = ("quasi_identifier", "base_code", "value", "level", "level_code", "label")
 
@@ -51,7 +54,8 @@ def value_domain(
         Whether a missing value is a category, as it is at member level; it is then the last code of every level.
     top_code
         A number that stands for itself and everything above it. The class that holds it is open upwards, and its
-        label says so: '8-14' becomes '8+'.
+        label says so: '8-14' becomes '8+'; but where every class is a single number, the largest is written as a number too,
+        as 15 is in the Heritage files, so that the column is read as one of numbers.
     missing_labels
         Per level the label of the class that missing values join, None where they are their own; empty: nowhere.
 
@@ -71,6 +75,8 @@ def value_domain(
         opened = text
         if top_code is not None and top_code in values:
             opened = _opened(text, text[values.index(top_code)])
+        if top_code is not None and _counts(text):
+            opened = [label.removesuffix("+") for label in opened]
         missing_label = opened[text.index(joined)] if joined in text else joined
         extra = [None] if with_missing else []
         frames.append(
@@ -97,6 +103,19 @@ def _opened(labels: list[str], label: str) -> list[str]:
     if not closed:
         return labels
     return [f"{closed.group(1)}+" if text == label else text for text in labels]
+
+
+def _counts(labels: list[str]) -> bool:
+    """Whether the labels of a level count one by one, so that its classes are those of numbers, the last one open.
+
+    '0' and '1+' do not: they say none or any.
+
+    Examples
+    --------
+    >>> _counts(["0", "1", "15+"]), _counts(["0", "7", "8-14"]), _counts(["0", "1+"])
+    (True, False, False)
+    """
+    return len(set(labels)) > _FEWEST and all(map(_SINGLE.match, labels))
 
 
 def level_maps(domains: pd.DataFrame, quasi_identifier: str) -> tuple[np.ndarray, ...]:

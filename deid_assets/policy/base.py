@@ -13,7 +13,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.files import Folder
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.hierarchy_specs import AnyHierarchy, CsvSpec
-from deid_assets.policy.sections import Name, Owner, Recipients, Said, Section
+from deid_assets.policy.sections import ColumnName, Name, Owner, Recipients, Said, Section
 
 RESTRICTED_SECTIONS = ("opt_outs",)
 """Sections that name members. They never leave, not even as a digest: a guessed identifier could be tried on it."""
@@ -36,6 +36,9 @@ def _not_taken(name: str) -> str:
 
 
 PolicyName = Annotated[Name, AfterValidator(_not_taken)]
+
+Detail = Annotated[float, Field(gt=0, le=1)]
+"""A share of a column's information: 1 as it is at the finest level, 0 one class for all."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ class ReleasePolicy(Section):
     owners: tuple[Owner, ...] = Field(min_length=1, description="who answers for releases: e-mail or team:name")
     recipients: Recipients = Field(description="recipient_class and terms_of_use")
     hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
+    detail_at_least: dict[ColumnName, Detail] = Field(
+        {},
+        description="columns, by their names in the release, each with the share of its information that the release must "
+        "keep: one that keeps less is refused as useless; columns that are not named may be generalized to nothing",
+    )
     _origin: Origin = PrivateAttr(Origin(Folder(None)))
 
     @property

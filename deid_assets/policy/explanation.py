@@ -35,6 +35,7 @@ def explain(policy: ReleasePolicy) -> str:
         ("Lattice", _lattice(policy)),
         ("Adversary", _adversary(policy)),
         ("Gates: all must hold, or nothing is published", _gates(policy)),
+        ("Of use", _detail(policy)),
         ("Measured for every release, and a gate where a limit is set", disclosure_limits(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
@@ -47,6 +48,7 @@ def _explain_flat(policy: FlatPolicy) -> str:
         ("Released", _flat_columns(policy)),
         ("Quasi-identifiers: what an adversary may know, and its levels", _flat_levels(policy)),
         ("Gates: all must hold, or nothing is published", _flat_gates(policy)),
+        ("Of use", _detail(policy)),
         ("Measured for every release, and a gate where a limit is set", attribute_limits(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
@@ -341,6 +343,13 @@ def _number_of_claims(policy: Policy) -> Iterator[str]:
             "a neighbour who knows that number and values of claims finds a target known to be in the release "
             f"{_attack(section.with_values, policy.attack_sensitivity.trials)}, at the plausible powers of attack_sensitivity"
         )
+
+
+def _detail(policy: ReleasePolicy) -> Iterator[str]:
+    for name, share in policy.detail_at_least.items():
+        yield f"{name} keeps at least {_share(share)} of its information, or nothing is published"
+    if not policy.detail_at_least:
+        yield "nothing is asked: a release whose columns tell nothing passes, and the report says how much each tells (detail_at_least)"
 
 
 def _sensitivity(policy: Policy) -> Iterator[str]:

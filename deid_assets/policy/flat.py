@@ -12,7 +12,7 @@ from deid_assets.policy.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.limits import limit_problems
 from deid_assets.policy.sections import ClassSize, ColumnName, Intake, Name, Said, Section, Share
-from deid_assets.policy.validation import Problem, did_you_mean
+from deid_assets.policy.validation import Problem, detail_problems, did_you_mean
 
 LARGEST_LATTICE = 2_000_000
 """Nodes of a lattice that is kept in memory as a whole."""
@@ -111,6 +111,13 @@ class FlatPolicy(ReleasePolicy):
         return tuple(column.release_as for column in self.attributes) if listed is None else listed
 
     @property
+    def generalized(self) -> dict[str, str]:
+        """Columns that have coarser levels, by their names in the release."""
+        return {
+            qi.release_as: qi.column for qi in self.quasi_identifiers if self.hierarchy(qi.hierarchy).levels > 1
+        }
+
+    @property
     def node_count(self) -> int:
         """Number of nodes of the lattice."""
         return math.prod(self.hierarchy(qi.hierarchy).levels for qi in self.quasi_identifiers)
@@ -120,7 +127,7 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     """Return every problem that the sections of a flat policy have together."""
     known = tuple(_known_hierarchies(policy))
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
-    together = (_distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes)
+    together = (_distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes, detail_problems)
     return (*known, *limits) or tuple(problem for rule in together for problem in rule(policy))
 
 

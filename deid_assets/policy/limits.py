@@ -141,6 +141,7 @@ NO_LIMIT = {
     "attack_sensitivity.trials": "too few for a gate are refused, whatever the gate",
     "attack_sensitivity.number_of_claims_widths": "further rows of an analysis; they gate nothing",
     "attack_sensitivity.wrong_shares": "further rows of an analysis; they gate nothing",
+    "detail_at_least": "it asks for use, not for privacy: the type bounds it, and more only refuses more",
     "dates.narrower.width": "measured as what an adversary knows; the risk decides",
     "dates.width": "measured as what an adversary knows; the risk decides",
     "inpatient_attack.table.people_at_most": "a statement about the table, compared with it",

@@ -121,6 +121,12 @@ class Policy(ReleasePolicy):
         return tuple(column for column in chosen if column == "charlson" or self.publishes(column))
 
     @property
+    def generalized(self) -> dict[str, str]:
+        """Columns that the lattice generalizes, by their names in the release, in the order of the policy."""
+        moved = {column for dimension in self.dimensions for column in dimension.columns}
+        return {qi.release_as: qi.column for qi in self.quasi_identifiers.all if qi.column in moved}
+
+    @property
     def dimension_levels(self) -> tuple[int, ...]:
         """Number of levels of each dimension, in the order of `dimensions`."""
         return tuple(self.hierarchy_of(dimension.columns[0]).levels for dimension in self.dimensions)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from deid_assets.errors import PolicyError
 from deid_assets.methods.confidence import clopper_pearson_upper_bound
 from deid_assets.methods.population_class_size import minimum_sample_class_size
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.date_rules import date_problems
 from deid_assets.policy.hierarchies import Hierarchy
 from deid_assets.policy.hierarchy_specs import DatesSpec, IntervalsSpec
@@ -428,6 +429,17 @@ def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
             yield Problem(("attribute_disclosure", "sensitive", number), f"column {column} is listed twice")
 
 
+def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
+    """What is asked of a column that is never generalized, or not there, would be believed to protect the release's use."""
+    for name in policy.detail_at_least:
+        if name not in policy.generalized:
+            yield Problem(
+                ("detail_at_least", name),
+                f"{name} is none of the columns that the lattice generalizes: {', '.join(policy.generalized)}"
+                f"{did_you_mean(name, policy.generalized)}",
+            )
+
+
 def _dates(policy: Policy) -> Iterator[Problem]:
     """Released dates must be judged in the precision in which they are released, and must not meet true derived values."""
     yield from (Problem(path, message) for path, message in date_problems(policy))
@@ -466,6 +478,7 @@ RULES: tuple[Rule, ...] = (
     _claims_truncated_has_a_place,
     _lattice,
     _sensitive_columns,
+    detail_problems,
     _dates,
     _number_of_claims,
 )

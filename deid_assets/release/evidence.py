@@ -18,8 +18,12 @@ from deid_assets.release.digests import bytes_digest, canonical_json, is_digest,
 Comparison = Literal["at_most", "at_least"]
 Statistic = Literal["value", "upper_bound", "lower_bound"]
 
+INFORMATION = "share of information"
+"""Unit of what a column keeps of its information: rounded, as the public certificate's losses are."""
+
 PLAIN_UNITS = frozenset(
-    {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
+    {INFORMATION}
+    | {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
     | {"draws", "trials", "nodes", "disagreements", "seconds", "megabytes"}
     # What the published rows themselves tell to whoever counts them: values in a class, distances of distributions.
     | {"values", "distance", "attributes", "share of published values"}

@@ -64,6 +64,17 @@ def period_name(period: int) -> str:
     return "all_years" if period == ALL_YEARS else f"year_{period}"
 
 
+def inpatients_name(period: int) -> str:
+    """Name of the number of released inpatients of a period.
+
+    Examples
+    --------
+    >>> inpatients_name(ALL_YEARS)
+    'inpatients_all_years'
+    """
+    return f"inpatients_{period_name(period)}"
+
+
 def voter_list_measurements(
     at_most: float | None, sizes: ClassSizes | None, attempts: Attempts | None, commitment: str
 ) -> tuple[Measurement, ...]:
@@ -89,8 +100,9 @@ def voter_list_measurements(
 
 def inpatient_measurements(
     at_most: float | None,
-    shares: Mapping[tuple[int, tuple[str, ...]], float],
     columns: tuple[str, ...],
+    shares: Mapping[tuple[int, tuple[str, ...]], float],
+    inpatients: Mapping[int, int],
     sizes: ClassSizes | None,
     attempts: Attempts | None,
     commitment: str,
@@ -101,10 +113,12 @@ def inpatient_measurements(
     ----------
     at_most
         Threshold of the gate; None where nothing is gated.
-    shares
-        Matched share of each period and choice of columns; empty where no inpatient visit is released.
     columns
         All columns that can be matched.
+    shares
+        Matched share of each period and choice of columns; empty where no inpatient visit is released.
+    inpatients
+        Released members with inpatient visits in each period: what the shares are of. The released claims tell it.
     sizes, attempts
         With all columns, over all years.
     """
@@ -114,6 +128,9 @@ def inpatient_measurements(
         name = f"{INPATIENT}_{period_name(period)}"
         of_four = [share for (own, subset), share in shares.items() if own == period and len(subset) == FOUR]
         found.append(_told(name, shares[period, columns], section))
+        found.append(
+            exact(inpatients_name(period), "published members", inpatients[period], None, "marketer_risk", section, None, gating=False)
+        )
         if of_four:
             found.append(_told(f"{name}_least_of_four", min(of_four), section))
             found.append(_told(f"{name}_most_of_four", max(of_four), section))

@@ -19,6 +19,7 @@ from deid_assets.reports.rendering import (
     BLUE,
     GREY,
     ORANGE,
+    THRESHOLD,
     VERMILION,
     markdown_image,
     new_figure,
@@ -169,7 +170,7 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     """
     if not rows:
         raise ValueError("a figure of gates needs gates")
-    figure, axes = new_figure(6.4, 1.0 + 0.55 * len(rows))
+    figure, axes = new_figure(4.2, 1.0 + 0.6 * len(rows))
     numbers = [100 * number for _, *of_gate in rows for number in of_gate if _known(number)]
     axes.set_xlim(0, 1.25 * max(numbers, default=1.0) or 1.0)
     for place, (_, value, bound, threshold) in enumerate(rows):
@@ -178,7 +179,7 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     axes.set_ylim(len(rows) - 0.5, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
-    axes.set_xlabel("probability [%]: measured, upper bound, threshold")
+    axes.set_xlabel("probability [%]: measured, bound, threshold")
     return rendered(figure)
 
 
@@ -188,10 +189,10 @@ def _gate(axes: Axes, place: int, value: float | None, bound: float | None, thre
     passed = threshold is None or (judged is not None and judged <= threshold)
     color = BLUE if passed else VERMILION
     if threshold is not None:
-        axes.plot([threshold] * 2, [place - 0.3, place + 0.14], color=BLACK, linewidth=2.2, solid_capstyle="butt")
+        axes.plot([threshold] * 2, [place - 0.3, place + 0.14], color=THRESHOLD, linewidth=2.2, solid_capstyle="butt")
         axes.annotate(
             f"at most {plain(threshold)}", (threshold, place - 0.3), xytext=(0, 1), textcoords="offset points",
-            ha="center", va="bottom", fontsize=7.5,
+            ha="center", va="bottom", fontsize=8,
         )  # fmt: skip
     if value is None:
         axes.annotate("not measured", (0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)

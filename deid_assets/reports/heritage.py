@@ -27,6 +27,23 @@ GENERALIZATIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 """S0 Table 5, by the column names of the release."""
+_GROUPED = "{0} → grouped {0}"
+HIERARCHIES: Mapping[str, str] = MappingProxyType(
+    {
+        "AgeAtFirstClaim": "years → 5 years, 80+ → 10 years, 80+ → 20 years, 80+",
+        "Sex": "no change",
+        "DaysInHospital_Y2": "days → days to 2 weeks, over 2 weeks → days to 1 week, 1-2 weeks, over 2 weeks",
+        "DaysInHospital_Y3": "days → days to 2 weeks, over 2 weeks → days to 1 week, 1-2 weeks, over 2 weeks",
+        "Specialty": _GROUPED.format("specialty"),
+        "PlaceSvc": _GROUPED.format("place of service"),
+        "ProcedureGroup": _GROUPED.format("CPT code"),
+        "LengthOfStay": "days → days to 6, then weeks → days to 6, then (1-2], (2-4], (4-8], (8-12], (12-26], 26+ weeks → "
+        "under 1 week, (1-2], (2-4], (4-8], (8-12], (12-26], 26+ weeks → under 4 weeks, (4-8], (8-12], (12-26], 26+ weeks",
+        "DSFS": "days → weeks → 2 weeks → months",
+        "PrimaryConditionGroup": "ICD-9-CM code → primary condition group",
+    }
+)
+"""S0 Table 4, by the column names of the release; finest first."""
 MAX_SUP = 0.008
 ATTACK_1 = 0.0084
 """S0, simulated attack 1 at power 5: the literal procedure, unconditional."""
@@ -42,18 +59,13 @@ TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
     }
 )
 """S0 Table 7: attack 1 by assumption and power, the literal procedure, unconditional."""
-ABSENT = "not in this release"
 
 
-def heritage_comparison(
-    levels: Mapping[str, str], attack_1: float | None, max_sup: float, expected_at_most: float
-) -> tuple[ComparisonRow, ...]:
-    """Hold a release beside the Heritage Health Prize's.
+def heritage_comparison(attack_1: float | None, max_sup: float, expected_at_most: float) -> tuple[ComparisonRow, ...]:
+    """Hold a release's thresholds and attack 1 beside the Heritage Health Prize's.
 
     Parameters
     ----------
-    levels
-        Released column to the name of its level.
     attack_1
         Measured success of simulated attack 1, unconditional; None if not measured.
     max_sup
@@ -61,18 +73,13 @@ def heritage_comparison(
     expected_at_most
         `neighbor_attack.expected_reidentified_share` of this policy.
 
-    Returns
-    -------
-    tuple of ComparisonRow
-        S0's thresholds and results first, then its Table 5.
-
     Examples
     --------
-    >>> rows = heritage_comparison({"AgeAtFirstClaim": "20 years"}, .003, .008, .0576)
-    >>> rows[1].heritage, rows[1].here, rows[3].here, rows[4].here
-    ('0.84 %', '0.3 %', '20 years', 'not in this release')
+    >>> rows = heritage_comparison(.003, .008, .0576)
+    >>> rows[1].heritage, rows[1].here
+    ('0.84 %', '0.3 %')
     """
-    numbers = (
+    return (
         ComparisonRow("Members at high risk, at most (MaxSup)", percent(MAX_SUP), percent(max_sup)),
         ComparisonRow(
             "Identified by simulated neighbours (attack 1)",
@@ -80,9 +87,6 @@ def heritage_comparison(
             "not measured" if attack_1 is None else percent(attack_1),
         ),
         ComparisonRow("Expected to be identified, at most", percent(EXPECTED_AT_MOST, 2), percent(expected_at_most, 2)),
-    )
-    return numbers + tuple(
-        ComparisonRow(column, published, levels.get(column, ABSENT)) for column, published in GENERALIZATIONS.items()
     )
 
 
@@ -111,13 +115,18 @@ def _told(found: Mapping | None) -> str:
     return value if found["bound"] is None else f"{value} (up to {shown_bound(found['bound'], found['unit'])})"
 
 
-def table_7_comparison(measured: Iterable[tuple[str, int, float | None]]) -> tuple[ComparisonRow, ...]:
+def table_7_comparison(
+    measured: Iterable[tuple[str, int, float | None]], own_power: int | None = None
+) -> tuple[ComparisonRow, ...]:
     """Hold attack 1 under other assumptions beside S0 Table 7.
 
     Parameters
     ----------
     measured
         (assumption, power, unconditional success); cells that S0 does not have are left out.
+    own_power
+        The adversary's power by the policy: of that power the cell of the unchanged attack is left out, because it is the
+        gate's attack 1, simulated a second time, and stands above.
 
     Examples
     --------
@@ -131,5 +140,5 @@ def table_7_comparison(measured: Iterable[tuple[str, int, float | None]]) -> tup
             "not measured" if success is None else percent(success),
         )
         for assumption, power, success in measured
-        if power in TABLE_7.get(assumption, {})
+        if power in TABLE_7.get(assumption, {}) and (assumption, power) != ("original", own_power)
     )

@@ -1,11 +1,11 @@
 """What the Heritage Health Prize published of attacks 2 and 3, to be held beside ours (S0 results, Table 6).
 
 The two columns are not measured alike. S0 matched with the voters of the counties and with the discharges of
-California, and used the closed form, which is biased low (methods.md 6). Here the file is the one that the policy
+California, and used the closed form, which is biased low (methods.md 6). Its shares are of all records; here they
+are of members with inpatient visits, and both are shown. Here the file is the one that the policy
 names, else the delivery itself, which is smaller than any such register, and whom the file lacks counts as found."""
 
 import json
-from collections.abc import Mapping
 
 from deid_assets.reports.rendering import percent
 from deid_assets.reports.report import ComparisonRow
@@ -20,7 +20,7 @@ TABLE_6 = (
     (0.013334, 0.010156, 0.010928, 0.013579),
     (0.017272, 0.012702, 0.013797, 0.015991),
 )
-"""S0 Table 6: share of records matched with the State Inpatient Database in years 1, 2, 3 and all years. Each row
+"""S0 Table 6: share of all records, not only of inpatients', matched with the State Inpatient Database in years 1, 2, 3 and all years. Each row
 compared four of age, length of stay, sex, number of visits, condition group and procedure group; which is lost [NF]."""
 
 
@@ -35,29 +35,42 @@ def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     Returns
     -------
     tuple of ComparisonRow
-        Attack 2, then Table 6 period by period: the range over choices of four columns, and all columns, which S0 did
-        not publish.
+        Attack 2, then Table 6 period by period: the range over choices of four columns, as a share of all released members,
+        as S0 counts, and of those with inpatient visits, as the product's measurements do; and by all columns, which S0
+        did not publish.
     """
     manifest = json.loads(public_edition)
     measured = {found["name"]: found["value"] for item in manifest["evidence"] for found in item["measurements"]}
-    voters = _shown(measured, "voter_list_match")
-    rows = [ComparisonRow("Matched with a voter list (attack 2)", percent(ATTACK_2), voters)]
+    released = next((step["rows_out"] for step in reversed(manifest["attrition"]) if step["unit"] == "members"), None)
+    rows = [ComparisonRow("Matched with a voter list (attack 2)", percent(ATTACK_2), _shown(measured.get("voter_list_match")))]
     for place, period in enumerate(PERIODS):
         published = sorted(row[place] for row in TABLE_6)
-        name = f"inpatient_match_{period}"
-        here = [_shown(measured, f"{name}_{end}_of_four") for end in ("least", "most")]
-        words = period.replace("_", " ")
-        rows.append(
+        name, words = f"inpatient_match_{period}", period.replace("_", " ")
+        ends = [measured.get(f"{name}_{end}_of_four") for end in ("least", "most")]
+        inpatients = measured.get(f"inpatients_{period}")
+        of_all = inpatients / released if isinstance(inpatients, int | float) and released else None
+        rows += [
             ComparisonRow(
-                f"Inpatients matched by four columns (attack 3), {words}",
+                f"Matched by four inpatient columns (attack 3, Table 6), {words}: of all members",
                 f"{percent(published[0])} to {percent(published[-1])}",
-                here[0] if here[0] == here[1] else " to ".join(here),
-            )
-        )
-        rows.append(ComparisonRow(f"The same by all columns, {words}", "not published", _shown(measured, name)))
+                _range([_times(end, of_all) for end in ends]),
+            ),
+            ComparisonRow(f"The same of members with inpatient visits, {words}", "not published", _range(ends)),
+            ComparisonRow(f"By all columns, {words}: of all members", "not published", _shown(_times(measured.get(name), of_all))),
+            ComparisonRow(f"The same of members with inpatient visits, {words}", "not published", _shown(measured.get(name))),
+        ]
     return tuple(rows)
 
 
-def _shown(measured: Mapping[str, object], name: str) -> str:
-    value = measured.get(name)
-    return percent(float(value)) if isinstance(value, int | float) else "not measured"
+def _times(share: object, of_all: float | None) -> float | None:
+    """A share of the inpatients as a share of all members."""
+    return share * of_all if isinstance(share, int | float) and of_all is not None else None
+
+
+def _range(ends: list[object]) -> str:
+    least, most = map(_shown, ends)
+    return least if least == most else f"{least} to {most}"
+
+
+def _shown(value: object) -> str:
+    return percent(float(value), 2) if isinstance(value, int | float) else "not measured"

@@ -20,8 +20,8 @@ from deid_assets.reports.rendering import (
     BLACK,
     BLUE,
     GREY,
-    ORANGE,
     PALE,
+    THRESHOLD,
     VERMILION,
     YELLOW,
     new_figure,
@@ -73,7 +73,9 @@ _MARKS = (
 
 
 @styled()
-def lattice_figure(nodes: pd.DataFrame, threshold: float, dimensions: Sequence[str]) -> bytes:
+def lattice_figure(
+    nodes: pd.DataFrame, threshold: float, dimensions: Sequence[str], without_suppressed: float | None = None
+) -> bytes:
     """Draw every node of the lattice as a cell: small multiples, marked by decision.
 
     Dimensions alternate between rows and columns, the first outermost: of four, the first numbers the rows of panels,
@@ -88,6 +90,8 @@ def lattice_figure(nodes: pd.DataFrame, threshold: float, dimensions: Sequence[s
         MaxSup: the share of members at high risk that a candidate may have.
     dimensions
         Names of the dimensions, outermost first.
+    without_suppressed
+        Share at high risk of the chosen node once flagged members are left out; None where nobody was.
 
     Returns
     -------
@@ -119,8 +123,14 @@ def lattice_figure(nodes: pd.DataFrame, threshold: float, dimensions: Sequence[s
     _number(axes, "x", column_names, sizes, columns, cell)
     _legend(figure, decisions, chosen.any(), measured.any())
     candidates = int(np.count_nonzero(decisions == "candidate"))
-    title = f"{candidates:,} of {len(nodes):,} nodes are candidates: at most {percent(threshold)} at high risk"
-    figure.text(0.5, 1 - 0.08 / figure.get_figheight(), title, ha="center", va="top", fontsize=10)
+    if without_suppressed is None:
+        title = f"{candidates:,} of {len(nodes):,} nodes are candidates: at most {percent(threshold)} at high risk"
+    else:
+        title = (
+            f"With everybody in the sample {candidates:,} of {len(nodes):,} nodes are candidates (at most {percent(threshold)} at\n"
+            f"high risk); without the suppressed members the chosen one is, with {percent(without_suppressed)}"
+        )
+    figure.text(0.5, 1 - 0.06 / figure.get_figheight(), title, ha="center", va="top", fontsize=10)
     return rendered(figure)
 
 
@@ -164,7 +174,7 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
         star = (x[chosen][0], y[chosen][0])
         lines = [(star, lower) for lower in zip(x[below], y[below], strict=True)]
         axes.add_collection(LineCollection(lines, colors=BLACK, linewidths=0.8, zorder=4))
-        axes.axhline(y[chosen][0], color=ORANGE, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
+        axes.axhline(y[chosen][0], color=THRESHOLD, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("height: levels above the finest node")
@@ -181,6 +191,7 @@ def frontier_figure(
     threshold: float,
     risk_label: str = "members at high risk",
     loss_label: str = "information loss",
+    without_suppressed: float | None = None,
 ) -> bytes:
     """Draw what less risk costs: the share at high risk against the loss of every node.
 
@@ -195,6 +206,9 @@ def frontier_figure(
         MaxSup.
     risk_label, loss_label
         What the share is of, and the name of the loss, with its unit if it has one.
+    without_suppressed
+        Share of the chosen node once flagged members are left out, drawn as the star with an arrow from the share before,
+        which then is a hollow one; None where nobody was left out.
 
     Returns
     -------
@@ -211,20 +225,27 @@ def frontier_figure(
     loss, share, lower, upper = (nodes[name].to_numpy(dtype=float) for name in ("loss", "share", "lower", "upper"))
     decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
     measured = nodes["reached"].to_numpy() == "measured"
-    positive = np.append(share, threshold)
+    positive = np.append(share, [threshold, without_suppressed or threshold])
     smallest = 10 ** np.floor(np.log10(positive[positive > 0].min(initial=1)))
     zero = smallest / 4  # where zeros are drawn: on the logarithmic axis there is no place for them
 
-    figure, axes = new_figure(6.4, 4.2)
+    figure, axes = new_figure(4.2, 4.4)
     axes.set_yscale("log")
     ends = [np.column_stack([loss, np.maximum(bound, zero)])[measured] for bound in (lower, upper)]
     axes.add_collection(LineCollection(np.stack(ends, axis=1), colors=PALE, linewidths=1.0, zorder=1))
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))
     axes.step(loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=3.5)
-    _plot_nodes(axes, loss, shown, decisions, chosen)
+    suppressed = without_suppressed is not None and bool(chosen.any())
+    _plot_nodes(axes, loss, shown, decisions, chosen, hollow=suppressed)
+    if suppressed:
+        at, before, after = loss[chosen][0], shown[chosen][0], max(without_suppressed, zero)
+        axes.annotate(
+            "", (at, after), (at, before), zorder=4.5, arrowprops={"arrowstyle": "-|>", "color": BLACK, "linewidth": 1.2}
+        )
+        axes.plot(at, after, "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
     limit = max(threshold, zero)
-    axes.axhline(limit, color=ORANGE, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
+    axes.axhline(limit, color=THRESHOLD, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
     axes.annotate(
         f"at most {percent(threshold)}", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
         textcoords="offset points", ha="right", va="bottom", fontsize=8,
@@ -232,11 +253,13 @@ def frontier_figure(
     _share_axis(axes, smallest, zero, bool((positive <= 0).any()), float(max(upper.max(), limit)))
     axes.set_xlabel(loss_label)
     axes.set_ylabel(f"{risk_label} [%]")
-    _legend(figure, decisions, chosen.any(), False, outside=True, frontier=True)
+    _legend(figure, decisions, chosen.any(), False, outside=True, frontier=True, suppressed=suppressed)
     return rendered(figure)
 
 
-def _plot_nodes(axes: Axes, x: NDArray, y: NDArray, decisions: NDArray, chosen: NDArray[np.bool_]) -> None:
+def _plot_nodes(
+    axes: Axes, x: NDArray, y: NDArray, decisions: NDArray, chosen: NDArray[np.bool_], hollow: bool = False
+) -> None:
     """Nodes as marks by decision, undecided ones above the others, the chosen one as a star above all."""
     for mark in _MARKS:
         of_mark = (decisions == mark.decision) & ~chosen
@@ -245,7 +268,8 @@ def _plot_nodes(axes: Axes, x: NDArray, y: NDArray, decisions: NDArray, chosen: 
             markeredgecolor=mark.edge if mark.marker != "s" else "white",
             markeredgewidth=1.4 if mark.marker == "_" else 0.4, zorder=4 if mark.marker == "^" else 3,
         )  # fmt: skip
-    axes.plot(x[chosen], y[chosen], "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
+    face, edge = ("white", BLACK) if hollow else (BLACK, "white")
+    axes.plot(x[chosen], y[chosen], "*", markersize=15, color=face, markeredgecolor=edge, zorder=5)
 
 
 def _positions(
@@ -266,7 +290,7 @@ def _cells_figure(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> tu
     """A figure whose axes hold square cells at these places, rows downwards, and the side of a cell in points."""
     across, down = columns[-1] + 1, rows[-1] + 1
     cell = min(_CELL, 8.5 / max(across, down))
-    left, right, bottom, top = 0.6, 0.6, 0.75, 0.7
+    left, right, bottom, top = 0.6, 0.6, 0.75, 0.85
     width, height = max(across * cell + left + right, 5.4), down * cell + bottom + top
     figure = Figure(figsize=(width, height), facecolor="white")
     place = ((width - across * cell) / 2 / width, bottom / height, across * cell / width, down * cell / height)
@@ -333,9 +357,10 @@ def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
 
 
 def _legend(
-    figure: Figure, decisions: NDArray, chosen: bool, framed: bool, outside: bool = False, frontier: bool = False
+    figure: Figure, decisions: NDArray, chosen: bool, framed: bool, outside: bool = False, frontier: bool = False,
+    suppressed: bool = False,
 ) -> None:
-    """One row of what the marks mean, of those that occur."""
+    """What the marks mean, of those that occur; as many in a row as fit."""
     handles = [
         _sample(
             mark.label, marker=mark.marker, markersize=7, markerfacecolor=mark.face, markeredgecolor=mark.edge,
@@ -346,12 +371,16 @@ def _legend(
     ]  # fmt: skip
     if framed:
         handles.append(_sample("measured", marker="s", markersize=9, markerfacecolor="none", markeredgecolor=GREY))
+    if suppressed:
+        handles.append(_sample("chosen, of everybody", marker="*", markersize=12, color="white", markeredgecolor=BLACK))
     if chosen:
-        handles.append(_sample("chosen", marker="*", markersize=12, color=BLACK, markeredgecolor="white"))
+        label = "chosen, without the suppressed" if suppressed else "chosen"
+        handles.append(_sample(label, marker="*", markersize=12, color=BLACK, markeredgecolor="white"))
     if frontier:
         handles.append(_sample("least share", linestyle="-", color=GREY, linewidth=1))
     place = "outside lower center" if outside else "lower center"
-    figure.legend(handles=handles, loc=place, ncols=len(handles), frameon=False, fontsize=8, handletextpad=0.3)
+    in_a_row = min(len(handles), 2) if frontier else len(handles)
+    figure.legend(handles=handles, loc=place, ncols=in_a_row, frameon=False, fontsize=8, handletextpad=0.3)
 
 
 def _sample(label: str, **style: object) -> Line2D:

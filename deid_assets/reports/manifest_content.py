@@ -4,10 +4,12 @@ import json
 from collections.abc import Mapping
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release import measure
 from deid_assets.release.attribute_leaks import MEANINGS as LEAKS
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.measure import FIXED, WITH_SUPPRESSED
 from deid_assets.reports.disclosure_content import disclosure_tables
+from deid_assets.reports.numbers import shown
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
     LIMITS,
@@ -56,6 +58,7 @@ MEANINGS: Mapping[str, str] = {
     "provider_pattern_success": "How often who knows patterns of care of a provider recognizes him.",
     "provider_all_patterns_success": "How often who knows all patterns of care that an identifier joins recognizes a provider.",
     "provider_graph_success": "How often who knows how providers share patients recognizes one.",
+    "information_kept": "Share of the column's information that is left; rounded down. The policy asks for it, so that a release is of use.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }
 """What the measurements mean, for people."""
@@ -70,6 +73,7 @@ def content_from_manifest(
     comparison: tuple[ComparisonRow, ...] = (),
     figures: tuple[ReportFigure, ...] = (),
     limits: tuple[str, ...] = LIMITS,
+    notes: tuple[str, ...] = (),
 ) -> ReportContent:
     """Fill the report from a published manifest and from what a manifest does not hold.
 
@@ -79,8 +83,8 @@ def content_from_manifest(
         The public edition of the manifest, as published.
     title, policy_title
         Headings.
-    generalization, certificate, comparison, figures, limits
-        The other sections; their numbers must be public, too.
+    generalization, certificate, comparison, figures, limits, notes
+        The other sections, and what stands beside the verdict; their numbers must be public, too.
 
     Raises
     ------
@@ -90,7 +94,7 @@ def content_from_manifest(
     manifest = json.loads(public_edition)
     if manifest.get("edition") != "public":
         raise ReleaseError("the report is rendered from the public edition of a manifest only; this is another one")
-    gates = tuple(_gates(manifest))
+    gates = tuple(gates_of(manifest))
     return ReportContent(
         title=title,
         release_number=manifest["number"],
@@ -113,6 +117,7 @@ def content_from_manifest(
         comparison=comparison,
         disclosure=disclosure_tables(manifest),
         limits=(*limits, *_of_an_extract(manifest)),
+        notes=(*notes, *_ungated_match(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )
 
@@ -135,7 +140,19 @@ def _of_an_extract(manifest: Mapping) -> tuple[str, ...]:
     )
 
 
-def _gates(manifest: Mapping) -> list[Gate]:
+def _ungated_match(manifest: Mapping) -> list[str]:
+    """What a discharge database would match: beside the verdict, because the share is high, and seldom gated."""
+    return [
+        f"Whoever holds a discharge database is expected to match {shown(found['value'], found['unit'])} of the released "
+        "inpatients by all of their visits; "
+        + (f"the policy allows {shown(found['threshold'], found['unit'])}." if found["gating"] else "no gate of the policy holds that down.")
+        for item in manifest["evidence"]
+        for found in item["measurements"]
+        if found["name"] == measure.INPATIENT and isinstance(found["value"], int | float)
+    ]
+
+
+def gates_of(manifest: Mapping) -> list[Gate]:
     """The gating measurements; the gate's own are marked, because an assessment measured the same before."""
     return [
         Gate(
@@ -147,6 +164,7 @@ def _gates(manifest: Mapping) -> list[Gate]:
             passed=found["passed"] is True,
             unit=found["unit"],
             comparison=found["comparison"],
+            group=_group(found["name"]),
         )
         for item in manifest["evidence"]
         for found in item["measurements"]
@@ -154,10 +172,15 @@ def _gates(manifest: Mapping) -> list[Gate]:
     ]
 
 
+def _group(name: str) -> str:
+    """Which gates of many alike one belongs to."""
+    return "canaries" if name == CANARIES else "columns" if name.rpartition("/")[0] and name.rpartition("/")[2] in LEAKS else ""
+
+
 def _meaning(found: Mapping) -> str:
     """What a measurement means; one of a column, "column/what", means the same for every column."""
     name = found["name"]
-    return MEANINGS.get(name) or LEAKS.get(name.rpartition("/")[2]) or f"See {found['section']}."
+    return MEANINGS.get(name) or MEANINGS.get(name.rpartition("/")[2]) or LEAKS.get(name.rpartition("/")[2]) or f"See {found['section']}."
 
 
 def _of(asset: str, name: str) -> str:

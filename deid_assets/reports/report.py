@@ -7,6 +7,7 @@ The file needs nothing else: style and figures are inside, there is no script, a
 every request.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -56,6 +57,8 @@ class Gate:
         As in the evidence: 'share of draws', 'probability', 'members' ... . Shares and probabilities show in per cent.
     comparison
         'at_most' or 'at_least'.
+    group
+        Of many alike, such as "canaries": those that passed are one row of the report.
     """
 
     name: str
@@ -66,14 +69,35 @@ class Gate:
     passed: bool
     unit: str = "probability"
     comparison: Literal["at_most", "at_least"] = "at_most"
+    group: str = ""
+
+    @property
+    def said(self) -> str:
+        """What it says; and why a number is not told, where it is not."""
+        if self.measured is None:
+            return f"{self.meaning} The number is not shown: it would tell exactly how many people there are."
+        return f"{self.meaning} T: a share among fewer than 11 people." if self.measured == "T" else self.meaning
 
 
 @dataclass(frozen=True)
 class GeneralizationRow:
-    """A quasi-identifier and the name of its level, such as AgeAtFirstClaim and '10 years'."""
+    """A quasi-identifier and the name of its level, such as AgeAtFirstClaim and '10 years'; and what is left of it.
+
+    Attributes
+    ----------
+    classes
+        How many classes of how many, in words.
+    kept
+        Share of its information that is left, as text.
+    heritage
+        The level that the Heritage Health Prize published; empty where no such column is shown.
+    """
 
     quasi_identifier: str
     level: str
+    classes: str = ""
+    kept: str = ""
+    heritage: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,12 +126,16 @@ class AttritionRow:
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """An SVG or PNG drawn from public numbers; `alt` says what it shows to those who do not see it."""
+    """An SVG or PNG drawn from public numbers; `alt` says what it shows to those who do not see it.
+
+    A `wide` one keeps its size on a narrow screen, where it scrolls sideways: its text would be too small else.
+    """
 
     title: str
     caption: str
     image: bytes
     alt: str = ""
+    wide: bool = False
 
     @property
     def source(self) -> str:
@@ -116,12 +144,15 @@ class ReportFigure:
 
 @dataclass(frozen=True)
 class CertificateRow:
-    """A node of the certificate: the chosen one, or one directly below it; shares as fractions."""
+    """A node of the certificate: the chosen one, or one directly below it; shares as fractions.
+
+    `lower` is None where the share has an upper bound only, as that of the gate.
+    """
 
     node: str
     share: float
-    lower: float
-    upper: float
+    lower: float | None
+    upper: float | None
     decision: str
     chosen: bool = False
 
@@ -177,23 +208,31 @@ class ReportContent:
     title
         Heading of the report.
     release_number, policy_name, policy_title, delivery, created
-        Which release: its number, the policy, the keyed digest of the delivery's key, the time in ISO 8601.
+        Which release: its number (None where nothing was released), the policy, the keyed digest of the delivery's key, the time in ISO 8601.
     recipient_class, terms_of_use
         Who may receive it, under which terms.
     verdict
         'published' or 'refused'.
     summary
         One sentence that says why.
+    notes
+        What a reader must know beside the verdict: what the release still tells, and what no gate holds.
     gates, generalization, attrition, figures, certificate, comparison, disclosure, files
         The rows of the sections; a section without rows is left out.
     limits
         What the numbers do not say.
     dates
         Notes about released dates.
+    levels
+        Every level that the columns could have had, beside the published ones.
+    rare, joined
+        Labels that few released members have, and the YAML of levels without them.
+    reasons, diagnosis
+        Why nothing was released, and what carries the risk; of a refused run.
     """
 
     title: str
-    release_number: int
+    release_number: int | None
     policy_name: str
     policy_title: str
     delivery: str
@@ -212,10 +251,41 @@ class ReportContent:
     files: tuple[FileRow, ...] = ()
     limits: tuple[str, ...] = LIMITS
     dates: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    levels: ReportTable | None = None
+    rare: ReportTable | None = None
+    joined: str = ""
+    reasons: tuple[str, ...] = ()
+    diagnosis: ReportTable | None = None
 
     def __post_init__(self) -> None:
         if self.verdict == "published" and not (self.gates and all(gate.passed for gate in self.gates)):
             raise ReleaseError("the report says published, yet a gate did not pass or none is told")
+        if (self.verdict == "published") != (self.release_number is not None):
+            raise ReleaseError("a release has a number, and what was refused has none")
+
+
+_FOLDED = {
+    "canaries": ("canaries found", "Every assessment found what was planted in a copy of its data as often as it must."),
+    "columns": (
+        "columns published as they are",
+        "What they tell of quasi-identifiers, and whether they look like identifiers; each number is in the table of that name.",
+    ),
+}
+"""Groups of gates that are one row each where they passed: name, and what it says."""
+
+
+def folded_gates(gates: Sequence[Gate]) -> tuple[tuple[Gate, ...], tuple[tuple[str, str, int], ...]]:
+    """The gates that have a row of their own, and (name, what it says, how many) of each group of which all passed."""
+    folded = {
+        group: len(own)
+        for group in _FOLDED
+        if len(own := [gate for gate in gates if gate.group == group]) > 1 and all(gate.passed for gate in own)
+    }
+    return (
+        tuple(gate for gate in gates if gate.group not in folded),
+        tuple((*_FOLDED[group], count) for group, count in folded.items()),
+    )
 
 
 def render_report(content: ReportContent) -> bytes:
@@ -239,5 +309,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": shown, "shown_bound": shown_bound, "words": words}
+    environment.filters |= {"shown": shown, "shown_bound": shown_bound, "words": words, "folded": folded_gates}
     return environment

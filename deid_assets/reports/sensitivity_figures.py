@@ -8,9 +8,10 @@ from deid_assets.reports.heritage import TABLE_7
 from deid_assets.reports.rendering import (
     BLACK,
     BLUE,
+    DARK_ORANGE,
     GREY,
-    ORANGE,
     PALE,
+    THRESHOLD,
     VERMILION,
     new_figure,
     plain,
@@ -22,7 +23,7 @@ from deid_assets.reports.rendering import (
 Row = tuple[str, int, Mapping[str, tuple[float | None, float | None]]]
 _MARKS = {
     "unconditional": ("o", BLUE, "any member"),
-    "given_membership": ("s", ORANGE, "member known to be in the release"),
+    "given_membership": ("s", DARK_ORANGE, "member known to be in the release"),
 }
 
 
@@ -68,15 +69,19 @@ def sensitivity_figure(
         numbers = ["not measured" if found[of][0] is None else plain(100 * found[of][0], 2) for of in _MARKS]
         axes.annotate(
             " / ".join(numbers), (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
-            textcoords="offset points", va="center", fontsize=7, color=GREY,
+            textcoords="offset points", va="center", fontsize=8, color=GREY,
         )  # fmt: skip
     for figure_name, limit in limits.items():
         if limit is not None:
-            axes.axvline(100 * limit, color=_MARKS[figure_name][1], linewidth=1.2, linestyle=(0, (4, 2)))
+            axes.axvline(100 * limit, color=THRESHOLD, linewidth=1.2, linestyle=(0, (4, 2)))
+            axes.annotate(
+                f"at most {plain(100 * limit)}: {_MARKS[figure_name][2]}", (100 * limit, len(rows) - 0.6), xytext=(-2, 0),
+                textcoords="offset points", rotation=90, ha="right", va="bottom", fontsize=7.5,
+            )  # fmt: skip
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(left=0)
-    axes.tick_params(axis="y", length=0, labelsize=7.5)
+    axes.tick_params(axis="y", length=0, labelsize=8)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("success of a neighbour [%]: measured, joint upper bound; rows by power")
     handles = [

@@ -9,6 +9,19 @@ from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.contract import days as contract_days
 
+MEANINGS = {
+    "age": "completed years at the member's first claim of year 1; of a member without a claim in that year, at its start; "
+    "where the delivery states ages, the age that it states",
+    "sex": "F or M",
+    "specialty": "specialty of who gave care, grouped",
+    "place": "place of service, grouped",
+    "procedure_group": "group of the procedure's CPT or HCPCS code",
+    "length_of_stay": "days in hospital of the claim's stay; blank without a stay",
+    "days_since_first_claim": "days since the member's first claim of the same year",
+    "condition_group": "primary condition group of the claim's first diagnosis",
+}
+"""What the quasi-identifiers mean, for the data dictionary; the others are named by what they are."""
+
 IN_DAYS_IN_HOSPITAL = ("days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
 
 
@@ -114,21 +127,23 @@ def _quasi_identifier(policy: Policy, name: str):
     return column(
         dt.string,
         Role.QUASI_IDENTIFIER,
-        f"{name.replace('_', ' ')} at a level of the policy's hierarchy",
+        f"{MEANINGS.get(name, name.replace('_', ' '))}, at a level of the policy's hierarchy",
         allowed_labels(hierarchy),
         nullable=True,
     )
 
 
 def _allowed_days(policy: Policy) -> list[Check]:
-    """The labels of both years; the class that top-coding opens upwards is written '8+' instead of '8-14'."""
+    """The labels of both years; the class that top-coding opens upwards is written '8+' instead of '8-14', and '15'
+    instead of '15+' where all labels are numbers."""
     columns = [column for column in IN_DAYS_IN_HOSPITAL[:2] if policy.publishes(column)]
     found = [_labels(policy.hierarchy_of(column)) for column in columns]
     if None in found:
         return []
     labels = {label for each in found for label in each}
     opened = {f"{label.split('-')[0]}+" for label in labels if label[:1].isdigit()}
-    return [Check.isin(sorted(labels | opened), error="a label of the hierarchy")]
+    numbers = {label.removesuffix("+") for label in labels if label.removesuffix("+").isdigit()}
+    return [Check.isin(sorted(labels | opened | numbers), error="a label of the hierarchy")]
 
 
 def allowed_labels(hierarchy: Hierarchy) -> list[Check]:

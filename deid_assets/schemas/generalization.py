@@ -4,7 +4,7 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
 from deid_assets.methods.flagged_suppression import HIGH_RISK
-from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, NUMBER
+from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, NUMBER, TOO_LITTLE
 from deid_assets.methods.reachable_risk import GATES
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
@@ -57,7 +57,7 @@ PASSED_OVER_NODES = contract(
             dt.string,
             Role.OTHER,
             "the gate that stood against it",
-            Check.isin([HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER], error="one of the 4 gates"),
+            Check.isin([HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE], error="one of the 5 gates"),
         ),
     },
     unique=["node"],

@@ -99,10 +99,10 @@ class Canaries:
         )
 
         def attack(planted: Mapping[str, Table]):
-            shares, *found = population_attacks.matched_inpatients(
+            found = population_attacks.matched_inpatients(
                 self.policy, self.levels, columns, planted, planted.get("listed"), KEY
             )
-            return shares, inpatient_measurements(None, shares, columns, *found, COMMITMENT)
+            return found[0], inpatient_measurements(None, columns, *found, COMMITMENT)
 
         hospital = population_attacks.INPATIENT_HOSPITAL
         return inpatients_of_canaries(self.policy, self.levels, tables, columns, hospital, self.listed, attack)

@@ -10,6 +10,7 @@ from deid_assets.methods.information_loss import (
     LatticeLoss,
     discernibility,
     entropy_loss,
+    information_kept,
     monotone_discernibility,
     precision_loss,
 )
@@ -128,3 +129,29 @@ def test_loss_never_falls_on_the_way_up(case):
         assert all(
             found[low] <= found[high] + 1e-9 for low in found for high in found if below_or_equal(low, high)
         )
+
+
+def entropy_of(counts) -> float:
+    """Shannon's entropy in bits, value by value."""
+    total = sum(counts)
+    return -sum(count / total * np.log2(count / total) for count in counts if count)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_kept_is_the_entropy_of_the_classes_over_that_of_the_values(seed):
+    random = np.random.default_rng(seed)
+    counts = random.integers(0, 9, 12)
+    counts[0] = 1
+    middle = np.sort(random.integers(0, 4, 12))
+    domain = Domain((np.arange(12), np.unique(middle, return_inverse=True)[1], np.zeros(12, int)))
+    kept = information_kept(counts, domain)
+    classes = [counts[middle == value].sum() for value in np.unique(middle)]
+    if np.count_nonzero(counts) > 1:
+        assert kept == pytest.approx([1, entropy_of(classes) / entropy_of(counts), 0])
+
+
+def test_a_top_with_several_classes_keeps_something_and_a_single_value_has_nothing_to_lose():
+    """Relative to the top, 40-year classes would have lost everything."""
+    ages = Domain((np.arange(4), np.array([0, 0, 1, 1])))
+    assert information_kept(np.array([5, 5, 5, 5]), ages).tolist() == [1.0, 0.5]
+    assert information_kept(np.array([0, 7, 0, 0]), ages).tolist() == [1.0, 1.0]

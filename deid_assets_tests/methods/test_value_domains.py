@@ -60,12 +60,18 @@ class TestTopCode:
     def test_the_class_of_the_top_code_is_open_upwards(self):
         values = [0, 7, 8, 9, 11]
         frame = domain(values, [["0", "7", "8", "9", "11"], ["0", "7", "8-14", "8-14", "8-14"]], top_code=11)
-        assert [label_of(frame, str(v), 0) for v in values] == ["0", "7", "8", "9", "11+"]
+        assert [label_of(frame, str(v), 0) for v in values] == ["0", "7", "8", "9", "11"]
         assert [label_of(frame, str(v), 1) for v in values] == ["0", "7", "8+", "8+", "8+"]
 
     def test_a_class_that_is_open_already_keeps_its_label(self):
         frame = domain([0, 15], [["0", "15+"], ["0 or not enrolled", "1+"]], top_code=15)
         assert [label_of(frame, "15", level) for level in (0, 1)] == ["15+", "1+"]
+
+    def test_a_level_that_counts_is_one_of_numbers_as_in_the_heritage_files(self):
+        """There 15 days in hospital stand for 15 and more; '15+' would make the column one of texts."""
+        frame = domain([0, 1, 15], [["0", "1", "15"], ["0", "1", "15+"], ["0", "1+", "1+"]], top_code=15)
+        assert [label_of(frame, "15", level) for level in (0, 1, 2)] == ["15", "15", "1+"]
+        assert label_of(domain([0, 1, 15], [["0", "1", "15+"]], top_code=None), "15") == "15+", "other columns keep the sign"
 
     def test_labels_of_other_classes_are_left_alone(self):
         frame = domain([1, 8, 11], [["1-7", "8-14", "8-14"]], top_code=11)

@@ -39,6 +39,12 @@ def test_it_is_explained():
     assert "what a class tells of Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit" in text
 
 
+def test_the_detail_that_is_asked_for_is_explained():
+    assert "nothing is asked" in explain(policy_from(FLAT))
+    text = explain(policy_from(changed(FLAT, detail_at_least={"Town": 0.25})))
+    assert "Town keeps at least 25 % of its information, or nothing is published" in text and "nothing is asked" not in text
+
+
 def test_reviewed_attributes_are_explained():
     text = explain(policy_from(changed(FLAT, reviewed_attributes={"Likes": "Everybody says\n it."})))
     assert "Likes is measured in the same way and published whatever it tells, because: Everybody says it." in text
@@ -53,6 +59,9 @@ def test_reviewed_attributes_are_explained():
         (changed(FLAT, reviewed_attributes={"Like": "x"}), "Like is none of the attributes: Likes; did you mean Likes?"),
         (changed(FLAT, reviewed_attributes={"Sex": "x"}), "Sex is none of the attributes: Likes"),
         (changed(FLAT, reviewed_attributes={"Likes": "  "}), "must not be empty"),
+        (changed(FLAT, detail_at_least={"Towm": 0.1}), "Towm is none of the columns that the lattice generalizes: Town, Age; did you mean Town?"),
+        (changed(FLAT, detail_at_least={"Sex": 0.1}), "Sex is none of the columns that the lattice generalizes"),
+        (changed(FLAT, detail_at_least={"Town": 1.5}), "less than or equal to 1"),
         (with_column(hierarchy="agee"), "there is no hierarchy 'agee'; did you mean age?"),
         (with_column(column="sex"), "column sex is listed twice"),
         (with_column(release_as="likes"), "the release already has a column Likes"),

@@ -163,7 +163,7 @@ class TestRequirements:
             *measure.number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
             *membership_changes.changes_measured(POLICY, (), 9),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
-            *inpatient_measurements(POLICY.inpatient_attack.at_most, {}, (), None, None, "c" * 64),
+            *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
         ]
         gating = {m.name: m.threshold for m in measured if m.gating}
         gating |= {canaries_measurement(Findings(9, 9), "c" * 64).name: 1.0}

@@ -23,6 +23,7 @@ from deid_assets_tests.policy.policy_texts import public_values
 COMMITMENT = "c" * 64
 SIZES = ClassSizes(np.array([1, 2, 3, 4]), np.array([1, 0, 2, 2]))
 ATTEMPTS = Attempts(Linkage(5, 5, np.array([2, 3, 2, 3])), Linkage(5, 0, np.array([0, 0, 0, 0])))
+INPATIENTS = {ALL_YEARS: 40, 1: 20, 2: 30}
 SHARES = {(p, s): len(s) / 100 + p / 1000 for p in (ALL_YEARS, 1, 2) for s in subsets(COLUMNS)}
 
 
@@ -31,7 +32,7 @@ def voters(at_most=0.05, sizes=SIZES, attempts=ATTEMPTS):
 
 
 def inpatients(at_most=0.05, shares=SHARES, sizes=SIZES, attempts=ATTEMPTS):
-    return {m.name: m for m in inpatient_measurements(at_most, shares, COLUMNS, sizes, attempts, COMMITMENT)}
+    return {m.name: m for m in inpatient_measurements(at_most, COLUMNS, shares, INPATIENTS, sizes, attempts, COMMITMENT)}
 
 
 class TestVoterList:
@@ -83,6 +84,13 @@ class TestInpatients:
         assert found["inpatient_match_all_years_least_of_four"].value == 0.04
         assert "inpatient_match_year_3" not in found, "nobody had a visit"
 
+    def test_the_whole_of_each_share_is_told_as_the_files_tell_it(self):
+        found = inpatients()
+        assert {name: m.value for name, m in found.items() if name.startswith("inpatients_")} == {
+            "inpatients_all_years": 40, "inpatients_year_1": 20, "inpatients_year_2": 30,
+        }  # fmt: skip
+        assert all(m.told_by_files and not m.gating for name, m in found.items() if name.startswith("inpatients_"))
+
     def test_a_release_without_inpatient_visits_has_nothing_to_tell_and_does_not_pass_a_gate(self):
         found = inpatients(shares={}, sizes=None, attempts=None)
         assert found[measure.INPATIENT].value is None and not found[measure.INPATIENT].passed
@@ -111,7 +119,10 @@ class TestRequirements:
 class TestComparison:
     def rows(self, **values):
         told = [{"name": name, "value": value} for name, value in values.items()]
-        return population_comparison(json.dumps({"evidence": [{"asset": "a", "measurements": told}]}).encode())
+        attrition = [{"unit": "members", "rows_out": 400}]
+        return population_comparison(
+            json.dumps({"evidence": [{"asset": "a", "measurements": told}], "attrition": attrition}).encode()
+        )
 
     def test_attack_2_and_table_6_stand_beside_ours(self):
         rows = self.rows(
@@ -119,11 +130,14 @@ class TestComparison:
             inpatient_match_year_1_least_of_four=0.02,
             inpatient_match_year_1_most_of_four=0.5,
             inpatient_match_year_1=0.6,
+            inpatients_year_1=20,
         )
         assert (rows[0].heritage, rows[0].here) == ("0.0005 %", "0.009 %")
-        assert (rows[1].heritage, rows[1].here) == ("0.161 % to 1.73 %", "2 % to 50 %")
-        assert (rows[2].heritage, rows[2].here) == ("not published", "60 %")
-        assert rows[3].here == "not measured" and len(rows) == 9
+        # 20 of 400 members were inpatients: S0 counts of all records, so .02 of the inpatients are .001 of the members.
+        assert (rows[1].heritage, rows[1].here) == ("0.161 % to 1.73 %", "0.1 % to 2.5 %")
+        assert (rows[2].heritage, rows[2].here) == ("not published", "2 % to 50 %")
+        assert [row.here for row in rows[3:5]] == ["3 %", "60 %"] and {row.heritage for row in rows[2:5]} == {"not published"}
+        assert rows[5].here == "not measured" and len(rows) == 17
 
     def test_a_protected_number_is_not_told(self):
         assert self.rows(voter_list_match="T")[0].here == "not measured"

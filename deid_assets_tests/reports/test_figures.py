@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.reports import figures
+from deid_assets.reports import figures, rendering
 from deid_assets.reports.figures import (
     claims_per_member_figure,
     class_size_figure,
@@ -83,6 +83,33 @@ def test_without_a_candidate_there_is_no_star() -> None:
     nodes["decision"], nodes["chosen"], nodes["share"] = "not_candidate", False, 0.5
     assert "chosen" not in texts(lattice_figure(nodes, THRESHOLD, HERITAGE[:2]))
     assert "chosen" not in texts(frontier_figure(nodes, THRESHOLD))
+
+
+def test_a_node_that_holds_only_without_the_suppressed_is_drawn_before_and_after() -> None:
+    """Or the star lies above the threshold, under a title that says that no node is a candidate."""
+    nodes = lattice((4, 3), HERITAGE[:2], highest=0.9)
+    nodes["decision"], nodes["share"] = "not_candidate", 0.5
+    nodes["chosen"] = nodes.index == len(nodes) - 1
+    before, after = frontier_figure(nodes, THRESHOLD), frontier_figure(nodes, THRESHOLD, without_suppressed=0.0071)
+    assert {"chosen, of everybody", "chosen, without the suppressed"} <= set(texts(after))
+    assert "chosen, of everybody" not in texts(before) and "chosen" in texts(before)
+    title = " ".join(texts(lattice_figure(nodes, THRESHOLD, HERITAGE[:2], without_suppressed=0.0071)))
+    assert f"With everybody in the sample 0 of {len(nodes)} nodes are candidates" in title
+    assert "without the suppressed members the chosen one is, with 0.71 %" in title
+
+
+def contrast_on_white(color: str) -> float:
+    """W3C's contrast ratio (WCAG 2.1)."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 1.05 / (sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) + 0.05)
+
+
+def test_thresholds_are_drawn_in_a_colour_that_stands_out() -> None:
+    """Text needs 4.5 (WCAG 2.1); the orange that they were drawn in has 2.2."""
+    assert min(map(contrast_on_white, (rendering.THRESHOLD, rendering.DARK_ORANGE))) >= 4.5 > contrast_on_white(rendering.ORANGE)
+    dashed = [line for line in re.findall(r'style="[^"]*stroke-dasharray[^"]*"', frontier_figure(lattice((4, 3), HERITAGE[:2]), THRESHOLD).decode())]
+    assert dashed and all(f"stroke: {rendering.THRESHOLD.lower()}" in line for line in dashed)
 
 
 def test_zero_has_a_place_on_the_logarithmic_axis_only_where_it_occurs() -> None:

@@ -14,7 +14,7 @@ from deid_assets.policy import policy_by_name
 from deid_assets.release import measure
 from deid_assets.release.manifest import AttritionStep, Editions, Place, ReleasedFile, editions
 from deid_assets.reports.figures import neighbor_attack_figure
-from deid_assets.reports.heritage import exposure_comparison, heritage_comparison
+from deid_assets.reports.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.numbers import shown, shown_bound
 from deid_assets.reports.report import (
@@ -70,7 +70,7 @@ def content(text: str = "text", **changed) -> ReportContent:
             CertificateRow("1,2", 0.0071, 0.0069, 0.0073, "candidate", chosen=True),
             CertificateRow("0,2", 0.0102, 0.0099, 0.0105, "not_candidate"),
         ),
-        comparison=heritage_comparison({"AgeAtFirstClaim": text}, 0.003, 0.008, 0.0576),
+        comparison=heritage_comparison(0.003, 0.008, 0.0576),
         disclosure=(ReportTable("table", text, text, (("What", "name"), ("Share", "number")), ((text, text),)),),
         files=(FileRow(text, "ab" * 32, 123_456, 19_998),),
     )
@@ -110,7 +110,7 @@ def test_every_section_is_told() -> None:
     for expected in (
         "0.412 %", "0.435 %", "at most 0.8 %", "at least 20", "T", "✓ yes", "200,003", "1,2",
         "0.71 %", "0.69 % to 0.73 %", "not a candidate", "0.84 %", "5.8 %",
-        "not in this release", "ab" * 32, "19,998", "123,456",
+        "ab" * 32, "19,998", "123,456",
         "deid verify --key PUBLIC_KEY RELEASE",
     ):  # fmt: skip
         assert expected in texts, expected
@@ -179,8 +179,56 @@ def test_same_content_same_bytes() -> None:
 
 def test_a_refusal_says_which_gate_failed() -> None:
     gate = Gate("high risk share", "", 0.012, 0.0125, 0.008, False, "share of draws")
-    page = Page(render_report(content(verdict="refused", gates=(gate,))))
+    page = Page(render_report(content(verdict="refused", release_number=None, gates=(gate,))))
     assert "refused" in page.texts and "✗ no" in page.texts
+
+
+def test_gates_of_many_alike_are_one_row_where_all_passed_and_each_its_own_where_one_failed() -> None:
+    alike = tuple(Gate(f"canaries {n}", "planted", 1.0, None, 1.0, True, "ratio", "at_least", "canaries") for n in range(3))
+    texts = Page(render_report(content(gates=alike))).texts
+    assert "canaries found" in texts and "✓ all 3" in texts and "canaries 1" not in texts
+    failed = (*alike[:2], dataclasses.replace(alike[2], passed=False))
+    texts = Page(render_report(content(gates=failed, verdict="refused", release_number=None))).texts
+    assert {"canaries 0", "canaries 1", "canaries 2", "✗ no"} <= set(texts)
+
+
+def test_what_is_not_shown_is_explained_where_it_stands() -> None:
+    gates = (Gate("absence", "How surely.", None, None, 0.3, True, "share of members"), Gate("few", "Some.", "T", None, 0.3, True))
+    claims = AttritionRow("eligible_claims", "claims", None, None, "newborns")
+    texts = Page(render_report(content(gates=gates, attrition=(claims,)))).texts
+    assert "How surely. The number is not shown: it would tell exactly how many people there are." in texts
+    assert "Some. T: a share among fewer than 11 people." in texts
+    assert "newborns; not shown: noise that hides one person does not hide all of their claims" in texts
+
+
+def test_a_refusal_says_why_and_is_no_release() -> None:
+    refused = content(
+        verdict="refused", release_number=None, reasons=("no node holds",),
+        diagnosis=ReportTable("diagnosis", "Where the risk comes from", "x", (("Change", "name"),), (("without sex",),)),
+    )  # fmt: skip
+    texts = Page(render_report(refused)).texts
+    assert {"Why it was refused", "no node holds", "Where the risk comes from", "without sex"} <= set(texts)
+    assert "How to verify" not in texts and not any("release 7" in text for text in texts)
+    with pytest.raises(ReleaseError, match="what was refused has none"):
+        content(verdict="refused")
+
+
+def test_what_is_left_of_each_column_stands_beside_the_verdict() -> None:
+    row = GeneralizationRow("DSFS", "months", "12 of 367", "34.4 %", "4 weeks")
+    page = Page(render_report(content(generalization=(row,), notes=("31 % is left on average.",))))
+    assert {"12 of 367", "34.4 %", "4 weeks", "31 % is left on average.", "Information kept"} <= set(page.texts)
+    assert page.texts.index("31 % is left on average.") < page.texts.index("What had to hold")
+
+
+def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
+    match = making.measurement(
+        name=measure.INPATIENT, unit="probability", value=0.66, bound=None, threshold=None, statistic="value", confidence=None,
+        gating=False,
+    )  # fmt: skip
+    evidence = (making.evidence(making.measurement()), making.evidence(match, asset="inpatient_attack"))
+    made = editions(making.manifest(PLACE, evidence=evidence), making.protect)
+    (note,) = content_from_manifest(made.public, "t", "p").notes
+    assert "66 % of the released inpatients by all of their visits; no gate of the policy holds that down." in note
 
 
 @pytest.mark.parametrize("gates", [(), (Gate("a", "", 1.0, None, 0.5, False),)])
@@ -206,14 +254,14 @@ def test_numbers_never_flatter() -> None:
 
 def test_the_published_heritage_numbers() -> None:
     """S0: .84 % by attack 1, MaxSup .8 %, at most 5.8 % expected; Table 5."""
-    rows = {row.what: row for row in heritage_comparison({}, None, 0.008, expected_reidentified_share(0.008, 0.05))}
-    assert [(row.heritage, row.here) for row in list(rows.values())[:3]] == [
+    rows = heritage_comparison(None, 0.008, expected_reidentified_share(0.008, 0.05))
+    assert [(row.heritage, row.here) for row in rows] == [
         ("0.8 %", "0.8 %"),
         ("0.84 %", "not measured"),
         ("5.8 %", "5.8 %"),
     ]
-    assert rows["AgeAtFirstClaim"].heritage == "10 years, 80+" and rows["DSFS"].heritage == "4 weeks"
-    assert len(rows) == 3 + 10
+    assert GENERALIZATIONS["AgeAtFirstClaim"] == "10 years, 80+" and GENERALIZATIONS["DSFS"] == "4 weeks"
+    assert set(GENERALIZATIONS) == set(HIERARCHIES)
 
 
 def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_numbers() -> None:

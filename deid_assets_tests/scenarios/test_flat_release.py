@@ -225,7 +225,29 @@ class TestPublished:
         assert str((600 - len(rows)) / 600) not in text
 
 
+    def test_what_is_left_of_each_column_is_measured_shown_and_described(self, released):
+        pipeline, rows = released
+        folder = pipeline.home.releases / "flat_table" / "0001"
+        gate = next(item for item in json.loads((folder / "manifest.json").read_bytes())["evidence"] if item["asset"] == "gate")
+        kept = {m["name"]: m["value"] for m in gate["measurements"] if m["name"].endswith("/information_kept")}
+        assert set(kept) == {"Town/information_kept", "Age/information_kept"} and all(0 <= share <= 1 for share in kept.values())
+        report = (folder / "report.html").read_text()
+        assert "What is left of each column" in report and "Heritage" not in report
+        tables = json.loads((folder / "data" / "dictionary.json").read_bytes())["tables"]
+        told = {column["name"]: column for column in tables["Records"]["columns"]}
+        assert list(told) == list(rows[0])
+        assert all(set(told[name]["labels"]) == {row[name] for row in rows} - {""} for name in QUASI_IDENTIFIERS)
+        assert "labels" not in told["Likes"], "values of attributes are not listed"
+
+
 class TestGate:
+    """Each begins where all checks have passed; then something is changed and `release` is materialized alone."""
+
+    def test_a_release_that_keeps_less_than_the_policy_asks_for(self, pipeline):
+        write_policy(pipeline.home.policies, changed(FLAT, detail_at_least={"Town": 0.999}))
+        refused(pipeline, "too little detail: Town keeps less of its information")
+
+
     """Each begins where all checks have passed; then something is changed and `release` is materialized alone."""
 
     def test_a_record_slipped_back_in(self, pipeline):
@@ -375,6 +397,12 @@ def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_chan
     file.write_text(yaml.safe_dump(FLAT, sort_keys=False))
     code, printed = deid(tmp_path / "deid", "run", "--policy", file, "--delivery", folder)
     assert code == REFUSED and "Nothing was published." in printed
+    (report,) = (tmp_path / "deid" / "store" / "flat_table").glob("*.refused.html")
+    assert report.stat().st_mode & 0o777 == 0o600, "it holds exact numbers"
+    told = report.read_text()
+    assert "Why it was refused" in told and "even at the coarsest node too many records" in told
+    assert "Restricted" in told and "How to verify" not in told
+    assert not [path for path in (tmp_path / "deid" / "releases").rglob("*") if path.suffix == ".html"]
     # Of six records a share that is rounded to what 25 people make would read 0.
     assert "even at the coarsest node too many records are in classes of fewer than 4" in unwrapped(printed)
 

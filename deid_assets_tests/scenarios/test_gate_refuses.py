@@ -239,6 +239,25 @@ def test_a_candidate_made_before_its_claims_were_taken_in_again_refuses(pipeline
     refused(pipeline, "made from an earlier claims")
 
 
+# Use
+
+
+def test_a_release_that_keeps_less_than_the_policy_asks_for_is_refused_as_useless(pipeline):
+    """The gate measures it itself: whatever the choice made of it, and whatever the search thinks."""
+    write_policy(pipeline.home.policies, changed(SMALL, detail_at_least={"AgeAtFirstClaim": 0.9}))
+    refused(pipeline, "too little detail: AgeAtFirstClaim keeps less of its information than detail_at_least asks for")
+
+
+def test_nodes_that_keep_too_little_are_not_chosen(pipeline):
+    write_policy(pipeline.home.policies, changed(SMALL, detail_at_least={"AgeAtFirstClaim": 0.9}))
+    summary = pipeline.run(KEY, ["lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"])
+    assert summary.exit_code == REFUSED and summary.release is None
+    (reason,) = summary.reasons
+    assert "too little detail at 2 nodes" in reason and "ask for less to try them" in reason
+    passed_over = pipeline.table(KEY, "passed_over_nodes").frame().set_index("node")["gate"]
+    assert passed_over[["1,0", "1,1"]].tolist() == ["too little detail"] * 2, "age at its coarser level"
+
+
 # A kernel that lies
 
 

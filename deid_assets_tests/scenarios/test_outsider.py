@@ -216,6 +216,12 @@ class TestTwoPoliciesOverOneDelivery:
         assert all(same[name] != other[name] for name in same if name != "counted_uniques")
         assert same["counted_uniques"] == other["counted_uniques"]
 
+    def test_detail_that_is_asked_for_is_no_second_look_unless_it_chooses_other_levels(self):
+        asked = {"detail_at_least": {"AgeAtFirstClaim": 0.1}}
+        assert self.shapes() == self.shapes(**asked)
+        same, other = self.shapes(), self.shapes(levels=(("age", 0),), **asked)
+        assert all(same[name] != other[name] for name in same)
+
     def test_the_whole_delivery_at_other_levels_is_another_thing(self):
         assert self.shapes()["counted_uniques"] != self.shapes(levels=(("age", 0),))["counted_uniques"]
 

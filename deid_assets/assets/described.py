@@ -1,0 +1,55 @@
+"""The staged tables of a release with what policy and contract say of their columns: for the data dictionary."""
+
+from collections.abc import Mapping
+
+from deid_assets.assets.candidate import YEARS
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.models import Policy
+from deid_assets.release.dictionary import DescribedTable
+from deid_assets.release.gate import Staged
+from deid_assets.schemas.candidate import IN_DAYS_IN_HOSPITAL, release_contracts
+from deid_assets.schemas.flat import release_records_contract
+from deid_assets.store import Table
+
+_COUNTED = "Where all labels are numbers, the largest stands for itself and all above, as in the Heritage Health Prize files"
+
+
+def described_tables(
+    policy: Policy, levels: Mapping[str, int], staged: Staged, days: Mapping[str, Table]
+) -> dict[str, DescribedTable]:
+    """The tables of a longitudinal release by their names.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier.
+    staged
+        The staged files, read back.
+    days
+        Year, such as "Y2", to its staged table of days in hospital.
+    """
+    contracts = release_contracts(policy)
+
+    def of(columns: Mapping[str, str]) -> dict:
+        return {name: (policy.hierarchy_of(column), levels[column]) for name, column in columns.items()}
+
+    members = {qi.release_as: qi.column for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
+    claims = {qi.release_as: qi.column for qi in policy.quasi_identifiers.claims}
+    found = {
+        "Members": DescribedTable(staged.members, contracts["release_members"], of(members), {}),
+        "Claims": DescribedTable(staged.claims, contracts["release_claims"], of(claims), {}),
+    }
+    for year, table in days.items():
+        found[f"DaysInHospital_{year}"] = DescribedTable(
+            table,
+            contracts["release_days_in_hospital"],
+            of({"DaysInHospital": YEARS[year]}),
+            {"DaysInHospital": _COUNTED, "MemberID": "Members who are missing here were not enrolled in that year, or that is not told"},
+        )
+    return found
+
+
+def described_records(policy: FlatPolicy, levels: Mapping[str, int], staged: Table) -> dict[str, DescribedTable]:
+    """The one table of a flat release."""
+    hierarchies = {name: (policy.hierarchy_of(name), level) for name, level in levels.items()}
+    return {"Records": DescribedTable(staged, release_records_contract(policy), hierarchies, {})}

@@ -1,0 +1,152 @@
+"""The report of a refused run: what was measured, which gate refused, and what carries the risk.
+
+It holds exact numbers about people, so that it lies in the restricted store, beside the tables that it was made of, for
+its owner only. Nothing of it is ever published.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deid_assets.assets.generalization import chosen_node
+from deid_assets.assets.release_report import levels_by_number, named
+from deid_assets.methods.optimal_lattice_search import node_text
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.models import Policy
+from deid_assets.release import clock, durable
+from deid_assets.release.evidence import from_frame
+from deid_assets.reports.disclosure_content import disclosure_tables
+from deid_assets.reports.figures import frontier_figure, heights_figure, lattice_figure
+from deid_assets.reports.manifest_content import gates_of
+from deid_assets.reports.numbers import shown
+from deid_assets.reports.rendering import words
+from deid_assets.reports.report import (
+    FLAT_LIMITS,
+    LIMITS,
+    GeneralizationRow,
+    ReportContent,
+    ReportFigure,
+    ReportTable,
+    render_report,
+)
+from deid_assets.stages import STAGE_OF, stages_of
+from deid_assets.store import Table
+
+RESTRICTED = (
+    "Restricted: this report holds exact numbers about people, and was made for those who answer for the delivery. It must not "
+    "leave the restricted store."
+)
+
+
+def refused_report_path(store: Path, policy: str, delivery: str) -> Path:
+    """Where the report of a refused run lies: in the restricted store, beside its tables."""
+    return store / policy / f"{delivery}.refused.html"
+
+
+def write_refused_report(
+    store: Path, policy: ReleasePolicy, delivery: str, made: Sequence[str], failed_checks: Sequence[str], reasons: Sequence[str]
+) -> Path:
+    """Write the report of a refused run, in place of that of an earlier one.
+
+    Parameters
+    ----------
+    store
+        The restricted store.
+    delivery
+        Its key.
+    made
+        Assets that the run made: tables of earlier runs are not told of.
+    failed_checks, reasons
+        What `deid run` says of it.
+
+    Returns
+    -------
+    pathlib.Path
+        The report; readable by its owner only.
+    """
+    tables = {name: Table(store / policy.name / f"{delivery}.duckdb", STAGE_OF[name], name) for name in made}
+    evidence = [item.to_json() for name in stages_of(policy)["assessment"] if name in tables for item in from_frame(tables[name].frame())]
+    manifest = {"evidence": evidence}
+    content = ReportContent(
+        title=f"Refused under the policy {policy.name}",
+        release_number=None,
+        policy_name=policy.name,
+        policy_title=policy.title,
+        delivery=delivery,
+        created=clock.now(None),
+        recipient_class=policy.recipients.recipient_class,
+        terms_of_use=policy.recipients.terms_of_use,
+        verdict="refused",
+        summary="Nothing was published.",
+        # Nothing is hidden here: what has no number was not measured.
+        gates=tuple(replace(gate, measured=math.nan) if gate.measured is None else gate for gate in gates_of(manifest)),
+        generalization=tuple(_generalization(policy, tables)),
+        figures=tuple(_figures(policy, tables)),
+        disclosure=disclosure_tables(manifest),
+        limits=FLAT_LIMITS if isinstance(policy, FlatPolicy) else LIMITS[:2],
+        notes=(RESTRICTED,),
+        reasons=(*(f"The check failed: {text}" for text in failed_checks), *(text.removeprefix("refused: ") for text in reasons)),
+        diagnosis=_diagnosis(tables),
+    )
+    path = refused_report_path(store, policy.name, delivery)
+    durable.replace(path, render_report(content), 0o600)
+    return path
+
+
+def _generalization(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[GeneralizationRow]:
+    """The level of each column, where a node was chosen."""
+    if isinstance(policy, Policy) and "chosen_generalization" in tables:
+        node = chosen_node(policy, tables["chosen_generalization"])
+        for qi in policy.quasi_identifiers.all:
+            yield GeneralizationRow(qi.release_as, policy.hierarchy_of(qi.column).level_names[policy.level_of(qi.column, node)])
+    elif "record_generalization" in tables:
+        for row in tables["record_generalization"].frame().itertuples():
+            yield GeneralizationRow(row.column, row.level_name)
+
+
+def _figures(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
+    """The lattice, as far as it was searched."""
+    if isinstance(policy, Policy) and "generalization_lattice" in tables:
+        nodes = tables["generalization_lattice"].frame()
+        chosen = chosen_node(policy, tables["chosen_generalization"]) if "chosen_generalization" in tables else None
+        nodes["chosen"] = nodes["node"] == (node_text(chosen) if chosen else "")
+        limit, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
+        mark = f" The chosen one is {named(policy, chosen)}." if chosen else " None holds."
+        yield ReportFigure(
+            "The lattice",
+            f"Every generalization that the policy allows, with everybody who was sampled.{mark} {levels_by_number(policy)}",
+            lattice_figure(nodes, limit, names),
+            wide=True,
+        )
+        yield ReportFigure(
+            "Risk against loss",
+            "Share of simulated adversaries at high risk against the information lost, with everybody who was sampled.",
+            frontier_figure(nodes, limit),
+        )
+    elif isinstance(policy, FlatPolicy) and "record_lattice" in tables:
+        nodes = tables["record_lattice"].frame()
+        yield ReportFigure(
+            "The lattice", "Every generalization that the search looked at.", heights_figure(nodes, policy.node_count)
+        )
+
+
+def _diagnosis(tables: dict[str, Table]) -> ReportTable | None:
+    """What carries the risk at the coarsest node, where no node holds."""
+    if "lattice_diagnosis" not in tables or "chosen_generalization" in tables:
+        return None
+    rows = tables["lattice_diagnosis"].frame()
+    if not len(rows):
+        return None
+    return ReportTable(
+        "diagnosis",
+        "Where the risk comes from",
+        "At the coarsest generalization: the share at high risk as it is, and after single changes of the policy. Of suppression "
+        "it is the share of the members who would have to go.",
+        (("Change", "name"), ("Share", "number"), ("Would pass", "name")),
+        tuple(
+            (f"{row.kind} {words(row.what)}".strip(), shown(row.share, "share of draws"), "yes" if row.would_pass else "no")
+            for row in rows.itertuples()
+        ),
+    )
