@@ -209,4 +209,6 @@ def key_export(output: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from deid_assets.__main__ import main as start
+
+    start()

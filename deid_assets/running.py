@@ -3,6 +3,7 @@
 import contextlib
 import io
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 import dagster as dg
-from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.execution.api import execute_run_iterator
 from dagster._core.remote_origin import (
     ManagedGrpcPythonEnvCodeLocationOrigin,
@@ -20,8 +21,10 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import make_new_run_id
+from dagster._utils.interrupts import capture_interrupts
 from rich.console import Console
 
+from deid_assets import interruption
 from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
@@ -42,7 +45,7 @@ from deid_assets.resources import STORE_TAG, Workplace, job_name
 from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
-from deid_assets.store import owner_only
+from deid_assets.store import interrupt_queries, owner_only
 from deid_assets.store_lock import StoreLock
 
 MODULE = "deid_assets.definitions"
@@ -101,11 +104,14 @@ def _release_or_unchanged(
         if earlier is None:
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
-            summary = _execute(instance, policy, delivery, lock.run_id, console)
-            if summary.release is None:
-                summary = replace(summary, release=_left_behind(home, policy, delivery))
-            print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
-            return summary.exit_code
+            with interruption.watched(interrupt_queries), capture_interrupts():
+                summary = _execute(instance, policy, delivery, lock.run_id, console)
+                if summary.release is None:
+                    summary = replace(summary, release=_left_behind(home, policy, delivery))
+                interruption.remember_release(summary.release)
+                if interruption.received() is None:
+                    print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
+            return summary.exit_code if interruption.received() is None else interruption.say()
     report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not report.ok:
         raise ReleaseError(
@@ -246,7 +252,44 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
 def _execute(
     instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, console: Console
 ) -> RunSummary:
-    """Run the job that the UI runs, with both origins, so that the UI shows it and can execute it again."""
+    """Execute the policy's job. Signals are Dagster's meanwhile; where one came the run ends CANCELED, or as it had ended."""
+    events: list[dg.DagsterEvent] = []
+    canceling = False
+    quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
+    try:
+        job, run = _new_run(instance, policy, delivery, run_id)
+        with quiet, _status(console, f"Policy {policy.name}, delivery {delivery.key}") as update:
+            instance.add_event_listener(run.run_id, lambda record: _tell(update, record))
+            for event in execute_run_iterator(job, run, instance):
+                events.append(event)
+                if event.event_type == dg.DagsterEventType.STEP_START:
+                    update(str(event.step_key).replace("__", "/"))
+                elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+                    _print_materialization(console, event)
+                number = interruption.received()
+                if number is not None and event.event_type not in _ENDED:
+                    if not canceling:
+                        instance.report_run_canceling(run)  # else Dagster takes the interruption for a failure
+                        canceling = True
+                    if not event.is_failure:
+                        signal.raise_signal(number)  # again, as a library may have swallowed what was raised
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+        if interruption.received() is None:
+            raise
+        canceling = True
+    left = instance.get_run_by_id(run_id)
+    if canceling and left is not None and left.status not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED):
+        instance.report_run_canceled(left)
+    return outcome_of(events)
+
+
+_ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED)
+
+
+def _new_run(
+    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str
+) -> tuple[ReconstructableJob, dg.DagsterRun]:
+    """A run of the job that the UI runs, with both origins, so that the UI shows it and can execute it again."""
     if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
         instance.add_dynamic_partitions(deliveries.name, [delivery.key])
     # Loaded anew: the policy may have been copied to where the definitions find it just now.
@@ -272,17 +315,7 @@ def _execute(
         remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),
         job_code_origin=job.get_python_origin(),
     )
-    events = []
-    quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
-    with quiet, _status(console, f"Policy {policy.name}, delivery {delivery.key}") as update:
-        instance.add_event_listener(run.run_id, lambda record: _tell(update, record))
-        for event in execute_run_iterator(job, run, instance):
-            events.append(event)
-            if event.event_type == dg.DagsterEventType.STEP_START:
-                update(str(event.step_key).replace("__", "/"))
-            elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
-                _print_materialization(console, event)
-    return outcome_of(events)
+    return job, run
 
 
 class _WithoutFailedLogs(io.TextIOBase):

@@ -90,6 +90,29 @@ def _memory_limit() -> int:
     return min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
 
 
+_connections: set[duckdb.DuckDBPyConnection] = set()
+
+
+@contextlib.contextmanager
+def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let `interrupt_queries` end what the connection executes meanwhile."""
+    _connections.add(connection)
+    try:
+        yield
+    finally:
+        _connections.discard(connection)
+
+
+def interrupt_queries() -> None:
+    """End all queries of this process; may be called by any thread.
+
+    DuckDB notices by itself that a signal was answered, but then waits for its own threads, which may take half a minute.
+    """
+    for connection in list(_connections):
+        with contextlib.suppress(duckdb.Error):  # it was closed in the meantime
+            connection.interrupt()
+
+
 @contextlib.contextmanager
 def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the store file for as short a time as possible; always closed, whatever happens inside."""
@@ -109,9 +132,11 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
     except (duckdb.IOException, duckdb.ConnectionException) as error:
         raise StoreError(f"the restricted store {file.name} is in use by another process, or cannot be opened") from error
     try:
-        if read_only:
-            connection.execute("BEGIN TRANSACTION READ ONLY")
-        yield connection
+        with interruptible(connection):
+            connection.execute("SET enable_progress_bar = false")  # it would be drawn over the lines that tell of steps
+            if read_only:
+                connection.execute("BEGIN TRANSACTION READ ONLY")
+            yield connection
     finally:
         connection.close()
 
