@@ -45,6 +45,21 @@ def _usage_errors() -> Iterator[None]:
         raise
 
 
+def _not_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("it is empty")
+    return value
+
+
+def _plain_key(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    from deid_assets.sources.delivery import plain_key
+
+    try:
+        return None if value is None else plain_key(value)
+    except DeidError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.group(cls=Command)
 @click.version_option(__version__, prog_name="deid_assets")
 def main() -> None:
@@ -52,12 +67,12 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--policy", "policy_name", default="heritage-public", show_default=True, help="A policy's name, or a YAML file.")
+@click.option("--policy", "policy_name", callback=_not_empty, default="heritage_public", show_default=True, help="A policy's name, or a YAML file.")
 @click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated.")
-@click.option("--key", "delivery_key", help="Key of the delivery; by default made from its name.")
+@click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default made from its name.")
 @click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery.")
 @click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of a synthetic delivery.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of a synthetic delivery.")
 def run(
     policy_name: str,
     paths: tuple[Path, ...],
@@ -74,12 +89,14 @@ def run(
     """
     from deid_assets.running import run_policy
 
+    if not paths and (release_members or 0) > members:
+        raise click.UsageError(f"--release {release_members} is more than the {members} members of the delivery (--members)")
     home = Home.here().create()
     sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed))
 
 
 @main.command()
-@click.option("--port", type=int, default=3000, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
     """Open the Dagster UI on everything that was run here."""

@@ -3,6 +3,7 @@
 import base64
 import csv
 import json
+import math
 import re
 
 import dagster as dg
@@ -10,9 +11,10 @@ import duckdb
 import pytest
 
 from deid_assets.definitions import build_definitions
+from deid_assets.release.evidence import from_frame
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify
-from deid_assets.stages import STAGE_OF
+from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED
 from deid_assets_tests.scenarios.pipeline import copy_of
@@ -42,6 +44,16 @@ def test_the_summary_shows_rows_gates_time_and_memory(published):
     for gate in ("high_risk_share", "neighbor_success_given_membership", "absence_posterior"):
         row = next(line for line in published.printed.splitlines() if f" {gate} " in line)
         assert "passed" in row
+
+
+def test_risk_figures_are_numbers_of_the_assessments_which_the_ui_plots_over_deliveries(published):
+    for name in STAGES["assessment"]:
+        shown = published.pipeline.materialization(name, KEY).metadata
+        (evidence,) = from_frame(published.pipeline.table(KEY, name).frame())
+        for found in evidence.measurements:
+            if found.value is not None and math.isfinite(found.value):
+                assert isinstance(shown[found.name], dg.FloatMetadataValue) and shown[found.name].value == found.value, found.name
+        assert "False" not in shown["measurements"].value and "| passed |" in shown["measurements"].value, name
 
 
 def test_files_are_csv_and_parquet_with_the_same_rows(published):
