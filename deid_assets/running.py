@@ -2,11 +2,11 @@
 
 import contextlib
 import io
+import json
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -29,7 +29,7 @@ from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.home import Home
-from deid_assets.instance import prepare_dagster_home
+from deid_assets.instance import dagster_instance, prepare_dagster_home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.base import ReleasePolicy
@@ -42,9 +42,11 @@ from deid_assets.release.recovery import release_folders
 from deid_assets.release.registry import Entry, Registry
 from deid_assets.release.verification import MANIFEST, verify
 from deid_assets.resources import STORE_TAG, Workplace, job_name
-from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary
+from deid_assets.running_progress import Detail, Progress
+from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary, summary_json
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
+from deid_assets.stages import STAGE_OF
 from deid_assets.store import interrupt_queries, owner_only
 from deid_assets.store_lock import StoreLock
 
@@ -65,8 +67,12 @@ def run_policy(
     release_members: int | None = None,
     seed: int = 1,
     console: Console | None = None,
+    detail: Detail = Detail.NORMAL,
+    as_json: bool = False,
 ) -> int:
     """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
+
+    With `as_json` what came of it is one JSON document on standard output, and `console` tells the way there.
 
     The lock of the store is held from before anything is written until the end, so that a second run leaves no trace.
 
@@ -76,7 +82,9 @@ def run_policy(
         If another run works on the same delivery under the same policy.
     """
     # Without a terminal, rich would assume 80 columns and cut numbers.
-    console = console or Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    stream = sys.stderr if as_json else sys.stdout
+    console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
+    progress = Progress(console, detail)
     policy, file = find_policy(home, policy_name)
     delivery = _requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
     lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id())
@@ -85,15 +93,15 @@ def run_policy(
         if file is not None:
             policy = adopt(home, policy, file)
         if not paths:
-            _make_synthetic(home, delivery, console)
+            _make_synthetic(home, delivery, progress)
         register_delivery(home, delivery)
-        return _release_or_unchanged(home, policy, delivery, lock, console)
+        return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
     finally:
         lock.release()
 
 
 def _release_or_unchanged(
-    home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, console: Console
+    home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool
 ) -> int:
     """Run the policy's job, unless the same was released before; what a crash left is mended first in any case."""
     started = time.monotonic()
@@ -105,19 +113,28 @@ def _release_or_unchanged(
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             with interruption.watched(interrupt_queries), capture_interrupts():
-                summary = _execute(instance, policy, delivery, lock.run_id, console)
+                summary = _execute(instance, policy, delivery, lock.run_id, progress)
                 if summary.release is None:
                     summary = replace(summary, release=_left_behind(home, policy, delivery))
                 interruption.remember_release(summary.release)
-                if interruption.received() is None:
-                    print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
+                seconds = time.monotonic() - started
+                if interruption.received() is None and as_json:
+                    print(json.dumps(summary_json(home, policy, delivery, summary, seconds), indent=1))
+                elif interruption.received() is None:
+                    print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
             return summary.exit_code if interruption.received() is None else interruption.say()
     report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not report.ok:
         raise ReleaseError(
             f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
         )
-    console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
+    if as_json:
+        unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
+        print(json.dumps(unchanged | {"release": str(earlier)}, indent=1))
+    else:
+        progress.console.print(
+            f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}"
+        )
     return PUBLISHED
 
 
@@ -196,7 +213,7 @@ def _requested_delivery(
     return Delivery(key or default, "synthetic", (home.deliveries / name,), parameters)
 
 
-def _make_synthetic(home: Home, delivery: Delivery, console: Console) -> None:
+def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
     """Make the files of a synthetic delivery unless they are there; runs under other policies may want the same ones."""
     (folder,) = delivery.paths
     members, seed = delivery.parameters["members"], delivery.parameters["seed"]
@@ -205,16 +222,9 @@ def _make_synthetic(home: Home, delivery: Delivery, console: Console) -> None:
             return
         making = home.deliveries / f".making-{folder.name}"
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
-        with _status(console, f"Making a synthetic delivery of {members:,} members") as update:
-            write_delivery(owner_only(making), members, seed, lambda done, of: update(f"{done:,} of {of:,} members"))
+        with progress.working(f"Making a synthetic delivery of {members:,} members"):
+            write_delivery(owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members"))
         making.rename(folder)
-
-
-@contextlib.contextmanager
-def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
-    """The instance of this home."""
-    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
-        yield instance
 
 
 def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> list[str]:
@@ -250,7 +260,7 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
 
 
 def _execute(
-    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, console: Console
+    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, progress: Progress
 ) -> RunSummary:
     """Execute the policy's job. Signals are Dagster's meanwhile; where one came the run ends CANCELED, or as it had ended."""
     events: list[dg.DagsterEvent] = []
@@ -258,14 +268,11 @@ def _execute(
     quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
     try:
         job, run = _new_run(instance, policy, delivery, run_id)
-        with quiet, _status(console, f"Policy {policy.name}, delivery {delivery.key}") as update:
-            instance.add_event_listener(run.run_id, lambda record: _tell(update, record))
+        with quiet, progress.working(f"Policy {policy.name}, delivery {delivery.key}"):
+            instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
             for event in execute_run_iterator(job, run, instance):
                 events.append(event)
-                if event.event_type == dg.DagsterEventType.STEP_START:
-                    update(str(event.step_key).replace("__", "/"))
-                elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
-                    _print_materialization(console, event)
+                _say(progress, event)
                 number = interruption.received()
                 if number is not None and event.event_type not in _ENDED:
                     if not canceling:
@@ -336,28 +343,20 @@ class _WithoutFailedLogs(io.TextIOBase):
         self._stream.flush()
 
 
-def _tell(update, record: dg.EventLogEntry) -> None:
+def _say(progress: Progress, event: dg.DagsterEvent) -> None:
+    """Say of an event what people want to know."""
+    if event.event_type == dg.DagsterEventType.STEP_START:
+        name = str(event.step_key).split("__")[-1]
+        asset = max((one for one in STAGE_OF if name.startswith(f"{one}_")), key=len, default="")
+        # The step of a check has the asset's name and the check's in one.
+        progress.doing(name if name in STAGE_OF or not asset else f"check {name.removeprefix(f'{asset}_')}")
+    elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+        made = event.step_materialization_data.materialization
+        name = made.asset_key.path[-1]
+        rows, seconds = made.metadata.get("dagster/row_count"), made.metadata.get("seconds")
+        progress.made(STAGE_OF[name], name, rows.value if rows else None, seconds.value if seconds else None)
+
+
+def _tell(progress: Progress, record: dg.EventLogEntry) -> None:
     if not record.is_dagster_event and record.user_message:
-        update(record.user_message)
-
-
-def _print_materialization(console: Console, event: dg.DagsterEvent) -> None:
-    made = event.step_materialization_data.materialization
-    rows = made.metadata.get("dagster/row_count")
-    seconds = made.metadata.get("seconds")
-    console.print(
-        f"  {made.asset_key.path[-1]:28}"
-        f"{f'{rows.value:>14,} rows' if rows else '':19}"
-        f"{f'{seconds.value:>8.1f} s' if seconds else ''}"
-    )
-
-
-@contextlib.contextmanager
-def _status(console: Console, text: str) -> Iterator:
-    """A line that says what is going on: it moves on a terminal; elsewhere the heading is printed once."""
-    console.print(text)
-    if not console.is_terminal:
-        yield lambda more: None
-        return
-    with console.status(text) as status:
-        yield lambda more: status.update(f"{text}: {more}")
+        progress.tell(record.user_message)
