@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -119,7 +120,7 @@ def _release_or_unchanged(
                 interruption.remember_release(summary.release)
                 seconds = time.monotonic() - started
                 if interruption.received() is None and as_json:
-                    print(json.dumps(summary_json(home, policy, delivery, summary, seconds), indent=1))
+                    _write_json(summary_json(home, policy, delivery, summary, seconds))
                 elif interruption.received() is None:
                     print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
             return summary.exit_code if interruption.received() is None else interruption.say()
@@ -130,12 +131,16 @@ def _release_or_unchanged(
         )
     if as_json:
         unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
-        print(json.dumps(unchanged | {"release": str(earlier)}, indent=1))
+        _write_json(unchanged | {"release": str(earlier)})
     else:
         progress.console.print(
             f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}"
         )
     return PUBLISHED
+
+
+def _write_json(document: Mapping[str, object]) -> None:
+    sys.stdout.write(f"{json.dumps(document, indent=1, allow_nan=False)}\n")
 
 
 def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:

@@ -131,3 +131,11 @@ def test_the_shell_completes(tmp_path, words, offered):
     }  # fmt: skip
     ran = subprocess.run([sys.executable, "-m", "deid_assets"], env=environment, capture_output=True, text=True, check=False)
     assert f"plain,{offered}" in ran.stdout.splitlines(), ran.stderr
+
+
+def test_an_error_is_a_json_document_where_one_is_asked_for(home):
+    result = CliRunner().invoke(main, ["run", "--json", "--policy", "nowhere"])
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["outcome"], found["exit_code"], found["release"]) == (1, "error", 1, None)
+    (reason,) = found["reasons"]
+    assert reason.startswith("there is no policy 'nowhere'") and reason in result.stderr
