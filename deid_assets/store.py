@@ -113,6 +113,16 @@ def interrupt_queries() -> None:
             connection.interrupt()
 
 
+def _unopened(error: duckdb.Error) -> str:
+    """Why a store file cannot be opened, and what to do; DuckDB tells by its text only."""
+    said = str(error)
+    if "not a valid DuckDB database" in said or "Is a directory" in said:
+        return "is damaged, or no store at all: remove it, and run again; it is made anew from the delivery"
+    if "Could not set lock" in said:
+        return "is in use by another process: end it, or wait, and run again"
+    return "is in use by another process, or cannot be opened"
+
+
 @contextlib.contextmanager
 def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the store file for as short a time as possible; always closed, whatever happens inside."""
@@ -130,7 +140,7 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
             },
         )
     except (duckdb.IOException, duckdb.ConnectionException) as error:
-        raise StoreError(f"the restricted store {file.name} is in use by another process, or cannot be opened") from error
+        raise StoreError(f"the restricted store {file.name} {_unopened(error)}") from error
     try:
         with interruptible(connection):
             connection.execute("SET enable_progress_bar = false")  # it would be drawn over the lines that tell of steps
