@@ -134,6 +134,7 @@ class TestSameResults:
         for made in (computation.keeping(keep), computation.with_power(power), computation):
             assert everything(made, (0, 1), 20_001, executor) == everything(made, (0, 1), 20_001)
 
+    @pytest.mark.matrix
     @given(case=ANY_CASE)
     @settings(max_examples=40, deadline=None)
     def test_random_cases(self, executor, case):
@@ -275,6 +276,7 @@ class TestDeath:
             with pytest.raises(ExecutorError, match="did not answer a call within 0 s, though its workers live"):
                 executor.submit(Sleeper().sleep, 2).result()
 
+    @pytest.mark.matrix
     def test_a_call_that_kills_every_worker(self, two_workers, monkeypatch):
         monkeypatch.setattr(executors, "_ATTEMPTS", 2)
         with ClusterExecutor(two_workers.scheduler_address) as executor:

@@ -205,6 +205,7 @@ RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run {
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
 
+@pytest.mark.matrix
 def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui):
     write_delivery(ui.root.parent / "delivery", 600, seed=1)
     launched = ui.ask(RE_EXECUTE, run=ui.failed_run)["launchRunReexecution"]

@@ -317,8 +317,8 @@ NOT_JUDGED = frozenset({
     "evidence_of_another_method", "absent_measurement", "not_gating", "another_threshold", "not_finite",
     "unreadable_evidence", "edited_evidence",
     # Data that is missing, changed, stale, or broken. A check that failed by its number has a failed measurement beside it.
-    "missing_asset", "stale_policy", "stale_input", "edited_table", "changed_delivery", "check_not_passed", "broken_contract",
-    "broken_certificate",
+    "missing_asset", "stale_policy", "other_policy_text", "changed_policy", "changed_policy_file", "stale_input",
+    "edited_table", "changed_delivery", "check_not_passed", "broken_contract", "broken_certificate",
 })  # fmt: skip
 """Rules of refusals that say nothing about privacy; a rule that is not listed here does."""
 

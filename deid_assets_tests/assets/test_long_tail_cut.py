@@ -68,6 +68,7 @@ def refused(section: LongTail, counts, left, years=None) -> list:
         return bin_refusals(section, table("grouped_claims", counts), table("truncated_claims", left))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("method", ["bins", "optimal_bins"])
 def test_the_gate_counts_the_bins_again(method):
     counts = [33] * 11 + [28] * 4 + [23] * 7 + [3] * 50

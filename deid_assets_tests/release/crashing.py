@@ -77,13 +77,13 @@ def recovered(home: Path) -> str | None:
     return None
 
 
-def crash_everywhere(root: Path) -> None:
-    """Crash the second publication at each of its system calls, and its recovery at each of its own.
+def crash_everywhere(root: Path, every: int) -> None:
+    """Crash the second publication at every `every`-th of its system calls, and its recovery at each of its own.
 
     Prints one line per crash: "publish" or "recover", the call's number, and "absent" or "whole"; or what is wrong.
     """
     publish(releases_in(root / "prepared"), "first", with_tables=False)
-    for crash_at in range(1, 10_000):
+    for crash_at in range(1, 10_000, every):
         home = root / f"{crash_at}"
         shutil.copytree(root / "prepared", home)
         # DuckDB's threads do not survive a fork: only the children write tables.
@@ -110,4 +110,4 @@ def crash_everywhere(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    crash_everywhere(Path(sys.argv[1]))
+    crash_everywhere(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,5 +1,8 @@
 """What the scenarios share, each made once: a home with a published release, and one where all but that is done."""
 
+import fcntl
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +53,23 @@ def published(tmp_path_factory) -> Iterator[CommandRun]:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory) -> Path:
-    """A home with an earlier release, and with everything of a delivery done but its release."""
-    root = tmp_path_factory.mktemp("prepared") / "deid"
+    """A home with an earlier release, and with everything of a delivery done but its release.
+
+    Made once for all processes of a test run: each test works in a copy.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    root, made = shared / "prepared" / "deid", shared / "prepared.made"
+    with open(shared / "prepared.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(root, ignore_errors=True)
+            prepare(root)
+            made.touch()
+    return root
+
+
+def prepare(root: Path) -> None:
     with pipeline_in(root) as pipeline:
         write_policy(pipeline.home.policies, SMALL)
         pipeline.synthetic(KEY, MEMBERS, seed=1)
@@ -59,7 +77,6 @@ def prepared(tmp_path_factory) -> Path:
         assert not summary.reasons and not summary.failed_checks, summary
         assert pipeline.table(KEY, "suppressed_members").count() > 0, "the scenarios need suppressed members"
         publish_earlier_release(pipeline.home)
-    return root
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ def released(tmp_path_factory) -> Iterator[tuple[Pipeline, Path]]:
         yield pipeline, root / "releases" / "small" / "0001"
 
 
+@pytest.mark.matrix
 def test_dates_are_released_and_what_follows_from_them_is_told(released):
     pipeline, folder = released
     claims = duckdb.sql(f"FROM read_csv('{folder / 'data' / 'Claims.csv'}')")
@@ -62,6 +63,7 @@ def test_dates_are_released_and_what_follows_from_them_is_told(released):
     assert "Expected to be identified, from the measured share at high risk" in report
 
 
+@pytest.mark.matrix
 def test_the_published_dates_are_those_of_the_store_and_not_the_delivered_ones(released):
     pipeline, folder = released
     store = pipeline.table(KEY, "dated_claims")
@@ -73,6 +75,7 @@ def test_the_published_dates_are_those_of_the_store_and_not_the_delivered_ones(r
     assert rows["n"] > 1000 and rows["same"] < 0.05 * rows["n"] and rows["wrong"] == 0
 
 
+@pytest.mark.matrix
 def test_the_ui_shows_both_figures_and_the_comparisons(released):
     pipeline, _ = released
     cut = pipeline.materialization("truncated_claims", KEY).metadata
@@ -82,6 +85,7 @@ def test_the_ui_shows_both_figures_and_the_comparisons(released):
     assert all(way in dates["ways_to_change_dates"].value for way in ("randomized independently", "shifted as a whole"))
 
 
+@pytest.mark.matrix
 def test_every_bin_of_the_number_of_claims_is_empty_or_large_enough(released):
     pipeline, _ = released
     table = pipeline.table(KEY, "truncated_claims")
@@ -93,6 +97,7 @@ def test_every_bin_of_the_number_of_claims_is_empty_or_large_enough(released):
     assert len(sizes) > 3 and sizes.min() >= 10
 
 
+@pytest.mark.matrix
 def test_the_gate_counts_the_bins_again(released, tmp_path):
     """One member of the delivery with more claims than any other: nobody else is in his bin."""
     pipeline, _ = released
@@ -108,6 +113,7 @@ def test_the_gate_counts_the_bins_again(released, tmp_path):
         assert "dated_claims: a bin of the number of claims holds members, but fewer than" in " ".join(summary.reasons)
 
 
+@pytest.mark.matrix
 def test_columns_are_traced_to_the_claims_with_released_dates(released):
     pipeline, _ = released
     lineage = pipeline.materialization("release_claims", KEY).metadata["dagster/column_lineage"].value.deps_by_column
@@ -143,6 +149,7 @@ def test_intervals_that_were_not_drawn_anew_refuse():
     assert date_refusals(ReleasedDates(events, narrow, np.full(500, 2))) == []
 
 
+@pytest.mark.matrix
 def test_claims_are_cut_by_the_values_that_are_released_dates_among_them(released):
     """Places and stays are not released here: how rare they are must not decide which claims stay."""
     pipeline, _ = released

@@ -11,6 +11,8 @@ from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 LIMITS = {
     "population_estimates": {"small_class_share_at_most": 0.0, "estimator": "test"},
     "attribute_disclosure": {"l_at_least": 3.0, "t_at_most": 0.01},

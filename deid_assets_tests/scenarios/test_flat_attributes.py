@@ -94,6 +94,7 @@ def test_every_leak_is_refused_by_its_name(prepared, tmp_path):
     assert not list(pipeline.home.releases.glob("*/0*"))
 
 
+@pytest.mark.matrix
 def test_an_age_that_is_split_over_two_columns_is_refused(prepared, tmp_path):
     summary, _ = released_with(prepared, tmp_path, ["tens", "units", "coin"])
     assert summary.exit_code == REFUSED
@@ -120,6 +121,7 @@ def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numb
         assert found["coin/refinement"]["gating"] is True and found["coin/refinement"]["passed"] is True
 
 
+@pytest.mark.matrix
 def test_a_column_that_was_reviewed_excuses_no_other(prepared, tmp_path):
     summary, _ = released_with(prepared, tmp_path, ["number", "months"], number="Numbers of a raffle.")
     assert summary.exit_code == REFUSED
@@ -127,6 +129,7 @@ def test_a_column_that_was_reviewed_excuses_no_other(prepared, tmp_path):
     assert "column months: " in reasons and "column number: " not in reasons
 
 
+@pytest.mark.matrix
 def test_the_order_of_records_tells_nothing_of_the_delivery(tmp_path):
     """Files are ordered by what they show: the same people in another order give the same bytes."""
     written = []

@@ -141,6 +141,7 @@ def released(prepared, tmp_path_factory):
         yield pipeline, released_rows(pipeline.home.root)
 
 
+@pytest.mark.matrix
 class TestBrokenAttacks:
     """What finds no risk because it is broken does not find the canaries: the check fails, and so does the gate."""
 
@@ -289,6 +290,7 @@ def test_classes_are_counted_in_the_population_where_there_is_one(tmp_path):
         assert min(classes(rows).values()) < K, "or the population would make no difference"
 
 
+@pytest.mark.matrix
 def test_a_population_that_lacks_the_records_hides_nobody(tmp_path):
     policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
     folder = write_people(tmp_path / "in", people())
@@ -301,6 +303,7 @@ def test_a_population_that_lacks_the_records_hides_nobody(tmp_path):
         assert "population_holds_the_records" in " ".join([*summary.reasons, *summary.failed_checks])
 
 
+@pytest.mark.matrix
 def test_a_population_that_was_edited_refuses(tmp_path):
     """Whoever makes the classes of the population larger makes everybody look safe."""
     policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
@@ -398,6 +401,7 @@ def test_a_broken_delivery_is_an_error_that_names_no_value(tmp_path, spoil, mess
     assert "QZVALUE" not in reasons
 
 
+@pytest.mark.matrix
 def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(tmp_path):
     rows = people()
     rows[7][0] = "a town unheard of"
@@ -410,6 +414,7 @@ def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(tmp_path):
         assert (row.source_file, row.source_row, row.source_column) == ("people.csv", 9, "home town")
 
 
+@pytest.mark.matrix
 def test_an_empty_text_is_a_missing_value_whatever_the_format(tmp_path):
     folder = write_people(tmp_path / "in", people())
     with duckdb.connect() as connection:
@@ -424,6 +429,7 @@ def test_an_empty_text_is_a_missing_value_whatever_the_format(tmp_path):
         assert pipeline.table(KEY, "records").frame()["Town"].isna().sum() == sum(not row[0] for row in people())
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "loss", ["precision", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("discernibility", "average_class_size"))]
 )

@@ -71,6 +71,7 @@ def edit_measurement(pipeline: Pipeline, asset: str, name: str, **changes) -> No
         ),
     ],
 )  # fmt: skip
+@pytest.mark.matrix
 def test_a_table_changed_before_the_assessments_refuses(pipeline, asset, statement):
     """Candidate and assessments are made anew and agree with what was changed; nothing was made from it by an asset."""
     pipeline.edit_store(KEY, statement)
@@ -200,6 +201,7 @@ def test_evidence_edited_in_the_store_refuses(pipeline):
     refused(pipeline, "neighbor_attack")
 
 
+@pytest.mark.matrix
 def test_evidence_of_something_else_refuses(pipeline):
     """Of another delivery, of another version of the method, against another threshold, for information only."""
     edit_evidence(pipeline, "demographic_risk", partition="another-delivery")
@@ -218,6 +220,7 @@ def test_evidence_of_something_else_refuses(pipeline):
 # Stale inputs
 
 
+@pytest.mark.matrix
 def test_a_candidate_made_before_its_claims_were_taken_in_again_refuses(pipeline):
     pipeline.run(KEY, ["members", "claims", "quarantined_rows", "delivered_codes"])
     refused(pipeline, "made from an earlier claims")
@@ -238,6 +241,7 @@ def test_a_kernel_that_flags_nobody_is_found_by_the_cross_check(pipeline, monkey
     refused(pipeline, "cross_check_disagreements")
 
 
+@pytest.mark.matrix
 def test_a_kernel_whose_classes_are_too_large_by_one_is_found_by_the_cross_check(pipeline, monkeypatch):
     honest = NodeComputation.drawn_classes
 
@@ -268,6 +272,7 @@ def _nobody_flagged(honest):
     return flags
 
 
+@pytest.mark.matrix
 def test_members_released_while_the_gate_was_judging_are_not_left_out_of_its_count(pipeline, monkeypatch):
     counts = iter([0])
     monkeypatch.setattr(Workplace, "released_before", lambda *_: next(counts, 40))

@@ -25,6 +25,8 @@ POLICY = changed(
     intake={"quarantine_at_most": 0.02},
     sample={"fraction": 0.1},
     removal__newborn_days=None,
+    # The inpatient files hold no procedures.
+    removal__coded_claims_at_least={"procedure": None},
     quasi_identifiers__claims=[
         {"column": column, "release_as": name, "hierarchy": column} for column, name in COLUMNS.items()
     ],

@@ -1,8 +1,11 @@
 """Which claims are cut depends on what is released, and on nothing else."""
 
+import pytest
+
 from deid_assets_tests.scenarios.conftest import KEY
 
 
+@pytest.mark.matrix
 def test_a_claim_scores_by_the_rarest_of_its_released_values(published):
     """The small policy releases places only: the score is that of the place, whatever the diagnosis."""
     scores = published.pipeline.table(KEY, "claim_support_scores")

@@ -99,6 +99,9 @@ def failed_run(tmp_path_factory) -> PlantedRun:
     return run_on(folder / "deid", folder / "tmp", delivery)
 
 
+RUNS = pytest.mark.parametrize("run", [pytest.param("published_run", marks=pytest.mark.matrix), "failed_run"])
+
+
 def outside_the_store(home: Home) -> Iterator[Path]:
     """Every file under DEID_HOME but those that its owner alone may read."""
     for path in sorted(home.root.rglob("*")):
@@ -118,6 +121,7 @@ def leaks(paths) -> list[tuple[str, str]]:
     return [(path.name, canary) for path, content in found for canary in CANARIES if canary.encode() in content]
 
 
+@pytest.mark.matrix
 def test_the_planted_delivery_is_published_and_its_unusable_rows_are_quarantined(published_run):
     """Or the search below would find nothing because nothing was there."""
     assert published_run.exit_code == PUBLISHED, published_run.printed
@@ -132,6 +136,7 @@ def test_the_planted_delivery_is_published_and_its_unusable_rows_are_quarantined
             assert connection.execute(sql).fetchall()[0][0] > 20, sql
 
 
+@pytest.mark.matrix
 def test_a_published_run_tells_nothing_of_a_person(published_run):
     paths = list(outside_the_store(published_run.home))
     assert any(path.suffix == ".db" for path in paths), "the event log is searched"
@@ -144,18 +149,18 @@ def test_a_failed_run_tells_nothing_of_a_person(failed_run):
     assert leaks(outside_the_store(failed_run.home)) == []
 
 
-@pytest.mark.parametrize("run", ["published_run", "failed_run"])
+@RUNS
 def test_nothing_is_printed_of_a_person(run, request):
     printed = request.getfixturevalue(run).printed
     assert [canary for canary in CANARIES if canary in printed] == []
 
 
-@pytest.mark.parametrize("run", ["published_run", "failed_run"])
+@RUNS
 def test_no_temporary_file_is_left_with_a_person_in_it(run, request):
     assert leaks(path for path in request.getfixturevalue(run).temporary.rglob("*") if path.is_file()) == []
 
 
-@pytest.mark.parametrize("run", ["published_run", "failed_run"])
+@RUNS
 def test_what_may_identify_is_for_the_owner_alone(run, request):
     home = request.getfixturevalue(run).home
     for name in RESTRICTED:

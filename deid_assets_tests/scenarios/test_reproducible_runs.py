@@ -24,6 +24,7 @@ def data_files(release: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((release / "data").iterdir())}
 
 
+@pytest.mark.matrix
 def test_two_runs_with_one_secret_are_byte_identical_and_the_same_inputs_are_released_once(published, pipeline):
     """One run by `deid run` in a process of its own, one asset by asset in another home; there the release, twice."""
     summary = pipeline.run(KEY, ["release"])
@@ -67,6 +68,7 @@ def test_a_cluster_gives_the_same_tables(pipeline, monkeypatch):
             pd.testing.assert_frame_equal(pipeline.table(KEY, name).frame(), frame, check_exact=True)
 
 
+@pytest.mark.matrix
 @needs_dask
 def test_a_cluster_that_is_not_there_stops_the_run(pipeline, monkeypatch):
     monkeypatch.setattr(executors, "CONNECT_SECONDS", 1.0)
@@ -76,6 +78,7 @@ def test_a_cluster_that_is_not_there_stops_the_run(pipeline, monkeypatch):
     assert "no scheduler of Dask answers within 1 s" in str(summary.reasons)
 
 
+@pytest.mark.matrix
 def test_another_secret_gives_other_pseudonyms_and_another_sample(published, tmp_path, monkeypatch):
     monkeypatch.setenv("DEID_SECRET", "another secret of the scenarios, as long as it takes")
     with pipeline_in(tmp_path / "deid") as other:

@@ -78,6 +78,7 @@ def test_neutralizing_nothing_is_an_error(tmp_path):
         write_policy(tmp_path, changed(FLAT, attributes=[], formulas="neutralize"))
 
 
+@pytest.mark.matrix
 def test_no_cell_of_a_longitudinal_release_begins_with_a_sign(published):
     for path in sorted((published.release / "data").glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:

@@ -157,7 +157,7 @@ def test_words_of_the_statements_are_among_the_names():
     assert {"rows", "class_size", "row_key", "class", "members", "beyond", "label", "source_table"} <= set(WORDS)
 
 
-@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("swap", [False, pytest.param(True, marks=pytest.mark.matrix)])
 def test_a_column_may_have_any_name_that_the_policy_accepts(tmp_path, swap):
     accepted = [word for word in WORDS if word not in OWN_COLUMNS]
     for number in range(0, len(accepted), AT_ONCE):
