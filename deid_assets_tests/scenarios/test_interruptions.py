@@ -89,12 +89,19 @@ def test_while_modules_are_imported(run, signal, module):
         matrix("SIGINT", "call:25"),
     ],
 )
-def test_while_a_run_is_executed(run, flat, signal, point):
+def test_while_a_run_is_executed(run, signal, point):
     ended = run(signal, point)
     assert (ended.code, ended.said) == (CODES[signal], SAID), ended.printed
     assert ended.runs == ["CANCELED"]
     assert not ended.releases
-    assert deid(ended.home.root, "run", *flat.arguments)[0] == PUBLISHED, "it was to be run again"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("signal", "point"), [("SIGINT", "commit:records"), ("SIGTERM", "call:25")])
+def test_it_is_run_again_and_publishes(run, flat, signal, point):
+    ended = run(signal, point)
+    assert (ended.code, ended.said) == (CODES[signal], SAID)
+    assert deid(ended.home.root, "run", *flat.arguments)[0] == PUBLISHED
 
 
 @pytest.mark.parametrize(
