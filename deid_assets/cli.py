@@ -1,9 +1,11 @@
-"""The `deid` command: run a policy on a delivery, open the UI, check a policy, verify a release, export the key."""
+"""The `deid` command: run a policy on a delivery, list releases, open the UI, check or begin a policy, verify a release."""
 
 import contextlib
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -45,19 +47,66 @@ def _usage_errors() -> Iterator[None]:
         raise
 
 
-@click.group(cls=Command)
+def _not_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("it is empty")
+    return value
+
+
+def _plain_key(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    from deid_assets.sources.delivery import plain_key
+
+    try:
+        return None if value is None else plain_key(value)
+    except DeidError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@contextlib.contextmanager
+def _errors_as_json(wanted: bool) -> Iterator[None]:
+    """Print an error as a JSON document too, where one was asked for."""
+    try:
+        with without_values("deid", Home.here().store):
+            yield
+    except DeidError as error:
+        if wanted:
+            click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "release": None, "reasons": [str(error)]}, indent=1))
+        raise
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="deid_assets")
 def main() -> None:
     """De-identify longitudinal health claims, and prove that a release is safe."""
 
 
+_OPTIONS_OF_A_RUN = (
+    click.option("--policy", "policy_name", callback=_not_empty, default="heritage_public", show_default=True, help="A policy's name, or a YAML file."),
+    click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated."),
+    click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default made from its name."),
+    click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery."),
+    click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says."),
+    click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of a synthetic delivery."),
+)
+
+
+def _of_a_run(command: Callable) -> Callable:
+    """Add the options that say what is run on what."""
+    for option in reversed(_OPTIONS_OF_A_RUN):
+        command = option(command)
+    return command
+
+
+def _sample_fits(paths: tuple[Path, ...], release_members: int | None, members: int) -> None:
+    if not paths and (release_members or 0) > members:
+        raise click.UsageError(f"--release {release_members} is more than the {members} members of the delivery (--members)")
+
+
 @main.command()
-@click.option("--policy", "policy_name", default="heritage-public", show_default=True, help="A policy's name, or a YAML file.")
-@click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated.")
-@click.option("--key", "delivery_key", help="Key of the delivery; by default made from its name.")
-@click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery.")
-@click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of a synthetic delivery.")
+@_of_a_run
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it as one JSON document; progress goes to standard error.")
+@click.option("--quiet", "-q", is_flag=True, help="Say only what came of it, and why.")
+@click.option("--verbose", "-v", is_flag=True, help="Also say what steps tell of themselves, and every gate on a line of its own.")
 def run(
     policy_name: str,
     paths: tuple[Path, ...],
@@ -65,26 +114,32 @@ def run(
     members: int,
     release_members: int | None,
     seed: int,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
 ) -> None:
     """Take a delivery to a gated release.
 
-    Exit code 0: published; 2: refused, because privacy is not protected well enough; 1: error; 64: wrong command line.
+    Exit code 0: published; 2: refused, because privacy is not protected well enough; 1: error; 64: wrong command line;
+    130 and 143: interrupted by Ctrl-C or SIGTERM.
 
     Without --delivery a synthetic delivery is made.
     """
     from deid_assets.running import run_policy
+    from deid_assets.running_progress import Detail
 
-    home = Home.here().create()
-    sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed))
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose contradict each other: choose one")
+    _sample_fits(paths, release_members, members)
+    detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
+    asked = (policy_name, paths, delivery_key, members, release_members, seed)
+    with _errors_as_json(as_json):
+        code = run_policy(Home.here().create(), *asked, detail=detail, as_json=as_json)
+    sys.exit(code)
 
 
 @main.command()
-@click.option("--policy", "policy_name", default="heritage-public", show_default=True, help="A policy's name, or a YAML file.")
-@click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated.")
-@click.option("--key", "delivery_key", help="Key of the delivery; by default made from its name.")
-@click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery.")
-@click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of a synthetic delivery.")
+@_of_a_run
 def plan(
     policy_name: str,
     paths: tuple[Path, ...],
@@ -95,19 +150,21 @@ def plan(
 ) -> None:
     """Say what cannot pass, before the long work: the best that any generalization can reach with this delivery.
 
-    Exit code 0: nothing rules a release out for sure, which promises nothing; 2: a release is ruled out; 1: error.
+    Exit code 0: nothing rules a release out for sure, which promises nothing; 2: a release is ruled out; 1: error;
+    64: wrong command line; 130 and 143: interrupted.
 
     Nothing is published. Without --delivery a synthetic delivery is made.
     """
     from deid_assets.planning import plan as plan_release
     from deid_assets.running import run_policy
 
+    _sample_fits(paths, release_members, members)
     home = Home.here().create()
     sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed, work=plan_release))
 
 
 @main.command()
-@click.option("--port", type=int, default=3000, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
     """Open the Dagster UI on everything that was run here."""
@@ -124,7 +181,7 @@ def ui(port: int, host: str) -> None:
 
 @main.group()
 def policy() -> None:
-    """Policies: check one, list those that ship."""
+    """Policies: check one, list those that there are, begin one of your own."""
 
 
 @policy.command("check")
@@ -145,6 +202,60 @@ def policy_list() -> None:
 
     for found in policies_in(Home.here().policies).values():
         click.echo(f"{found.name:24} {found.title}")
+
+
+@policy.command("new")
+@click.argument("name", callback=_not_empty)
+@click.option("--title", required=True, callback=_not_empty, help="What it is, in a few words.")
+@click.option("--owner", "owners", multiple=True, required=True, help="Who answers for it: team:NAME or an address; may be repeated.")
+@click.option("--description", help="What it publishes; by default the title.")
+@click.option("--like", default="heritage_public", show_default=True, help="The policy that ships from which it is made.")
+@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
+def policy_new(
+    name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None
+) -> None:
+    """Begin a policy of your own: a copy of one that ships, with your name, title and owners.
+
+    Change its section `source` to what fits your files, and run `deid policy check` on it.
+    """
+    from deid_assets.policy.scaffold import new_policy
+
+    file = new_policy(output or Path(f"{name}.yaml"), name, title, owners, like, description)
+    click.echo(f"{file} was written. Change it to what fits your files, then: deid policy check {file}")
+
+
+@main.command("releases")
+@click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
+def releases_list(as_json: bool) -> None:
+    """List the releases that were published here, as the registry has them."""
+    from deid_assets.listing import listed_releases
+
+    found = listed_releases(Home.here())
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+        return
+    for one in found:
+        of = f"delivery {one.delivery}" if one.delivery else "delivery not told by this store"
+        click.echo(f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}")
+    if not found:
+        click.echo("Nothing was published here.")
+
+
+@main.command("deliveries")
+@click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
+def deliveries_list(as_json: bool) -> None:
+    """List the deliveries that were registered here, and the policies under which they were taken in."""
+    from deid_assets.listing import listed_deliveries
+
+    found = listed_deliveries(Home.here())
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+        return
+    for one in found:
+        of = one.problem or f"{one.kind}  {' '.join(one.paths)}"
+        click.echo(f"{one.key}  {of}" + (f"  taken in under {', '.join(one.policies)}" if one.policies else ""))
+    if not found:
+        click.echo("No delivery was registered here.")
 
 
 @main.command()
@@ -237,4 +348,6 @@ def key_export(output: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from deid_assets.__main__ import main as start
+
+    start()

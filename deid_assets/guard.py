@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deid_assets.errors import DeidError
+from deid_assets.interruption import received
 from deid_assets.store import owner_only
 
 
@@ -41,14 +42,16 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
     ------
     UnforeseenError
         In place of whatever was raised.
+    KeyboardInterrupt
+        In place of it, where a signal asked the command to end: DuckDB and others make errors of their own of that.
     """
     try:
         yield
         return
     except (DeidError, *let_through) as error:
-        raised: BaseException = error
+        raised: BaseException = error if received() is None else KeyboardInterrupt()
     except Exception as error:
-        raised = UnforeseenError(f"{what} failed with {_kind(error)}; {_keep(error, what, store)}")
+        raised = KeyboardInterrupt() if received() is not None else UnforeseenError(f"{what} failed with {_kind(error)}; {_keep(error, what, store)}")
     # Without what it was raised from: the message of an original may quote a value, and Dagster stores chains. `from None`
     # only hides the original, and `raise` adds it again, so that it is cut off afterwards.
     try:

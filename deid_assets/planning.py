@@ -5,19 +5,22 @@ A plan rules out; it never says that something will pass. It publishes nothing, 
 
 import time
 
+from dagster._utils.interrupts import capture_interrupts
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from deid_assets import interruption
 from deid_assets.home import Home
-from deid_assets.instance import prepare_dagster_home
+from deid_assets.instance import dagster_instance, prepare_dagster_home
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.running import clean_orphans, dagster_instance, execute
+from deid_assets.running import clean_orphans, execute
+from deid_assets.running_progress import Progress
 from deid_assets.running_summary import PUBLISHED, REFUSED
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
-from deid_assets.store import Table
+from deid_assets.store import Table, interrupt_queries
 from deid_assets.store_lock import StoreLock
 
 REACHABLE, FLAT_CHOICE = "reachable_risk", "record_generalization"
@@ -29,13 +32,17 @@ def planned_assets(policy: ReleasePolicy) -> tuple[str, ...]:
     return tuple(made[: made.index(FLAT_CHOICE if isinstance(policy, FlatPolicy) else REACHABLE) + 1])
 
 
-def plan(home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, console: Console) -> int:
+def plan(home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
     """Make what a plan needs and print what cannot pass; return the exit code: 0 nothing proves that it cannot, 2 or 1 as a run."""
     started = time.monotonic()
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         clean_orphans(home, instance, lock)
-        summary = execute(instance, policy, delivery, lock.run_id, console, planned_assets(policy))
+        with interruption.watched(interrupt_queries), capture_interrupts():
+            summary = execute(instance, policy, delivery, lock.run_id, progress, planned_assets(policy))
+    if interruption.received() is not None:
+        return interruption.say()
+    console = progress.console
     console.print()
     for text in (*summary.failed_checks, *summary.reasons):
         console.print(f"[bold]cannot pass[/bold]  {escape(text.removeprefix('refused: '))}")

@@ -2,16 +2,18 @@
 
 import contextlib
 import io
+import json
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 import dagster as dg
-from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.execution.api import execute_run_iterator
 from dagster._core.remote_origin import (
     ManagedGrpcPythonEnvCodeLocationOrigin,
@@ -20,15 +22,16 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import make_new_run_id
+from dagster._utils.interrupts import capture_interrupts
 from rich.console import Console
-from rich.markup import escape
 
+from deid_assets import interruption
 from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.refused_report import refused_report_path, write_refused_report
 from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.home import Home
-from deid_assets.instance import prepare_dagster_home
+from deid_assets.instance import dagster_instance, prepare_dagster_home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.base import ReleasePolicy
@@ -41,17 +44,19 @@ from deid_assets.release.recovery import release_folders
 from deid_assets.release.registry import Entry, Registry
 from deid_assets.release.verification import MANIFEST, verify
 from deid_assets.resources import STORE_TAG, Workplace, job_name
-from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary, outcome_of, print_summary
+from deid_assets.running_progress import Detail, Progress
+from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary, outcome_of, print_summary, summary_json
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
-from deid_assets.store import owner_only
+from deid_assets.stages import STAGE_OF
+from deid_assets.store import interrupt_queries, owner_only
 from deid_assets.store_lock import StoreLock
 
 MODULE = "deid_assets.definitions"
 LOCATION = "deid_assets"
 REPOSITORY = "__repository__"
 
-Work = Callable[[Home, ReleasePolicy, Delivery, StoreLock, Console], int]
+Work = Callable[[Home, ReleasePolicy, Delivery, StoreLock, Progress], int]
 """What is done with a registered delivery while its store is locked; returns the exit code."""
 
 _SECONDS_TO_BEGIN = 300
@@ -67,9 +72,13 @@ def run_policy(
     release_members: int | None = None,
     seed: int = 1,
     console: Console | None = None,
+    detail: Detail = Detail.NORMAL,
+    as_json: bool = False,
     work: Work | None = None,
 ) -> int:
     """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
+
+    With `as_json` what came of it is one JSON document on standard output, and `console` tells the way there.
 
     The lock of the store is held from before anything is written until the end, so that a second run leaves no trace.
 
@@ -84,7 +93,9 @@ def run_policy(
         If another run works on the same delivery under the same policy.
     """
     # Without a terminal, rich would assume 80 columns and cut numbers.
-    console = console or Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    stream = sys.stderr if as_json else sys.stdout
+    console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
+    progress = Progress(console, detail)
     policy, file = find_policy(home, policy_name)
     delivery = _requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
     lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id())
@@ -93,15 +104,17 @@ def run_policy(
         if file is not None:
             policy = adopt(home, policy, file)
         if not paths:
-            _make_synthetic(home, delivery, console)
+            _make_synthetic(home, delivery, progress)
         register_delivery(home, delivery)
-        return (work or _release_or_unchanged)(home, policy, delivery, lock, console)
+        if work is not None:
+            return work(home, policy, delivery, lock, progress)
+        return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
     finally:
         lock.release()
 
 
 def _release_or_unchanged(
-    home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, console: Console
+    home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool
 ) -> int:
     """Run the policy's job, unless the same was released before; what a crash left is mended first in any case."""
     started = time.monotonic()
@@ -112,18 +125,31 @@ def _release_or_unchanged(
         if earlier is None:
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
-            summary = execute(instance, policy, delivery, lock.run_id, console)
-            if summary.release is None:
-                summary = replace(summary, release=_left_behind(home, policy, delivery))
-            print_summary(console, home, policy, delivery, summary, time.monotonic() - started)
-            _report_refusal(home, policy, delivery, summary, console)
-            return summary.exit_code
+            with interruption.watched(interrupt_queries), capture_interrupts():
+                summary = execute(instance, policy, delivery, lock.run_id, progress)
+                if summary.release is None:
+                    summary = replace(summary, release=_left_behind(home, policy, delivery))
+                interruption.remember_release(summary.release)
+                seconds = time.monotonic() - started
+                if interruption.received() is None:
+                    if as_json:
+                        _write_json(summary_json(home, policy, delivery, summary, seconds))
+                    else:
+                        print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
+                    _report_refusal(home, policy, delivery, summary, progress.console)
+            return summary.exit_code if interruption.received() is None else interruption.say()
     report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not report.ok:
         raise ReleaseError(
             f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
         )
-    console.print(f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}")
+    if as_json:
+        unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
+        _write_json(unchanged | {"release": str(earlier)})
+    else:
+        progress.console.print(
+            f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}"
+        )
     return PUBLISHED
 
 
@@ -138,6 +164,8 @@ def _report_refusal(
         home.store, policy, delivery.key, tuple(summary.rows), summary.failed_checks, summary.reasons
     )
     console.print(f"[bold]Report of the refusal[/bold] (restricted)  {path}", soft_wrap=True)
+def _write_json(document: Mapping[str, object]) -> None:
+    sys.stdout.write(f"{json.dumps(document, indent=1, allow_nan=False)}\n")
 
 
 def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
@@ -215,7 +243,7 @@ def _requested_delivery(
     return Delivery(key or default, "synthetic", (home.deliveries / name,), parameters)
 
 
-def _make_synthetic(home: Home, delivery: Delivery, console: Console) -> None:
+def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
     """Make the files of a synthetic delivery unless they are there; runs under other policies may want the same ones."""
     (folder,) = delivery.paths
     members, seed = delivery.parameters["members"], delivery.parameters["seed"]
@@ -224,16 +252,9 @@ def _make_synthetic(home: Home, delivery: Delivery, console: Console) -> None:
             return
         making = home.deliveries / f".making-{folder.name}"
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
-        with _status(console, f"Making a synthetic delivery of {members:,} members") as update:
-            write_delivery(owner_only(making), members, seed, lambda done, of: update(f"{done:,} of {of:,} members"))
+        with progress.working(f"Making a synthetic delivery of {members:,} members"):
+            write_delivery(owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members"))
         making.rename(folder)
-
-
-@contextlib.contextmanager
-def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
-    """The instance of this home."""
-    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
-        yield instance
 
 
 def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> list[str]:
@@ -273,10 +294,44 @@ def execute(
     policy: ReleasePolicy,
     delivery: Delivery,
     run_id: str,
-    console: Console,
+    progress: Progress,
     assets: Collection[str] | None = None,
 ) -> RunSummary:
-    """Run the job that the UI runs, or some of its assets, with both origins, so that the UI shows it and can execute it again."""
+    """Execute the policy's job, or some of its assets. Signals are Dagster's meanwhile; where one came the run ends CANCELED, or as it had ended."""
+    events: list[dg.DagsterEvent] = []
+    canceling = False
+    quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
+    try:
+        job, run = _new_run(instance, policy, delivery, run_id, assets)
+        with quiet, progress.working(f"Policy {policy.name}, delivery {delivery.key}"):
+            instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
+            for event in execute_run_iterator(job, run, instance):
+                events.append(event)
+                _say(progress, event)
+                number = interruption.received()
+                if number is not None and event.event_type not in _ENDED:
+                    if not canceling:
+                        instance.report_run_canceling(run)  # else Dagster takes the interruption for a failure
+                        canceling = True
+                    if not event.is_failure:
+                        signal.raise_signal(number)  # again, as a library may have swallowed what was raised
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+        if interruption.received() is None:
+            raise
+        canceling = True
+    left = instance.get_run_by_id(run_id)
+    if canceling and left is not None and left.status not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED):
+        instance.report_run_canceled(left)
+    return outcome_of(events)
+
+
+_ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED)
+
+
+def _new_run(
+    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
+) -> tuple[ReconstructableJob, dg.DagsterRun]:
+    """A run of the job that the UI runs, or of some of its assets, with both origins, so that the UI shows it and can execute it again."""
     if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
         instance.add_dynamic_partitions(deliveries.name, [delivery.key])
     # Loaded anew: the policy may have been copied to where the definitions find it just now.
@@ -306,17 +361,7 @@ def execute(
         remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),
         job_code_origin=job.get_python_origin(),
     )
-    events = []
-    quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
-    with quiet, _status(console, f"Policy {policy.name}, delivery {delivery.key}") as update:
-        instance.add_event_listener(run.run_id, lambda record: _tell(update, record))
-        for event in execute_run_iterator(job, run, instance):
-            events.append(event)
-            if event.event_type == dg.DagsterEventType.STEP_START:
-                update(str(event.step_key).replace("__", "/"))
-            elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
-                _print_materialization(console, event)
-    return outcome_of(events)
+    return job, run
 
 
 class _WithoutFailedLogs(io.TextIOBase):
@@ -337,30 +382,22 @@ class _WithoutFailedLogs(io.TextIOBase):
         self._stream.flush()
 
 
-def _tell(update, record: dg.EventLogEntry) -> None:
+def _say(progress: Progress, event: dg.DagsterEvent) -> None:
+    """Say of an event what people want to know."""
+    if event.event_type == dg.DagsterEventType.STEP_START:
+        name = str(event.step_key).split("__")[-1]
+        asset = max((one for one in STAGE_OF if name.startswith(f"{one}_")), key=len, default="")
+        # The step of a check has the asset's name and the check's in one.
+        progress.doing(name if name in STAGE_OF or not asset else f"check {name.removeprefix(f'{asset}_')}")
+    elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+        made = event.step_materialization_data.materialization
+        name = made.asset_key.path[-1]
+        rows, seconds = made.metadata.get("dagster/row_count"), made.metadata.get("seconds")
+        progress.made(STAGE_OF[name], name, rows.value if rows else None, seconds.value if seconds else None)
+        if "notice" in made.metadata:
+            progress.note(str(made.metadata["notice"].value))
+
+
+def _tell(progress: Progress, record: dg.EventLogEntry) -> None:
     if not record.is_dagster_event and record.user_message:
-        update(record.user_message)
-
-
-def _print_materialization(console: Console, event: dg.DagsterEvent) -> None:
-    made = event.step_materialization_data.materialization
-    rows = made.metadata.get("dagster/row_count")
-    seconds = made.metadata.get("seconds")
-    console.print(
-        f"  {made.asset_key.path[-1]:28}"
-        f"{f'{rows.value:>14,} rows' if rows else '':19}"
-        f"{f'{seconds.value:>8.1f} s' if seconds else ''}"
-    )
-    if "notice" in made.metadata:
-        console.print(f"[bold]note[/bold]  {escape(str(made.metadata['notice'].value))}")
-
-
-@contextlib.contextmanager
-def _status(console: Console, text: str) -> Iterator:
-    """A line that says what is going on: it moves on a terminal; elsewhere the heading is printed once."""
-    console.print(text)
-    if not console.is_terminal:
-        yield lambda more: None
-        return
-    with console.status(text) as status:
-        yield lambda more: status.update(f"{text}: {more}")
+        progress.tell(record.user_message)

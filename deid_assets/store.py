@@ -90,6 +90,39 @@ def _memory_limit() -> int:
     return min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
 
 
+_connections: set[duckdb.DuckDBPyConnection] = set()
+
+
+@contextlib.contextmanager
+def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let `interrupt_queries` end what the connection executes meanwhile."""
+    _connections.add(connection)
+    try:
+        yield
+    finally:
+        _connections.discard(connection)
+
+
+def interrupt_queries() -> None:
+    """End all queries of this process; may be called by any thread.
+
+    DuckDB notices by itself that a signal was answered, but then waits for its own threads, which may take half a minute.
+    """
+    for connection in list(_connections):
+        with contextlib.suppress(duckdb.Error):  # it was closed in the meantime
+            connection.interrupt()
+
+
+def _unopened(error: duckdb.Error) -> str:
+    """Why a store file cannot be opened, and what to do; DuckDB tells by its text only."""
+    said = str(error)
+    if "not a valid DuckDB database" in said or "Is a directory" in said:
+        return "is damaged, or no store at all: remove it, and run again; it is made anew from the delivery"
+    if "Could not set lock" in said:
+        return "is in use by another process: end it, or wait, and run again"
+    return "is in use by another process, or cannot be opened"
+
+
 @contextlib.contextmanager
 def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the store file for as short a time as possible; always closed, whatever happens inside."""
@@ -107,11 +140,13 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
             },
         )
     except (duckdb.IOException, duckdb.ConnectionException) as error:
-        raise StoreError(f"the restricted store {file.name} is in use by another process, or cannot be opened") from error
+        raise StoreError(f"the restricted store {file.name} {_unopened(error)}") from error
     try:
-        if read_only:
-            connection.execute("BEGIN TRANSACTION READ ONLY")
-        yield connection
+        with interruptible(connection):
+            connection.execute("SET enable_progress_bar = false")  # it would be drawn over the lines that tell of steps
+            if read_only:
+                connection.execute("BEGIN TRANSACTION READ ONLY")
+            yield connection
     finally:
         connection.close()
 

@@ -10,7 +10,7 @@ import yaml
 
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.home import Home
-from deid_assets.instance import prepare_dagster_home, workspace_file
+from deid_assets.instance import dagster_instance, prepare_dagster_home, workspace_file
 from deid_assets.registration import delivery_file, register_delivery, registered_delivery
 from deid_assets.sources.delivery import Delivery
 
@@ -167,3 +167,27 @@ class TestInstance:
         assert target == {
             "python_module": {"module_name": "deid_assets.definitions", "location_name": "deid_assets"}
         }
+
+
+def test_settings_that_are_a_folder_and_a_lock_that_is_one_are_named(tmp_path):
+    home = Home(tmp_path / "deid").create()
+    (home.dagster / "dagster.yaml").mkdir()
+    with pytest.raises(StoreError, match=r"dagster\.yaml is not a file; remove it"):
+        prepare_dagster_home(home)
+    (home.dagster / "dagster.yaml").rmdir()
+    (home.dagster / ".lock").mkdir()
+    with pytest.raises(StoreError, match=r"home/\.lock cannot be made: Is a directory; .*remove what lies there"):
+        prepare_dagster_home(home)
+
+
+@pytest.mark.parametrize("file", ["history/runs.db", "history/runs/index.db", "schedules/schedules.db"])
+def test_a_damaged_history_of_runs_is_named_with_what_to_do(tmp_path, file):
+    home = Home(tmp_path / "deid").create()
+    prepare_dagster_home(home)
+    (home.dagster / file).parent.mkdir(parents=True, exist_ok=True)
+    (home.dagster / file).write_bytes(b"no database" * 1000)
+    with pytest.raises(StoreError, match="the history of runs in .* is damaged: .* Move that folder away"):
+        with dagster_instance(home) as instance:
+            instance.get_runs()
+            instance.get_dynamic_partitions("deliveries")
+            instance.all_instigator_state()

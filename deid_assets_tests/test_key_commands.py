@@ -72,7 +72,7 @@ def test_a_lost_key_is_said_and_its_loss_recorded(home, tmp_path):
 def test_a_lost_secret_is_made_anew_only_when_asked(home, monkeypatch):
     for name in ("DEID_SECRET", "DEID_SECRET_FILE", "DEID_SECRET_COMMAND"):
         monkeypatch.delenv(name, raising=False)
-    code, printed = deid("run", "--policy", "heritage-public", "--members", 100)
+    code, printed = deid("run", "--policy", "heritage_public", "--members", 100)
     assert code == 1 and "the secret is gone" in printed and "deid key new-secret" in printed
     assert not (home.keys / "secret").exists()
     assert deid("key", "new-secret")[0] == 0 and (home.keys / "secret").exists()
@@ -84,7 +84,7 @@ def test_a_secret_in_the_place_of_another_is_refused_unless_it_was_made_so(home,
         monkeypatch.delenv(name, raising=False)
     (home.keys / "secret").write_text("ab" * 32)
     (home.keys / "secret").chmod(0o600)
-    code, printed = deid("run", "--policy", "heritage-public", "--members", 100)
+    code, printed = deid("run", "--policy", "heritage_public", "--members", 100)
     assert code == 1 and "keys/secret is not a secret under which anything was released here" in printed
     (home.keys / "secret").unlink()
     assert deid("key", "new-secret")[0] == 0

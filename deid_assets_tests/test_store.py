@@ -3,6 +3,7 @@
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import duckdb
@@ -17,6 +18,7 @@ from deid_assets.store import (
     drop_schema,
     fingerprint,
     held_open,
+    interrupt_queries,
     owner_only,
     quoted,
     require_plain_tables,
@@ -260,3 +262,33 @@ class TestPlainTables:
 def test_a_handle_holds_no_rows(table):
     write_table(table, "SELECT 'a person' AS name")
     assert "a person" not in repr(table)
+
+
+@pytest.mark.parametrize("make", [lambda file: file.write_bytes(b"no store" * 1000), lambda file: file.mkdir()])
+def test_a_store_file_that_is_none_is_named_with_what_to_do(tmp_path, make):
+    make(tmp_path / "people.duckdb")
+    with pytest.raises(StoreError, match="store people.duckdb is damaged, or no store at all: remove it, and run again"):
+        with connect(tmp_path / "people.duckdb"):
+            pass
+
+
+def test_a_query_of_another_thread_is_interrupted(tmp_path):
+    """One that would take hours; it counts as at work once the connection is known."""
+    ended = []
+
+    def work():
+        try:
+            with connect(tmp_path / "people.duckdb") as connection:
+                working.set()
+                connection.execute("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE (a.range * b.range) % 7 = 3")
+        except Exception as error:
+            ended.append(type(error))
+
+    working = threading.Event()
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert working.wait(60)
+    while thread.is_alive():
+        interrupt_queries()
+        thread.join(0.1)
+    assert ended == [duckdb.InterruptException]

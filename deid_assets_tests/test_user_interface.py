@@ -95,7 +95,7 @@ def ui(root) -> Iterator[Ui]:
     url = f"http://127.0.0.1:{(port := free_port())}"
     with open(root / "ui.txt", "wb") as printed:
         process = subprocess.Popen(
-            [sys.executable, "-m", "deid_assets.cli", "ui", "--port", str(port)],
+            [sys.executable, "-m", "deid_assets", "ui", "--port", str(port)],
             env=environment(root),
             stdout=printed,
             stderr=subprocess.STDOUT,

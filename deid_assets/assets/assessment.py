@@ -20,9 +20,10 @@ from deid_assets.assets.generalization import (
     chosen_node,
     node_computation,
 )
+from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_attacks import demographics_of_canaries
 from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.executors import search_executor
 from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries
 from deid_assets.methods.absence import absence_numbers
@@ -332,9 +333,5 @@ def evidence_frame(
     evidence = Evidence(
         name, context.partition_key, policy.hash, tables_digest_once({table.name: table for table in candidate}), METHOD_VERSIONS[name], measured
     )
-    table = pd.DataFrame(
-        [(m.name, m.value, m.bound, m.threshold, m.gating, m.passed) for m in measured],
-        columns=["measurement", "measured", "bound", "threshold", "gating", "passed"],
-    )
-    context.add_output_metadata({"measurements": markdown_table(table), "evidence_digest": evidence.digest()})
+    context.add_output_metadata(measured_metadata(measured) | {"evidence_digest": evidence.digest()})
     return to_frame([evidence])

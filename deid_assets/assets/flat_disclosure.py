@@ -4,6 +4,7 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assets.attribute_disclosure import attribute_metadata, ordered_ranks
+from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_records import record_attributes_of_canaries
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods import attribute_disclosure as attributes
@@ -37,7 +38,7 @@ def record_attribute_disclosure(
         "record_attribute_disclosure", context.partition_key, policy.hash, tables_digest({"release_records": release_records}),
         METHOD_VERSIONS["record_attribute_disclosure"], measured,
     )  # fmt: skip
-    context.add_output_metadata(attribute_metadata(found) | {"evidence_digest": evidence.digest()})
+    context.add_output_metadata(attribute_metadata(found) | measured_metadata(measured) | {"evidence_digest": evidence.digest()})
     return to_frame([evidence])
 
 

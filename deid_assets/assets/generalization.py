@@ -299,10 +299,12 @@ class Progress:
     """Tells the run's log how far the search has come, every few seconds."""
 
     def __init__(self, context: dg.AssetExecutionContext, seconds: float = 3.0):
-        self._context, self._seconds, self._last = context, seconds, time.monotonic()
+        self._context, self._seconds, self._last, self._ended = context, seconds, time.monotonic(), False
 
     def __call__(self, done: int, total: int, text: str) -> None:
-        if time.monotonic() - self._last >= self._seconds or done == total:
+        # All are done long before the last call: their numbers are refined, and every call would be a line of the log.
+        ends, self._ended = done == total and not self._ended, done == total
+        if ends or time.monotonic() - self._last >= self._seconds:
             self._last = time.monotonic()
             self._context.log.info(f"{done} of {total} nodes: {text}")
 

@@ -4,8 +4,9 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assets.flat_intake import population_of
+from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_records import records_of_canaries
-from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods import flat_rows
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release import measure
@@ -43,17 +44,7 @@ def record_risk(
         "record_risk", context.partition_key, policy.hash, tables_digest({"release_records": release_records}),
         METHOD_VERSIONS["record_risk"], measured,
     )  # fmt: skip
-    context.add_output_metadata(
-        {
-            "measurements": markdown_table(
-                pd.DataFrame(
-                    [(m.name, m.value, m.threshold, m.passed) for m in measured],
-                    columns=["measurement", "measured", "threshold", "passed"],
-                )
-            ),
-            "evidence_digest": evidence.digest(),
-        }
-    )
+    context.add_output_metadata(measured_metadata(measured) | {"evidence_digest": evidence.digest()})
     return to_frame([evidence])
 
 

@@ -262,6 +262,7 @@ def _risk_check(policy: str, check: RiskCheck) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(
             # What the policy does not gate on is shown and passes; what it gates on passes only below its threshold.
             passed=found.passed or not found.gating,
+            description=None if found.gating else "Reported only: the policy sets no limit for it, so that nothing was judged.",
             metadata={name: float(number) for name, number in numbers.items() if number is not None}
             | {"statistic": found.statistic, "gating": found.gating, "section": found.section},
         )

@@ -158,22 +158,27 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> Policy:
     Parameters
     ----------
     name
-        Name of the policy, or of its file; '-' and '_' are the same.
+        Name of the policy, as its section `policy` spells it.
 
     Raises
     ------
     PolicyError
-        If there is no such policy (the message lists those that there are), or something is wrong with it.
+        If there is no such policy (the message lists those that there are, and suggests one that is spelled alike or
+        lies in a file of this name), or something is wrong with it.
     """
-    wanted = name.replace("-", "_")
+    wanted = name.replace("-", "_").lower()
+    suggestion = ""
     for text in _texts(extra_folders):
-        if text.name.replace("-", "_") == wanted:
-            return _loaded(text)
+        if text.name.replace("-", "_").lower() == wanted:
+            found = _loaded(text)
+            if found.name == name:
+                return found
+            suggestion = f"; did you mean {found.name}?"
     policies = policies_in(*extra_folders)
-    if wanted in policies:
-        return policies[wanted]
+    if name in policies:
+        return policies[name]
     raise PolicyError(
-        f"there is no policy '{name}'{did_you_mean(wanted, policies)}; policies: {', '.join(sorted(policies))}, or "
+        f"there is no policy '{name}'{suggestion or did_you_mean(wanted, policies)}; policies: {', '.join(sorted(policies))}, or "
         "the path of a YAML file"
     )
 

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from deid_assets.errors import StoreError
+
 
 def sync(path: Path) -> None:
     """Flush a file's content, or a folder's entries, to the disk."""
@@ -84,8 +86,20 @@ def take_lock(path: Path, wait: bool) -> int | None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the exclusive lock on a file; waits for it. Not re-entrant."""
-    descriptor = take_lock(path, wait=True)
+    """Hold the exclusive lock on a file; waits for it. Not re-entrant.
+
+    Raises
+    ------
+    StoreError
+        If the lock cannot be made.
+    """
+    try:
+        descriptor = take_lock(path, wait=True)
+    except OSError as error:
+        raise StoreError(
+            f"the lock {path} cannot be made: {error.strerror}; it must be a plain file in a folder of yours: remove what lies there"
+        ) from None
+    assert descriptor is not None, "it was waited for"
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.files import Staging, count_rows, quoted_foreign, require_columns, require_plain, row_key
-from deid_assets.store import quoted
+from deid_assets.store import interruptible, quoted
 
 _DATABASE = "delivered"
 _ROWS_AT_A_TIME = 100_000
@@ -85,15 +85,17 @@ def _opened(copy: Path, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
         }
     )
     try:
-        try:
-            delivered.execute(f"ATTACH ? AS {_DATABASE} (READ_ONLY, TYPE duckdb)", [str(copy)])
-        except duckdb.Error:
-            raise DeliveryError(
-                f"{name}: unreadable file: not a DuckDB file, damaged, encrypted, or of a newer version of DuckDB"
-            ) from None
-        delivered.execute("SET enable_external_access = false")
-        delivered.execute("SET lock_configuration = true")
-        yield delivered
+        with interruptible(delivered):
+            try:
+                delivered.execute(f"ATTACH ? AS {_DATABASE} (READ_ONLY, TYPE duckdb)", [str(copy)])
+            except duckdb.Error:
+                raise DeliveryError(
+                    f"{name}: unreadable file: not a DuckDB file, damaged, encrypted, or of a newer version of DuckDB"
+                ) from None
+            delivered.execute("SET enable_progress_bar = false")
+            delivered.execute("SET enable_external_access = false")
+            delivered.execute("SET lock_configuration = true")
+            yield delivered
     finally:
         delivered.close()
 

@@ -61,7 +61,7 @@ def run(*arguments: str) -> Run:
     with tempfile.TemporaryDirectory() as home:
         started = time.monotonic()
         process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "deid_assets.cli", "run", *arguments],
+            [sys.executable, "-W", "ignore", "-m", "deid_assets", "run", *arguments],
             env={**os.environ, "DEID_HOME": home},
             stdout=subprocess.PIPE,
             text=True,

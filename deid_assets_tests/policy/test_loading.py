@@ -24,8 +24,8 @@ class TestShippedPolicies:
     def test_lattices_have_the_stated_size(self):
         assert policy_by_name("heritage").dimension_levels == (4, 3, 5, 4)
         assert policy_by_name("heritage").node_count == 240
-        assert policy_by_name("heritage-public").dimension_levels == (5, 6, 6, 5)
-        assert policy_by_name("heritage-public").node_count == 900
+        assert policy_by_name("heritage_public").dimension_levels == (5, 6, 6, 5)
+        assert policy_by_name("heritage_public").node_count == 900
         assert policy_by_name("desynpuf").dimension_levels == (5, 4, 4, 5, 4)
         assert policy_by_name("desynpuf").node_count == 1600
 
@@ -331,9 +331,14 @@ class TestByName:
     def test_own_folders(self, tmp_path):
         text = public_text().replace("policy: heritage_public", "policy: ours")
         (tmp_path / "my-file.yaml").write_text(text, "utf-8")
-        assert policy_by_name("my_file", [tmp_path]).name == "ours"
         assert policy_by_name("ours", [tmp_path]).name == "ours"
         assert set(policies_in(tmp_path)) == {"claims_dates", "desynpuf", "heritage", "heritage_public", "ours"}
+
+    @pytest.mark.parametrize(("said", "meant"), [("heritage-public", "heritage_public"), ("my_file", "ours"), ("Ours", "ours")])
+    def test_a_policy_has_one_name_and_what_is_like_it_or_like_its_file_is_suggested(self, tmp_path, said, meant):
+        (tmp_path / "my-file.yaml").write_text(public_text().replace("policy: heritage_public", "policy: ours"), "utf-8")
+        with pytest.raises(PolicyError, match=f"there is no policy '{said}'; did you mean {meant}[?];"):
+            policy_by_name(said, [tmp_path])
 
     def test_unknown_names(self):
         with pytest.raises(PolicyError) as caught:

@@ -11,7 +11,7 @@ PUBLISHED, ERROR, REFUSED = 0, 1, 2
 def start_deid(home: Path, *arguments: object) -> subprocess.Popen:
     """Start `deid` with this home; standard output and error are one text."""
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "deid_assets.cli", *map(str, arguments)],
+        [sys.executable, "-W", "ignore", "-m", "deid_assets", *map(str, arguments)],
         env={**os.environ, "DEID_HOME": str(home), "COLUMNS": "200"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -3,19 +3,27 @@
 import base64
 import csv
 import html
+import io
 import json
+import math
 import re
 
 import dagster as dg
 import duckdb
 import numpy as np
 import pytest
+from rich.console import Console
 
 from deid_assets.definitions import build_definitions
+from deid_assets.policy.loading import policies_in
+from deid_assets.registration import registered_delivery
 from deid_assets.release.certificate import rounding_step
+from deid_assets.release.evidence import from_frame
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.verification import verify
-from deid_assets.stages import STAGE_OF
+from deid_assets.running_progress import Detail
+from deid_assets.running_summary import RunSummary, print_summary, summary_json
+from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED
 from deid_assets_tests.scenarios.pipeline import copy_of
@@ -45,6 +53,44 @@ def test_the_summary_shows_rows_gates_time_and_memory(published):
     for gate in ("high_risk_share", "neighbor_success_given_membership", "absence_posterior"):
         row = next(line for line in published.printed.splitlines() if f" {gate} " in line)
         assert "passed" in row
+
+
+def test_the_summary_says_everything_once_and_what_the_columns_still_tell(published):
+    lines = [line.split() for line in published.printed.splitlines()]
+    for name in (name for names in STAGES.values() for name in names):
+        assert sum(name in line and "rows" in line for line in lines) == 1, name
+    (canaries,) = [line for line in published.printed.splitlines() if "canaries_found" in line]
+    assert f"canaries_found ({len(STAGES['assessment'])} assessments)" in canaries and "passed" in canaries
+    policy = policies_in(published.pipeline.home.policies)["small"]
+    shown = published.printed.split("What the columns still tell")[1]
+    for qi in policy.quasi_identifiers.all:
+        (line,) = [line for line in shown.splitlines() if f" {qi.release_as} " in line]
+        assert line.split("│")[2].strip() in policy.hierarchy_of(qi.column).level_names, line
+
+
+def test_the_summary_is_there_as_json_and_short(published):
+    home, policy = published.pipeline.home, policies_in(published.pipeline.home.policies)["small"]
+    delivery = registered_delivery(home, KEY)
+    rows = {name: 1 for names in STAGES.values() for name in names}
+    summary = RunSummary(PUBLISHED, rows, release=published.release, reasons=(), peak_memory_gb=0.5)
+    found = json.loads(json.dumps(summary_json(home, policy, delivery, summary, 12.34), allow_nan=False))
+    assert (found["outcome"], found["exit_code"], found["release"]) == ("published", 0, str(published.release))
+    assert {gate["measurement"] for gate in found["gates"]} >= {"high_risk_share", "absence_posterior", "canaries_found"}
+    assert all(gate["passed"] is True and gate["threshold"] is not None for gate in found["gates"])
+    assert [one["column"] for one in found["kept"]] == [qi.release_as for qi in policy.quasi_identifiers.all]
+    console = Console(file=io.StringIO(), width=200)
+    print_summary(console, home, policy, delivery, summary, 12.34, Detail.QUIET)
+    assert console.file.getvalue() == f"Published  {published.release}\n"
+
+
+def test_risk_figures_are_numbers_of_the_assessments_which_the_ui_plots_over_deliveries(published):
+    for name in STAGES["assessment"]:
+        shown = published.pipeline.materialization(name, KEY).metadata
+        (evidence,) = from_frame(published.pipeline.table(KEY, name).frame())
+        for found in evidence.measurements:
+            if found.value is not None and math.isfinite(found.value):
+                assert isinstance(shown[found.name], dg.FloatMetadataValue) and shown[found.name].value == found.value, found.name
+        assert "False" not in shown["measurements"].value and "| passed |" in shown["measurements"].value, name
 
 
 def test_files_are_csv_and_parquet_with_the_same_rows(published):

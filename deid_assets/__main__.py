@@ -1,0 +1,22 @@
+"""The `deid` command. Signals are answered from here on: importing the rest takes seconds."""
+
+from deid_assets.interruption import answer_signals, received, say
+
+
+def main() -> None:
+    """Execute the command line."""
+    answer_signals()
+    try:
+        from deid_assets.cli import main as command
+
+        command(prog_name="deid")
+    except Exception:
+        raise
+    except BaseException:
+        if received() is None:
+            raise
+        raise SystemExit(say()) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""A new policy from one that ships: the same rules under a name, title and owners of one's own."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy.loading import load_policy, shipped_policies
+from deid_assets.policy.validation import did_you_mean
+from deid_assets.release import durable
+
+_DESCRIPTION = re.compile(r"^description: >\n(?:  .*\n)+", re.MULTILINE)
+
+
+def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: str, description: str | None = None) -> Path:
+    """Write a policy that passes the check, with the comments of the one that it is made from.
+
+    Parameters
+    ----------
+    file
+        Where it is written; nothing may lie there.
+    name, title, owners, description
+        Its own. Without a description the title serves.
+    like
+        The policy that ships whose rules it takes over.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such policy, something lies in the place of the file, or what was given makes no valid policy; then
+        no file is written.
+    """
+    shipped = {load_policy(path).name: path for path in shipped_policies()}
+    if like not in shipped:
+        raise PolicyError(f"no policy '{like}' ships{did_you_mean(like.replace('-', '_'), shipped)}; those that do: {', '.join(shipped)}")
+    if name in shipped:
+        raise PolicyError(f"a policy that ships is called {name}; give yours another name")
+    if file.exists():
+        raise PolicyError(f"{file} is there already; name another file, or remove it")
+    text = shipped[like].read_text("utf-8")
+    own = {"policy": name, "title": _quoted(title), "owners": f"[{', '.join(map(_quoted, owners))}]"}
+    for field, value in own.items():
+        text = re.sub(rf"^{field}: .*$", lambda _, line=f"{field}: {value}": line, text, count=1, flags=re.MULTILINE)
+    text = _DESCRIPTION.sub(lambda _: f"description: {_quoted(description or title)}\n", text, count=1)
+    text = f"# Made from {like} by `deid policy new`. What differs from it is yours to say; its comments follow.\n#\n{text}"
+    draft = file.with_name(f".{file.name}.new.yaml")
+    try:
+        durable.create(draft, text.encode(), 0o644)
+        made = load_policy(draft)
+        if (made.name, made.title, tuple(made.owners)) != (name, title, tuple(owners)):
+            raise PolicyError(f"policy {like} could not be given this name, title and owners; copy its file and change it by hand")
+        draft.rename(file)
+    except OSError as error:
+        raise PolicyError(f"{file} cannot be written: {error.strerror}") from None
+    except PolicyError as error:
+        raise PolicyError(str(error).replace(f"policy file {draft} can not", "the new policy cannot")) from None
+    finally:
+        draft.unlink(missing_ok=True)
+    return file
+
+
+def _quoted(text: str) -> str:
+    """Text as a YAML scalar: JSON's are, and a line of a policy stays one line."""
+    return json.dumps(text, ensure_ascii=False)
