@@ -1,6 +1,5 @@
 """A later delivery of the same members: the same are drawn again, and who is in one release only tells little."""
 
-import shutil
 from pathlib import Path
 
 import duckdb
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 
 from deid_assets.methods.membership_changes import NOT_RELEASED, REMOVED, Roll
-from deid_assets.release.cumulative import member_tags, removal_digest, tags_in_order
+from deid_assets.release.cumulative import removal_digest, tags_in_order
 from deid_assets.release.keys import load_secret
 from deid_assets.resources import Workplace
 from deid_assets.running_summary import ERROR, PUBLISHED, REFUSED
@@ -46,7 +45,7 @@ def released(pipeline: Pipeline, delivery: str) -> set[str]:
 
 
 def test_the_next_delivery_of_the_same_members_is_published_with_nearly_the_same_of_them(published, tmp_path):
-    """A tenth of the members left since. Other people would be five times as many as those who had to be drawn anew."""
+    """A tenth of the members left since. Of other people drawn, one in five would have been released before."""
     with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
         deliver_again(
             pipeline, LATER,
@@ -70,6 +69,8 @@ def test_a_delivery_in_which_members_newly_have_a_sensitive_condition_and_nobody
         summary = pipeline.run(LATER)
         assert summary.exit_code == REFUSED and pipeline.published_bytes() == before, summary
         assert any("disappearance_posterior_within_threshold" in check for check in summary.failed_checks), summary
+        (reason,) = summary.reasons
+        assert "small/0001: of its members who are gone from this release" in reason
         again = pipeline.run(LATER, ["release"])
     assert again.exit_code == REFUSED and "small/0001: of its members who are gone from this release" in " ".join(again.reasons)
 
@@ -113,12 +114,14 @@ def test_who_is_gone_from_an_earlier_release_for_a_sensitive_condition_refuses(p
     assert not any(member in reason for member in newly) and "30" not in reason
 
 
+@pytest.mark.matrix
 def test_who_comes_after_a_removal_refuses(pipeline):
     came = sorted(released(pipeline, KEY))[:30]
     reason = judged(pipeline, delivered(pipeline) | dict.fromkeys(came, REMOVED))
     assert "small/0002: of the members of this release who are not in it" in reason
 
 
+@pytest.mark.matrix
 def test_a_few_newcomers_refuse(pipeline):
     classes = delivered(pipeline)
     for member in sorted(released(pipeline, KEY))[:3]:
@@ -161,6 +164,7 @@ def test_the_same_list_and_members_tell_nothing(pipeline):
     assert summary.exit_code == PUBLISHED, summary
 
 
+@pytest.mark.matrix
 def test_a_release_of_the_same_delivery_whose_list_is_not_known_refuses(pipeline):
     """As one made by a version of the product that kept none."""
     digest = Workplace(root=str(pipeline.home.root)).delivery(KEY).digest()
@@ -169,17 +173,15 @@ def test_a_release_of_the_same_delivery_whose_list_is_not_known_refuses(pipeline
     assert summary.exit_code == REFUSED and "it is not known which members were removed" in " ".join(summary.reasons), summary
 
 
-@pytest.mark.parametrize("harm", ["dropped", "edited", "emptied"])
+@pytest.mark.parametrize("harm", ["edited", *(pytest.param(harm, marks=pytest.mark.matrix) for harm in ("dropped", "emptied"))])
 def test_a_roll_that_is_not_the_one_that_was_kept_lets_nothing_pass(pipeline, harm):
     newly = sensitive(pipeline)[:30]
     classes = delivered(pipeline) | dict.fromkeys(newly, 0)
-    secret = load_secret(pipeline.home.keys)
     publish_earlier_release(
         pipeline.home, [member for member, own in classes.items() if own == 0], roll=roll_of(classes, pipeline),
         removal_digest=removal_digest([]),
     )  # fmt: skip
     file: Path = pipeline.home.store / "manifests" / "small" / "0002.roll"
-    assert file.stat().st_mode & 0o077 == 0 and len(member_tags(newly, secret)) == 30
     if harm == "dropped":
         file.unlink()
     else:
@@ -188,5 +190,3 @@ def test_a_roll_that_is_not_the_one_that_was_kept_lets_nothing_pass(pipeline, ha
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == ERROR and "0002.json, or the file of its members beside it, or its roll" in " ".join(summary.reasons)
     assert pipeline.published_bytes() == before
-    shutil.rmtree(pipeline.home.releases / "small" / "0002")
-    assert pipeline.run(KEY, ["release"]).exit_code == ERROR, "nor does removing the release itself"
