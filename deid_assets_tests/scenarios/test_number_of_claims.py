@@ -55,7 +55,7 @@ def small_share(pipeline: Pipeline) -> float:
             sizes AS (SELECT a, sex, d, bin, count(*) AS members FROM everybody GROUP BY ALL),
             claims AS (SELECT MemberID, count(*) AS n FROM '{files / "Claims.parquet"}' GROUP BY 1),
             released AS (
-                SELECT CASE WHEN m.AgeAtFirstClaim LIKE '80%' THEN 4 ELSE substr(m.AgeAtFirstClaim, 1, 2)::DOUBLE // 20 END AS a,
+                SELECT regexp_extract(m.AgeAtFirstClaim, '[0-9]+')::INTEGER // 20 AS a,
                     m.Sex AS sex, coalesce(y.DaysInHospital, '') AS d, (coalesce(n, 0) + {WIDTH - 1}) // {WIDTH} AS bin
                 FROM '{files / "Members.parquet"}' AS m LEFT JOIN '{files / "DaysInHospital_Y2.parquet"}' AS y USING (MemberID)
                 LEFT JOIN claims USING (MemberID))
