@@ -98,6 +98,7 @@ def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_p
         assert not list(pipeline.home.releases.glob("small/0*"))
 
 
+@pytest.mark.matrix
 def test_claims_that_were_not_cut_are_not_released(prepared, tmp_path, monkeypatch):
     """Without the cut no generalization holds, and the run says what would help."""
     monkeypatch.setattr(claim_numbers, "truncate_within_classes", lambda counts, *others: counts)
