@@ -144,7 +144,8 @@ def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> 
             f"{shown(alone, 'share of members')} share demographics and the number of claims, to within {known.width}, with fewer "
             f"than {smallest_safe_class(policy)} members of the delivery."
         )
-    power = policy.adversary.power if policy.adversary.power in policy.attack_sensitivity.powers else policy.attack_sensitivity.powers[0]
+    powers = policy.attack_sensitivity.powers
+    power = policy.adversary.power if policy.adversary.power in powers else powers[0]
     found = {(row, at): cell["given_membership"][0] for row, at, cell in rows}
     by_width = "; ".join(
         f"{'exactly' if width == 1 else f'to within {width}'}: {shown(found.get((number_known(width), power)), 'probability')}"

@@ -60,7 +60,7 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     for name, dimension in of_members.items():
         if name not in section.reference:
             yield path, f"names no level of {name}: which classes claims are cut in would depend on what is chosen"
-        elif dimension.columns[0] in (qi.column for qi in policy.quasi_identifiers.all):
+        elif any(qi.column == dimension.columns[0] and qi.hierarchy in policy.hierarchies for qi in policy.quasi_identifiers.all):
             names = policy.hierarchy_of(dimension.columns[0]).level_names
             if section.reference[name] not in names:
                 yield (*path, name), f"has no level '{section.reference[name]}'; levels: {', '.join(names)}"

@@ -120,7 +120,7 @@ class TestDates:
     @pytest.mark.parametrize("tail", [BY_PERCENTILE, BINS, BINS | {"method": "optimal_bins"}])
     def test_claims_are_not_cut_within_years_that_are_made_anew(self, tail, format):
         judged = JUDGED if format == "dates" else JUDGED[:1]
-        changes = with_dates(judged=judged, format=format) | {"long_tail": tail | {"unit": "member_year"}}
+        changes = with_dates(judged=judged, format=format) | {"long_tail": tail | {"unit": "member_year"}, "number_of_claims": None}
         (found,) = refusal(**changes)
         assert "long_tail.unit: is member_year" in found and "with dates say member" in found
         assert policy_from(public_values(**changes | {"long_tail": tail})).long_tail.unit == "member"

@@ -38,7 +38,8 @@ class TestShippedPolicies:
     def test_the_default_differs_from_the_paper_only_in_what_makes_it_coarser_or_smaller(self):
         paper, default = policy_by_name("heritage").content(), policy_by_name("heritage_public").content()
         changed = {section for section in paper if paper[section] != default[section]}
-        assert changed == {"policy", "title", "description", "hierarchies", "quasi_identifiers", "risk"}
+        assert changed == {"policy", "title", "description", "hierarchies", "quasi_identifiers", "risk", "number_of_claims"}
+        assert paper["number_of_claims"] is None, "fewer claims are published where too few members have so many"
 
         truncated = paper["quasi_identifiers"]["members"].pop(4)
         assert truncated["column"] == "claims_truncated", "a column less is published"

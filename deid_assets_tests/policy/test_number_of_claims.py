@@ -86,3 +86,9 @@ def test_the_explanation_says_what_is_cut_and_what_gates():
     assert "besides is measured and reported, and gates nothing" in explain(policy_from(public_values(number_of_claims=None)))
     gated = public_values(number_of_claims=SECTION | {"with_values": {"at_most": 0.1}})
     assert "finds a target known to be in the release with probability at most 0.1" in explain(policy_from(gated))
+
+
+def test_what_is_wrong_elsewhere_is_told_and_not_hidden_by_this_rule():
+    values = public_values()
+    values["quasi_identifiers"]["members"][0]["hierarchy"] = "agee"
+    assert "there is no hierarchy 'agee'" in refusal(quasi_identifiers=values["quasi_identifiers"])[0]

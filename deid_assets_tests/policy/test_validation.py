@@ -184,11 +184,11 @@ class TestQuasiIdentifiersAndLattice:
 
     def test_hierarchies_that_skip_values_of_their_column(self):
         levels = [{"name": f"level {level}", "width": 1} for level in range(4)]
-        assert refusal(hierarchies__age={"kind": "intervals", "from": 18, "to": 120, "levels": levels}) == [
+        assert refusal(hierarchies__age={"kind": "intervals", "from": 18, "to": 120, "levels": levels}, number_of_claims=None) == [
             "quasi_identifiers.members[0].hierarchy: hierarchy of age begins at 18 and skips 18 values that the "
             "column may hold"
         ]
-        assert refusal(hierarchies__age={"kind": "intervals", "to": 100, "levels": levels}) == [
+        assert refusal(hierarchies__age={"kind": "intervals", "to": 100, "levels": levels}, number_of_claims=None) == [
             "quasi_identifiers.members[0].hierarchy: hierarchy ends at 100, but age may hold values up to 120: larger "
             "values would have no class"
         ]
@@ -208,7 +208,7 @@ class TestQuasiIdentifiersAndLattice:
         assert "quasi_identifiers.members[1].column: column age is listed twice" in self.with_member(1, column="age")
 
     def dimensions(self, *changed: dict) -> list[str]:
-        return refusal(dimensions=[*changed, *public_values()["dimensions"]])
+        return refusal(dimensions=[*changed, *public_values()["dimensions"]], number_of_claims=None)
 
     def test_two_dimensions_share_a_column(self):
         assert self.dimensions({"name": "again", "columns": ["age"]}) == [
@@ -229,17 +229,17 @@ class TestQuasiIdentifiersAndLattice:
 
     def test_columns_that_move_together_need_as_many_levels(self):
         together = [{"name": "both", "columns": ["age", "days_since_first_claim"]}, *public_values()["dimensions"][1:3]]
-        assert policy_from(public_values(dimensions=together)).node_count == 5 * 6 * 6
+        assert policy_from(public_values(dimensions=together, number_of_claims=None)).node_count == 5 * 6 * 6
         together[0]["columns"] = ["age", "length_of_stay"]
         del together[2]
         together.append({"name": "days_since_first_claim", "columns": ["days_since_first_claim"]})
-        assert refusal(dimensions=together) == [
+        assert refusal(dimensions=together, number_of_claims=None) == [
             "dimensions[0].columns: columns that move together need hierarchies with the same number of levels; here: "
             "age 5, length_of_stay 6"
         ]
 
     def test_levels_that_no_dimension_reaches(self):
-        assert refusal(dimensions=public_values()["dimensions"][1:]) == [
+        assert refusal(dimensions=public_values()["dimensions"][1:], number_of_claims=None) == [
             "quasi_identifiers.members[0].hierarchy: age has 5 levels but belongs to no dimension, so that it would "
             "always be published at the finest; name it in dimensions, or give it a hierarchy of one level"
         ]
@@ -251,7 +251,7 @@ class TestQuasiIdentifiersAndLattice:
             {"name": "y3", "columns": ["days_in_hospital_y3"]},
             *public_values()["dimensions"][2:],
         ]
-        assert policy_from(public_values(dimensions=apart)).node_count == 5 * 6 * 6 * 6 * 5
+        assert policy_from(public_values(dimensions=apart, number_of_claims=None)).node_count == 5 * 6 * 6 * 6 * 5
 
     def test_claims_truncated_is_published_only_if_listed(self):
         assert not policy_from(public_values()).publishes("claims_truncated")
