@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.received import DeliveredFile, content_digest, delivered_files, digest_of_contents
@@ -166,6 +166,9 @@ def _is_date_format(text: str) -> str:
 
 
 DateFormat = Annotated[str, AfterValidator(_is_date_format)]
+DateFormats = Annotated[
+    tuple[DateFormat, ...], Field(min_length=1), BeforeValidator(lambda found: (found,) if isinstance(found, str) else found)
+]
 Year = Annotated[int, Field(ge=1900, le=2200)]
 
 
@@ -217,7 +220,7 @@ class TableMap(_Model):
     file: str | None = None
     table: str | None = None
     columns: dict[str, ColumnName] = Field(min_length=1)
-    date_formats: dict[str, DateFormat | Annotated[tuple[DateFormat, ...], Field(min_length=1)]] = {}
+    date_formats: dict[str, DateFormats] = {}
 
     @model_validator(mode="after")
     def _formats_of_dates(self) -> "TableMap":
@@ -229,8 +232,7 @@ class TableMap(_Model):
 
     def formats(self, default: str) -> dict[str, tuple[str, ...]]:
         """The formats of every mapped column of dates, by canonical name."""
-        listed = {name: self.date_formats.get(name, default) for name in self.columns if name in DATE_COLUMNS}
-        return {name: (one,) if isinstance(one, str) else one for name, one in listed.items()}
+        return {name: self.date_formats.get(name, (default,)) for name in self.columns if name in DATE_COLUMNS}
 
     @field_validator("file")
     @classmethod
