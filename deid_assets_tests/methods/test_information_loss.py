@@ -131,7 +131,7 @@ def test_loss_never_falls_on_the_way_up(case):
         )
 
 
-def entropy_of(counts) -> float:
+def shannon(counts) -> float:
     """Shannon's entropy in bits, value by value."""
     total = sum(counts)
     return -sum(count / total * np.log2(count / total) for count in counts if count)
@@ -147,7 +147,7 @@ def test_what_is_kept_is_the_entropy_of_the_classes_over_that_of_the_values(seed
     kept = information_kept(counts, domain)
     classes = [counts[middle == value].sum() for value in np.unique(middle)]
     if np.count_nonzero(counts) > 1:
-        assert kept == pytest.approx([1, entropy_of(classes) / entropy_of(counts), 0])
+        assert kept == pytest.approx([1, shannon(classes) / shannon(counts), 0])
 
 
 def test_a_top_with_several_classes_keeps_something_and_a_single_value_has_nothing_to_lose():
