@@ -119,7 +119,7 @@ RISK_CHECKS = (
         "allowed probability.",
     ),
     RiskCheck(
-        "newly_released_in_large_classes",
+        "newly_released_within_threshold",
         membership_changes.ASSET,
         membership_changes.CAME,
         "Nobody who is not in an earlier release is alike with too few others who are not in it, or as a newcomer with too few "

@@ -150,7 +150,7 @@ def _intake_only(home: Home, policy: str) -> Iterator[None]:
     def create_run_of_intake(instance, **arguments):
         keys = arguments["job_def"].asset_layer.executable_asset_keys
         chosen = frozenset(key for key in keys if key.path[0] == policy and key.path[-1] in _INTAKE)
-        return create(instance, **arguments, asset_selection=chosen)
+        return create(instance, **arguments | {"asset_selection": chosen})
 
     def without_waiting(connection, record) -> None:
         connection.execute("PRAGMA synchronous = OFF")

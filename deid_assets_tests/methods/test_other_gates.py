@@ -26,7 +26,7 @@ def gates(members: int = 100, released: int = 40, **changes) -> OtherGates:
     )  # fmt: skip
     settings = {
         "class_size_at_least": 10, "max_share": 0.1, "success_at_most": 0.3, "trials": TRIALS,
-        "confidence": None,
+        "confidence": None, "number_trials": TRIALS,
     }  # fmt: skip
     return OtherGates(data, DIMENSIONS, ages, targets, stream_key=KEY, **settings | changes)
 
@@ -64,7 +64,7 @@ def unequal(**changes) -> OtherGates:
 def test_a_node_that_its_own_trials_would_choose_is_left_where_the_gates_draws_would_often_refuse_it(confidence):
     """The limit lies just above what these trials alone give: another stream of as many trials is above it half the time."""
     of = unequal(confidence=confidence, class_size_at_least=2)
-    found = of._successes((0,), nobody(of), TRIALS)
+    found = of._successes(ATTACK, (0,), nobody(of), TRIALS)
     own = float(found.mean()) if confidence is None else empirical_bernstein_upper_bound(found, 1.0, confidence)
     assert replace(of, success_at_most=1.001 * own).failing((0,), nobody(of)) == ATTACK
     assert replace(of, success_at_most=1.001 * own).failing_however_suppressed((0,), 0.0) is None, "a prospect needs no margin"
@@ -78,7 +78,7 @@ def test_the_gates_own_draws_seldom_refuse_what_was_only_just_chosen():
     chosen_at = next(limit for limit in limits if replace(of, success_at_most=limit).failing((0,), nobody(of)) is None)
     refused = 0
     for stream in range(100):
-        fresh = replace(of, stream_key=stream.to_bytes(16, "big"))._successes((0,), nobody(of), TRIALS)
+        fresh = replace(of, stream_key=stream.to_bytes(16, "big"))._successes(ATTACK, (0,), nobody(of), TRIALS)
         refused += empirical_bernstein_upper_bound(fresh, 1.0, 0.99) > chosen_at
     assert refused <= 6, "more than 6 of 100 would come of a chance of .01 once in ten thousand"
 
@@ -89,10 +89,10 @@ def test_more_trials_are_made_where_it_is_close(limit, made, monkeypatch):
     honest = OtherGates._successes
     monkeypatch.setattr(
         OtherGates, "_successes",
-        lambda self, node, suppressed, trials: asked.append(trials) or honest(self, node, suppressed, trials),
+        lambda self, gate, node, suppressed, trials: asked.append(trials) or honest(self, gate, node, suppressed, trials),
     )  # fmt: skip
     of = unequal(confidence=0.99, class_size_at_least=2)
-    centre = range_on_fresh_trials(honest(of, (0,), nobody(of), 16 * TRIALS), 1.0, TRIALS, 0.99)
+    centre = range_on_fresh_trials(honest(of, ATTACK, (0,), nobody(of), 16 * TRIALS), 1.0, TRIALS, 0.99)
     replace(of, success_at_most=sum(centre) / 2 if limit == 0.31 else limit).failing((0,), nobody(of))
     assert asked == [times * TRIALS for times in made]
 

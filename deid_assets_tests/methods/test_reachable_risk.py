@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.node_computation import NodeComputation
-from deid_assets.methods.other_gates import OtherGates
+from deid_assets.methods.other_gates import ATTACK, OtherGates
 from deid_assets.methods.reachable_risk import (
     least_without,
     reach_of_absence,
@@ -41,7 +41,7 @@ def population(seed: int, members: int = 60, released: int = 20, cut: bool = Tru
 def gates_of(data: LongitudinalData, least: int = 8) -> OtherGates:
     return OtherGates(
         data, DIMENSIONS, data.demographics, data.targets, class_size_at_least=least, max_share=0.1, success_at_most=0.3,
-        trials=2_048, confidence=None, aim=1.0, stream_key=OTHER,
+        trials=2_048, confidence=None, stream_key=OTHER,
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_no_neighbour_is_surer_to_fail_than_is_said(seed):
     surest = gates.surest_successes(KEY, 2_048)
     nobody = np.zeros(20, dtype=bool)
     for node in NODES:
-        classes = gates._release(nobody).drawn_classes(node, KEY, 2_048)
+        classes = gates._release(ATTACK, nobody).drawn_classes(node, KEY, 2_048)
         assert (surest <= np.where(classes.exempt, 0, 1 / np.maximum(classes.sizes, 1)) + 1e-12).all()
     reach = reach_of_attack(gates, KEY, 0, 0.01)
     assert reach.ruled_out and not reach.proven and reach.least <= reach.measured

@@ -61,7 +61,7 @@ def test_reviewed_attributes_are_explained():
         (changed(FLAT, reviewed_attributes={"Likes": "  "}), "must not be empty"),
         (changed(FLAT, detail_at_least={"Towm": 0.1}), "Towm is none of the columns that the lattice generalizes: Town, Age; did you mean Town?"),
         (changed(FLAT, detail_at_least={"Sex": 0.1}), "Sex is none of the columns that the lattice generalizes"),
-        (changed(FLAT, detail_at_least={"Town": 1.5}), "less than or equal to 1"),
+        (changed(FLAT, detail_at_least={"Town": 1.5}), "it must be at most 1"),
         (with_column(hierarchy="agee"), "there is no hierarchy 'agee'; did you mean age?"),
         (with_column(column="sex"), "column sex is listed twice"),
         (with_column(release_as="likes"), "the release already has a column Likes"),

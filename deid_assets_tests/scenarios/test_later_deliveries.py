@@ -44,6 +44,7 @@ def released(pipeline: Pipeline, delivery: str) -> set[str]:
     )
 
 
+@pytest.mark.matrix
 def test_the_next_delivery_of_the_same_members_is_published_with_nearly_the_same_of_them(published, tmp_path):
     """A tenth of the members left since. Of other people drawn, one in five would have been released before."""
     with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import deid_assets
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid, unwrapped
 from deid_assets_tests.scenarios.policies import changed, write_policy
@@ -23,6 +25,7 @@ def test_what_sizes_prove_ends_with_2_before_any_search(tmp_path):
     assert nothing_is_published(tmp_path / "deid")
 
 
+@pytest.mark.matrix
 def test_a_plan_promises_nothing_and_leaves_the_way_free_for_the_run(tmp_path):
     folder = write_people(tmp_path / "in", people())
     write_policy(tmp_path, FLAT)
