@@ -253,16 +253,17 @@ def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tupl
     risk
         Class sizes of the released members by demographics and bins of their number of claims.
     """
+    gating = policy.number_of_claims is not None
     return (
         exact(
             NUMBERED,
             "share of members",
             risk.share_below_k if risk.released else None,
-            policy.risk.max_high_risk_share,
+            policy.risk.max_high_risk_share if gating else None,
             "number_of_claims",
             "Anonymizing Health Data 2013, ch. 5",
             risk.released,
-            gating=policy.number_of_claims is not None,
+            gating=gating,
         ),
     )
 
