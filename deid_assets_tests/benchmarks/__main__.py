@@ -29,7 +29,7 @@ SHOWN = (
 
 _GATE = re.compile(r"^│ (\w+) +│ +(\S*) +│ +(\S*) +│ +(\S*) +│ (\w+)")
 _REACH = re.compile(r"^│ ([a-z ]+?) +│ +([\d.]+) │ +([\d.]+) │ +([\d.]+) │ ([a-z ]+?) +│")
-_ROWS = re.compile(r"^  (\w+) +([\d,]+) rows(?: +([\d.]+) s)?")
+_ROWS = re.compile(r"^ +(?:[a-z]+ +)?(\w+) +([\d,]+) rows(?: +([\d.]+) s)?")
 
 
 @dataclass(frozen=True)
@@ -129,16 +129,15 @@ def synthetic_table(large: bool) -> None:
 
 def desynpuf_table(folder: Path) -> None:
     """The outcome of every folder of DE-SynPUF samples, and of all of them as one delivery, with the numbers that gate."""
-    names = ("members", "released", "outcome", *(name.replace("_", " ") for name in SHOWN))
+    names = ("outcome", *(name.replace("_", " ") for name in SHOWN))
     print(f"| delivery | {' | '.join(names)} |\n|{'---|' * (1 + len(names))}", flush=True)
     samples = sorted(path for path in folder.iterdir() if path.is_dir() and list(path.glob("*Beneficiary_Summary*Sample_[1-9]*")))
     for delivery in [*([sample] for sample in samples), samples]:
         paths = [argument for path in delivery for argument in ("--delivery", str(path))]
         made = run("--policy", "desynpuf", *paths, "--key", "benchmark")
-        told = (made.rows.get("members", ""), made.rows.get("release_members", ""), made.outcome)
         gates = (made.gate(name) for name in SHOWN)
         name = ", ".join(path.name.removeprefix("sample-") for path in delivery)
-        print(f"| {name} | {' | '.join((*told, *gates))} |", flush=True)
+        print(f"| {name} | {' | '.join((made.outcome, *gates))} |", flush=True)
 
 
 def main() -> None:
