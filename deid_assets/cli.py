@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -224,38 +224,41 @@ def policy_new(
     click.echo(f"{file} was written. Change it to what fits your files, then: deid policy check {file}")
 
 
-@main.command("releases")
-@click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
-def releases_list(as_json: bool) -> None:
-    """List the releases that were published here, as the registry has them."""
-    from deid_assets.listing import listed_releases
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
 
-    found = listed_releases(Home.here())
+
+def _print_listed(found: Sequence, as_json: bool, line: Callable, nothing: str) -> None:
+    """Print what is listed, one line each, or as JSON."""
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=1))
-        return
-    for one in found:
+    else:
+        click.echo("\n".join(map(line, found)) or nothing)
+
+
+@main.command("releases")
+@_AS_JSON
+def releases_list(as_json: bool) -> None:
+    """List the releases that were published here, as the registry has them."""
+    from deid_assets.listing import ListedRelease, listed_releases
+
+    def line(one: ListedRelease) -> str:
         of = f"delivery {one.delivery}" if one.delivery else "delivery not told by this store"
-        click.echo(f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}")
-    if not found:
-        click.echo("Nothing was published here.")
+        return f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
+
+    _print_listed(listed_releases(Home.here()), as_json, line, "Nothing was published here.")
 
 
 @main.command("deliveries")
-@click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
+@_AS_JSON
 def deliveries_list(as_json: bool) -> None:
     """List the deliveries that were registered here, and the policies under which they were taken in."""
-    from deid_assets.listing import listed_deliveries
+    from deid_assets.listing import ListedDelivery, listed_deliveries
 
-    found = listed_deliveries(Home.here())
-    if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=1))
-        return
-    for one in found:
+    def line(one: ListedDelivery) -> str:
         of = one.problem or f"{one.kind}  {' '.join(one.paths)}"
-        click.echo(f"{one.key}  {of}" + (f"  taken in under {', '.join(one.policies)}" if one.policies else ""))
-    if not found:
-        click.echo("No delivery was registered here.")
+        return f"{one.key}  {of}" + (f"  taken in under {', '.join(one.policies)}" if one.policies else "")
+
+    _print_listed(listed_deliveries(Home.here()), as_json, line, "No delivery was registered here.")
 
 
 @main.command()

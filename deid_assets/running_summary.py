@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from deid_assets.assets.generalization import chosen_level_names
 from deid_assets.errors import DeidError
 from deid_assets.guard import UnforeseenError
 from deid_assets.home import Home
-from deid_assets.methods.lattice_diagnosis import NOT_TRIED, best_change
+from deid_assets.methods.lattice_diagnosis import best_change, outcome_of_change
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.cumulative_attacks import BECAUSE
@@ -181,17 +182,8 @@ def gates_of(home: Home, policy: ReleasePolicy, delivery: Delivery, summary: Run
 
 def kept_levels(home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> list[Kept]:
     """The level of every quasi-identifier at the generalization that was chosen; empty where none was."""
-    if "record_generalization" in summary.rows:
-        chosen = _table(home, policy, delivery, "record_generalization").frame()
-        return [Kept(str(row.column), str(row.level_name)) for row in chosen.itertuples()]
-    if "chosen_generalization" not in summary.rows:
-        return []
-    chosen = _table(home, policy, delivery, "chosen_generalization").frame().set_index("dimension")["level"]
-    node = tuple(int(chosen[dimension.name]) for dimension in policy.dimensions)
-    return [
-        Kept(qi.release_as, policy.hierarchy_of(qi.column).level_names[policy.level_of(qi.column, node)])
-        for qi in policy.quasi_identifiers.all
-    ]
+    tables = {name: _table(home, policy, delivery, name) for name in summary.rows if name in STAGE_OF}
+    return [Kept(column, level) for column, level in chosen_level_names(policy, tables)]
 
 
 def _table(home: Home, policy: ReleasePolicy, delivery: Delivery, name: str) -> Table:
@@ -299,8 +291,7 @@ def _print_diagnosis(console: Console, home: Home, policy: ReleasePolicy, delive
     diagnosis = stored.frame()
     for row in diagnosis.itertuples():
         left_out = _number(row.suppressed) if row.would_pass else ""
-        said = "yes" if row.would_pass else "" if row.against == NOT_TRIED else f"no: {row.against}"
-        table.add_row(row.kind, row.what, _number(row.share), _number(row.threshold), left_out, said)
+        table.add_row(row.kind, row.what, _number(row.share), _number(row.threshold), left_out, outcome_of_change(row))
     console.print(table)
     best = best_change(diagnosis)
     if best is not None:

@@ -1,7 +1,7 @@
 """Generalization: the lattice of S0 Table 4, the node that loses least among those that are safe, and who is suppressed."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 import numpy as np
@@ -38,6 +38,7 @@ from deid_assets.methods.optimal_lattice_search import node_text, parse_node
 from deid_assets.methods.other_gates import TOO_LITTLE, OtherGates
 from deid_assets.methods.top_coding import top_code
 from deid_assets.methods.value_domains import distinct_values, value_domain
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.detail import enough_detail
@@ -290,7 +291,7 @@ def generalization_choice(
         },
     )
     ids = member_profiles.query(f"SELECT member_id FROM {member_profiles.sql} WHERE released ORDER BY member_number")
-    levels = {qi.column: policy.level_of(qi.column, choice.node) for qi in policy.quasi_identifiers.all}
+    levels = levels_at(policy, choice.node)
     standing = ids["member_id"].isin(standing_out(policy, levels, member_profiles, value_domains, workplace))
     yield dg.Output(ids[choice.suppressed | standing.to_numpy()].reset_index(drop=True), "suppressed_members")
 
@@ -395,5 +396,25 @@ def chosen_node(policy: Policy, chosen: Table) -> tuple[int, ...]:
 
 def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
     """The level of every quasi-identifier at the chosen node."""
-    node = chosen_node(policy, chosen)
+    return levels_at(policy, chosen_node(policy, chosen))
+
+
+def levels_at(policy: Policy, node: tuple[int, ...]) -> dict[str, int]:
+    """The level of every quasi-identifier at a node."""
     return {qi.column: policy.level_of(qi.column, node) for qi in policy.quasi_identifiers.all}
+
+
+def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> list[tuple[str, str]]:
+    """Released name of every quasi-identifier and the name of its chosen level; empty where nothing was chosen.
+
+    Parameters
+    ----------
+    tables
+        Those of a store, longitudinal or flat, by the names of their assets.
+    """
+    if "record_generalization" in tables:
+        return [(str(row.column), str(row.level_name)) for row in tables["record_generalization"].frame().itertuples()]
+    if "chosen_generalization" not in tables:
+        return []
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    return [(qi.release_as, policy.hierarchy_of(qi.column).level_names[levels[qi.column]]) for qi in policy.quasi_identifiers.all]

@@ -7,7 +7,8 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assets.encoded import PopulationTables
-from deid_assets.assets.generalization import node_computation, other_gates_of, stream_key
+from deid_assets.assets.generalization import node_computation, other_gates_of
+from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.absence import removed_and_eligible
 from deid_assets.methods.flagged_suppression import HIGH_RISK
@@ -25,7 +26,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table
 
-_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "removal"]
+_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
 _REMEDIES = {
     HIGH_RISK: "a larger population, fewer or coarser quasi-identifiers",
     DEMOGRAPHICS: "fewer or coarser quasi-identifiers of members",

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deid_assets.assets.generalization import chosen_node
+from deid_assets.assets.generalization import chosen_level_names, chosen_node
 from deid_assets.assets.release_report import levels_by_number, named
+from deid_assets.methods.lattice_diagnosis import outcome_of_change
 from deid_assets.methods.optimal_lattice_search import node_text
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -82,7 +83,7 @@ def write_refused_report(
         summary="Nothing was published.",
         # Nothing is hidden here: what has no number was not measured.
         gates=tuple(replace(gate, measured=math.nan) if gate.measured is None else gate for gate in gates_of(manifest)),
-        generalization=tuple(_generalization(policy, tables)),
+        generalization=tuple(GeneralizationRow(column, level) for column, level in chosen_level_names(policy, tables)),
         figures=tuple(_figures(policy, tables)),
         disclosure=disclosure_tables(manifest),
         limits=FLAT_LIMITS if isinstance(policy, FlatPolicy) else LIMITS[:2],
@@ -93,17 +94,6 @@ def write_refused_report(
     path = refused_report_path(store, policy.name, delivery)
     durable.replace(path, render_report(content), 0o600)
     return path
-
-
-def _generalization(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[GeneralizationRow]:
-    """The level of each column, where a node was chosen."""
-    if isinstance(policy, Policy) and "chosen_generalization" in tables:
-        node = chosen_node(policy, tables["chosen_generalization"])
-        for qi in policy.quasi_identifiers.all:
-            yield GeneralizationRow(qi.release_as, policy.hierarchy_of(qi.column).level_names[policy.level_of(qi.column, node)])
-    elif "record_generalization" in tables:
-        for row in tables["record_generalization"].frame().itertuples():
-            yield GeneralizationRow(row.column, row.level_name)
 
 
 def _figures(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
@@ -142,11 +132,15 @@ def _diagnosis(tables: dict[str, Table]) -> ReportTable | None:
     return ReportTable(
         "diagnosis",
         "Where the risk comes from",
-        "At the coarsest generalization: the share at high risk as it is, and after single changes of the policy. Of suppression "
-        "it is the share of the members who would have to go.",
-        (("Change", "name"), ("Share", "number"), ("Would pass", "name")),
+        "At the coarsest generalization: the share at high risk before anybody is suppressed, as it is and after changes of the "
+        "policy. Where nothing is said of passing, the row was measured to find the risk, and not tried. Of a change that passed "
+        "the share of the sampled members is shown who were left out.",
+        (("Change", "name"), ("Share", "number"), ("At most", "number"), ("Left out", "number"), ("Would pass", "name")),
         tuple(
-            (f"{row.kind} {words(row.what)}".strip(), shown(row.share, "share of draws"), "yes" if row.would_pass else "no")
+            (
+                f"{row.kind} {words(row.what)}".strip(), shown(row.share, "share of draws"), shown(row.threshold, "share of draws"),
+                shown(row.suppressed, "share of members") if row.would_pass else "", outcome_of_change(row),
+            )
             for row in rows.itertuples()
         ),
     )

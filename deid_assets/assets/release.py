@@ -118,15 +118,13 @@ def release(
     with releases.stage(policy.name) as staging:
         try:
             staged = _stage(policy, staging, candidate, member_profiles)
+            kept = original_members(pseudonym_crosswalk, staged.members)
             told, not_drawn = None, []
             if policy.dates is not None:
-                kept = original_members(pseudonym_crosswalk, staged.members)
                 services = released_dates(policy, members, truncated_claims, eligible_claims, kept)
                 told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
                 staging.write_json("data/dates.json", told)
-            released_before = partial(
-                workplace.released_before, member_profiles, original_members(pseudonym_crosswalk, staged.members)
-            )
+            released_before = partial(workplace.released_before, member_profiles, kept)
             before = released_before()
             against_earlier = _against_earlier(
                 context, policy, workplace, tables, staged, chosen_generalization, pseudonym_crosswalk, removed_members
@@ -146,7 +144,6 @@ def release(
             proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
-                kept = original_members(pseudonym_crosswalk, staged.members)
                 others = workplace.releases_before(member_profiles, kept) if before else ()
                 raise refusal(naming_releases(refusals, others))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, chosen_generalization)
@@ -159,7 +156,7 @@ def release(
             every = (*evidence, gate_evidence)
             return publish(
                 context, policy, workplace, releases, staging, every, attrition,
-                workplace.member_tags(member_profiles, original_members(pseudonym_crosswalk, staged.members)).tobytes(),
+                workplace.member_tags(member_profiles, kept).tobytes(),
                 proof, False,
                 shapes_of_measurements(policy, delivery, levels),
                 lambda public: report_of(

@@ -35,13 +35,15 @@ def entropy_loss(counts: np.ndarray, domain: Domain) -> np.ndarray:
     >>> entropy_loss(np.array([5, 5]), sex).tolist()
     [0.0, 10.0]
     """
+    return np.array([_bits_lost(counts, level) for level in domain.levels])
+
+
+def _bits_lost(counts: np.ndarray, classes: np.ndarray) -> float:
+    """The non-uniform entropy of base values that occur so often and are in these classes."""
     counts = np.asarray(counts, dtype=np.float64)
     there = np.flatnonzero(counts)
-    losses = []
-    for level in domain.levels:
-        groups = np.bincount(level, weights=counts, minlength=1)
-        losses.append(float(np.sum(counts[there] * np.log2(groups[level[there]] / counts[there]))))
-    return np.array(losses)
+    groups = np.bincount(classes, weights=counts, minlength=1)
+    return float(np.sum(counts[there] * np.log2(groups[classes[there]] / counts[there])))
 
 
 def information_kept(counts: np.ndarray, domain: Domain) -> np.ndarray:
@@ -66,10 +68,7 @@ def information_kept(counts: np.ndarray, domain: Domain) -> np.ndarray:
     >>> information_kept(np.array([5, 5, 5, 5]), halves).tolist()
     [1.0, 0.5, 0.0]
     """
-    losses = entropy_loss(counts, domain)
-    there = np.asarray(counts, dtype=np.float64)
-    there = there[there > 0]
-    most = float(np.sum(there * np.log2(there.sum() / there)))
+    losses, most = entropy_loss(counts, domain), _bits_lost(counts, np.zeros(len(counts), dtype=np.int64))
     return np.clip(1.0 - losses / most, 0.0, 1.0) if most > 0 else np.ones_like(losses)
 
 

@@ -120,6 +120,11 @@ def diagnose(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
+def outcome_of_change(row) -> str:
+    """What came of a change, in words, of a row of the diagnosis; empty where it only tells where the risk is."""
+    return "yes" if row.would_pass else "" if row.against == NOT_TRIED else f"no: {row.against}"
+
+
 def best_change(diagnosis: pd.DataFrame) -> pd.Series | None:
     """The row of the change to recommend: suppression, which keeps every column, else the fewest columns and least risk."""
     passed = diagnosis[diagnosis["would_pass"]]
