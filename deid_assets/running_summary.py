@@ -116,11 +116,16 @@ def _failed_check(name: str, numbers: Mapping) -> str:
     """What a check measured, its bound where that is compared, and the threshold."""
     compared, value, threshold = numbers.get("measured"), numbers.get("value"), numbers.get("threshold")
     if numbers.get("statistic") != "upper_bound" or not (_is_number(compared) and _is_number(value)):
-        return f"{name}: measured {compared}, threshold {threshold}"
-    text = f"{name}: measured {value}, upper bound {compared}, threshold {threshold}"
+        return f"{name}: measured {_digits(compared)}, threshold {_digits(threshold)}"
+    text = f"{name}: measured {_digits(value)}, upper bound {_digits(compared)}, threshold {_digits(threshold)}"
     if value <= threshold < compared:
         text += " (the measured number is within the threshold and its bound is not: chance may be why)"
     return text
+
+
+def _digits(number: object) -> str:
+    """Six digits, so that what is hardly beyond its threshold is not shown as equal to it."""
+    return f"{number:.6g}" if _is_number(number) else str(number)
 
 
 def _is_number(measured: object) -> bool:

@@ -125,10 +125,20 @@ def test_while_a_synthetic_delivery_is_made(tmp_path, signal):
     assert (ended.code, ended.said) == (CODES[signal], SAID)
 
 
+KEYRING, VERIFICATION = "deid_assets.release.keyring", "deid_assets.release.verification"
+
+
 @pytest.mark.parametrize(
-    "arguments",
-    ["policy check heritage", matrix("policy list"), matrix("key export"), matrix("key rotate"), matrix("verify nowhere"), matrix("ui")],
+    ("arguments", "module"),
+    [
+        ("policy check heritage", "deid_assets.policy.loading"),
+        matrix("policy list", "deid_assets.policy.loading"),
+        matrix("key export", KEYRING),
+        matrix("key rotate", KEYRING),
+        matrix("verify nowhere", VERIFICATION),
+        matrix("ui", "deid_assets.instance"),
+    ],
 )
-def test_other_commands(tmp_path, arguments):
-    ended = signaled(tmp_path / "deid", "SIGTERM", "import:deid_assets.release.durable", *arguments.split())
+def test_other_commands(tmp_path, arguments, module):
+    ended = signaled(tmp_path / "deid", "SIGTERM", f"import:{module}", *arguments.split())
     assert (ended.code, ended.said) == (143, SAID), ended.printed

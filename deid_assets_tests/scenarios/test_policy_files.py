@@ -78,7 +78,7 @@ def test_nobody_who_opted_out_is_published_though_another_policy_has_a_list_of_t
 
 def test_a_blank_line_more_in_the_list_has_to_be_judged_anew(judged, tmp_path, opted_out):
     bring(judged, tmp_path / "one", [*opted_out, ""])
-    refused(judged, "removed_members: it was made under another.*risk: it was measured under another text of the policy")
+    refused(judged, "removed_members: it was made under another.*risk: it was measured under another text of the policy", ERROR)
 
 
 @pytest.mark.parametrize("name", ["opt_outs.txt", "policy.yaml"])
@@ -89,10 +89,8 @@ def test_what_was_adopted_and_changed_in_place_is_an_error(judged, name):
         judged.run(KEY, ["release"])
 
 
-@pytest.mark.parametrize(
-    ("what", "exit_code"), [("write_table", REFUSED), ("publish", ERROR)], ids=["while the gate judges", "after it"]
-)
-def test_a_list_that_changes_before_the_release_is_published(judged, tmp_path, opted_out, monkeypatch, what, exit_code):
+@pytest.mark.parametrize("what", ["write_table", "publish"], ids=["while the gate judges", "after it"])
+def test_a_list_that_changes_before_the_release_is_published(judged, tmp_path, opted_out, monkeypatch, what):
     original = getattr(Staging, what)
 
     def changing(self, *arguments, **keywords):
@@ -100,7 +98,7 @@ def test_a_list_that_changes_before_the_release_is_published(judged, tmp_path, o
         return original(self, *arguments, **keywords)
 
     monkeypatch.setattr(Staging, what, changing)
-    refused(judged, "changed while the release was judged", exit_code)
+    refused(judged, "changed while the release was judged", ERROR)
 
 
 def test_a_policy_that_changes_while_a_table_is_made_leaves_no_stamp(judged, tmp_path, opted_out, monkeypatch):
