@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assets.encoded import PopulationTables
+from deid_assets.assets.encoded import PopulationTables, lattice_dimensions
 from deid_assets.assets.generalization import node_computation, other_gates_of
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.absence import removed_and_eligible
 from deid_assets.methods.flagged_suppression import HIGH_RISK
+from deid_assets.methods.longitudinal_data import top_node
 from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS
 from deid_assets.methods.reachable_risk import (
     ABSENCE,
@@ -51,7 +52,8 @@ def reachable_risk(
     """For gates that can be foreseen, the least that any node can have. It decides nothing: it says early what will be refused."""
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    computation = node_computation(policy, tables)
+    # Nothing is measured at another node, so that no more is indexed.
+    computation = node_computation(policy, tables, top_node(lattice_dimensions(policy)))
     gates = other_gates_of(context, policy, tables, computation, workplace)
     sampled = len(computation.data.targets)
     left_out = math.floor(policy.risk.suppression.at_most * sampled)

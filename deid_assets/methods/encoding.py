@@ -101,12 +101,15 @@ def _by_member(position: np.ndarray, codes: np.ndarray, members: int) -> Histori
     are positions in this array.
     """
     present = codes >= 0
-    width = np.int64(codes.max(initial=0)) + 1
+    width = int(codes.max(initial=0)) + 1
     keys = position[present] * width + codes[present]
+    if members * width < 2**32:
+        keys = keys.astype(np.uint32)  # sorted twice as fast
     keys.sort()
-    counts = np.bincount(keys // width, minlength=members)
+    member, code = np.divmod(keys, keys.dtype.type(width))
+    counts = np.bincount(member, minlength=members)
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return Histories(offsets, (keys % width).astype(np.int16))
+    return Histories(offsets, code.astype(np.int16))
 
 
 def released_members(profiles: Table) -> np.ndarray:
