@@ -38,7 +38,8 @@ from deid_assets.partitions import deliveries
 from deid_assets.policy.base import RESTRICTED_SECTIONS, ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policies_in
-from deid_assets.resources import STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
+from deid_assets.refused_runs import refusal_sensor
+from deid_assets.resources import POLICY_TAG, STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
 from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
 
@@ -84,7 +85,7 @@ def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home:
                 job_name(policy.name),
                 selection=dg.AssetSelection.key_prefixes(policy.name),
                 description=f"From a delivery to a gated release under the policy {policy.name}: {policy.title}.",
-                tags={"deid/policy": policy.name},
+                tags={POLICY_TAG: policy.name},
                 config=dg.PartitionedConfig(
                     partitions_def=deliveries,
                     run_config_for_partition_key_fn=lambda key: {},
@@ -98,6 +99,7 @@ def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home:
         assets=assets,
         asset_checks=checks,
         jobs=jobs,
+        sensors=[refusal_sensor(home, jobs)],
         executor=dg.in_process_executor,
         resources={
             "io_manager": RestrictedStore(root=root),

@@ -40,6 +40,9 @@ from deid_assets.store_lock import StoreLock
 JOB_PREFIX = "release_"
 """A policy's main job is called after it."""
 
+POLICY_TAG = "deid/policy"
+"""Tag of a run: the name of its policy."""
+
 STORE_TAG = "deid/store"
 """Tag of a run: policy and delivery, whose store it writes."""
 

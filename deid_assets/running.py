@@ -28,7 +28,6 @@ from rich.console import Console
 from deid_assets import interruption
 from deid_assets.adoption import adopt
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.assets.refused_report import refused_report_path, write_refused_report
 from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.home import Home
 from deid_assets.instance import dagster_instance, prepare_dagster_home
@@ -36,6 +35,7 @@ from deid_assets.partitions import deliveries
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import load_policy, policy_by_name
+from deid_assets.refused_runs import report_refusal
 from deid_assets.registration import register_delivery
 from deid_assets.release import clock, durable
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
@@ -43,9 +43,9 @@ from deid_assets.release.reading import regular_bytes
 from deid_assets.release.recovery import release_folders
 from deid_assets.release.registry import Entry, Registry
 from deid_assets.release.verification import MANIFEST, verify
-from deid_assets.resources import STORE_TAG, Workplace, job_name
+from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, job_name
 from deid_assets.running_progress import Detail, Progress
-from deid_assets.running_summary import PUBLISHED, REFUSED, RunSummary, outcome_of, print_summary, summary_json
+from deid_assets.running_summary import PUBLISHED, RunSummary, outcome_of, print_summary, summary_json
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
 from deid_assets.stages import STAGE_OF
@@ -136,7 +136,8 @@ def _release_or_unchanged(
                         _write_json(summary_json(home, policy, delivery, summary, seconds))
                     else:
                         print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
-                    _report_refusal(home, policy, delivery, summary, progress.console)
+                    if report := report_refusal(home, policy, delivery.key, summary):
+                        progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
             return summary.exit_code if interruption.received() is None else interruption.say()
     report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not report.ok:
@@ -153,17 +154,6 @@ def _release_or_unchanged(
     return PUBLISHED
 
 
-def _report_refusal(
-    home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary, console: Console
-) -> None:
-    """Write the report of a refused run into the restricted store; that of an earlier run is not of this one."""
-    if summary.exit_code != REFUSED:
-        refused_report_path(home.store, policy.name, delivery.key).unlink(missing_ok=True)
-        return
-    path = write_refused_report(
-        home.store, policy, delivery.key, tuple(summary.rows), summary.failed_checks, summary.reasons
-    )
-    console.print(f"[bold]Report of the refusal[/bold] (restricted)  {path}", soft_wrap=True)
 def _write_json(document: Mapping[str, object]) -> None:
     sys.stdout.write(f"{json.dumps(document, indent=1, allow_nan=False)}\n")
 
@@ -355,7 +345,7 @@ def _new_run(
         tags={
             "dagster/partition": delivery.key,
             STORE_TAG: f"{policy.name}/{delivery.key}",
-            "deid/policy": policy.name,
+            POLICY_TAG: policy.name,
             "deid/policy_hash": policy.public_hash[:16],
         },
         remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),

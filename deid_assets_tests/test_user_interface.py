@@ -224,4 +224,8 @@ def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui):
     # 600 members are too few for a release: the run does what it did not get to before, and is refused.
     wanted = [*STAGES["intake"], *STAGES["preparation"], *STAGES["adversary"]]
     assert {("small", asset, KEY) for asset in wanted} <= made
-    assert (Home(ui.root).store / "small" / f"{KEY}.duckdb").exists()
+    store = Home(ui.root).store / "small"
+    assert (store / f"{KEY}.duckdb").exists()
+    # The daemon's sensor writes it a little later.
+    report = wait_for("the report of the refusal", lambda: next(store.glob("*.refused.html"), None))
+    assert "Refused under the policy small" in report.read_text()
