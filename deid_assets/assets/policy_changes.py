@@ -1,5 +1,6 @@
 """What a refusal offers where no node holds: changes that passed when they were tried, as sections of the policy."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -8,9 +9,15 @@ import pandas as pd
 import yaml
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.absence import absence_numbers, absence_posterior
+from deid_assets.methods.absence import (
+    absence_numbers,
+    absence_posterior,
+    released_at_most,
+    removed_and_eligible,
+)
 from deid_assets.methods.lattice_diagnosis import Change
 from deid_assets.methods.other_gates import TOO_LITTLE
+from deid_assets.methods.sampling import SIZE_SD
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative_attacks import because_of
@@ -55,7 +62,7 @@ def _sections(policy: Policy, *names: str) -> dict:
 def absence_tells_too_much(
     policy: Policy, eligible: Table, removed: Table, profiles: Table, workplace: Workplace
 ) -> tuple[str, str]:
-    """The gate on absence if the whole sample fails it, and a sentence on earlier releases where they are why; else nothing.
+    """The gate on absence if the whole sample fails it, and a sentence on what is why and what helps; else nothing.
 
     Suppression, which lowers the number a little, is left aside: what is offered passes without its help.
     """
@@ -67,7 +74,32 @@ def absence_tells_too_much(
 
     if not fails(own + before):
         return "", ""
-    return ABSENCE, "" if fails(own) else because_of(workplace.releases_before(profiles, sample))
+    if not fails(own):
+        return ABSENCE, because_of(workplace.releases_before(profiles, sample))
+    sensitive, remaining = removed_and_eligible(eligible, removed)
+    return ABSENCE, what_helps_against_absence(sensitive, remaining, before, policy.removal.absence_posterior_at_most)
+
+
+def what_helps_against_absence(removed: int, eligible: int, before: int, posterior_at_most: float) -> str:
+    """How few members may be released, so that absence tells no more than allowed; or that no number is few enough.
+
+    Parameters
+    ----------
+    removed, eligible
+        Members removed for what their claims tell, and members that may be released.
+    before
+        Members whom earlier releases hold, besides those of this one.
+    """
+    # The size of a sample is random, so that what is asked for keeps a distance; two digits are enough of it.
+    most = released_at_most(removed, eligible, posterior_at_most) - before - math.ceil(4 * SIZE_SD)
+    if most > 0:
+        step = 10 ** max(0, len(str(most)) - 2)
+        return f"at most about {most // step * step:,} of {eligible:,} eligible members may be released (--release, under another --key)"
+    return (
+        f"{removed:,} of {removed + eligible:,} members were removed for what their claims tell, too many however few of the others "
+        "are released; removed_members says for which reasons, and who is left out for a claim in quarantine, which a mended file "
+        "would bring back"
+    )
 
 
 def no_choice(
@@ -78,7 +110,7 @@ def no_choice(
     Parameters
     ----------
     because
-        Of earlier releases, where they are why nothing can pass; else empty.
+        Of absence, where it is why nothing can pass; else empty.
     """
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())

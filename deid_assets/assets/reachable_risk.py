@@ -1,13 +1,14 @@
 """What no generalization of the policy can be better than: looked at before the search, which takes long."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 import pandas as pd
 
 from deid_assets.assets.encoded import PopulationTables, lattice_dimensions
 from deid_assets.assets.generalization import node_computation, other_gates_of
+from deid_assets.assets.policy_changes import what_helps_against_absence
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.absence import removed_and_eligible
@@ -32,7 +33,6 @@ _REMEDIES = {
     HIGH_RISK: "a larger population, fewer or coarser quasi-identifiers",
     DEMOGRAPHICS: "fewer or coarser quasi-identifiers of members",
     ATTACK: "more released members, fewer or coarser quasi-identifiers",
-    ABSENCE: "fewer released members (--release), or fewer removed",
 }
 
 
@@ -67,12 +67,11 @@ def reachable_risk(
     if gates.success_at_most is not None:
         limit = _success_at_most(policy, gates.success_at_most, sampled / max(sampled - left_out, 1))
         found.append(reach_of_attack(gates, stream_key(context, workplace, "reachable success"), left_out, limit))
-    found.append(
-        reach_of_absence(
-            *removed_and_eligible(eligible_members, removed_members), sampled + before, left_out, policy.removal.absence_posterior_at_most
-        )
-    )
-    if notice := " ".join(_notices(policy, found)):
+    sensitive, eligible = removed_and_eligible(eligible_members, removed_members)
+    limit = policy.removal.absence_posterior_at_most
+    found.append(reach_of_absence(sensitive, eligible, sampled + before, left_out, limit))
+    remedies = _REMEDIES | {ABSENCE: what_helps_against_absence(sensitive, eligible, before, limit)}
+    if notice := " ".join(_notices(policy, found, remedies)):
         # The search goes on all the same: where no node holds, it finds what carries the risk, and which changes would help.
         context.add_output_metadata({"notice": notice})
     rows = [(reach.gate, reach.measured, reach.least, reach.limit, reach.proven, reach.ruled_out) for reach in found]
@@ -85,7 +84,7 @@ def _success_at_most(policy: Policy, least: float, fewer: float) -> float:
     return given.at_most if given and least >= given.at_most else min(least * fewer, given.at_most if given else math.inf)
 
 
-def _notices(policy: Policy, found: Sequence[Reach]) -> Iterator[str]:
+def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]) -> Iterator[str]:
     """What stands against a release, with its numbers: what is counted first, then what was drawn."""
     suppressed = policy.risk.suppression.at_most
     for proven, said in (
@@ -99,5 +98,5 @@ def _notices(policy: Policy, found: Sequence[Reach]) -> Iterator[str]:
             besides = f", and at least {reach.least:.4f} at any, were a share of {suppressed:g} of the members left out" if suppressed else ""
             yield (
                 f"{reach.gate}: {reach.measured:.4f} at the coarsest node{besides}; the policy allows {reach.limit:.4f}. "
-                f"What helps: {_REMEDIES[reach.gate]}."
+                f"What helps: {remedies[reach.gate]}."
             )

@@ -8,6 +8,8 @@ is released, an adversary who does not find a known member in the release learns
 The removal meant to hide the condition discloses it unless enough others are absent too. At alpha = 1 absence is proof.
 """
 
+import math
+
 from deid_assets.store import Table
 
 
@@ -42,6 +44,31 @@ def absence_posterior(sensitive_share: float, alpha: float) -> float:
     if sensitive_share == 0:
         return 0.0
     return sensitive_share / (sensitive_share + (1 - sensitive_share) * (1 - alpha))
+
+
+def released_at_most(removed: int, eligible: int, posterior_at_most: float) -> int:
+    """The most members of whom a release may consist, so that absence from it tells no more than allowed.
+
+    It solves `absence_posterior` for the released members; 0 where absence tells too much however few are released.
+
+    Parameters
+    ----------
+    removed, eligible
+        Members removed for what their claims tell, and members that may be released.
+    posterior_at_most
+        In (0, 1).
+
+    Examples
+    --------
+    >>> released_at_most(100, 900, 0.15), released_at_most(0, 900, 0.15), released_at_most(200, 800, 0.15)
+    (333, 900, 0)
+    >>> [round(absence_posterior(0.1, released / 900), 4) for released in (333, 334)]
+    [0.1499, 0.1502]
+    """
+    most = min(eligible, max(0, math.floor(removed + eligible - removed / posterior_at_most)))
+    while most and absence_posterior(removed / (removed + eligible), most / eligible) > posterior_at_most:
+        most -= 1
+    return most
 
 
 def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[float, float]:

@@ -27,7 +27,6 @@ COLUMNS = ("kind", "what", "share", "threshold", "suppressed", "against", "would
 _CLAIM_BANDS = ((1, 1), (2, 5), (6, 20), (21, 100), (101, None))
 _LARGER = (2, 5, 10)
 _MOST_SUPPRESSED = 0.2  # beyond it the release is no longer a random sample of the members
-_MOST_LEFT_OUT = 3
 NOT_TRIED = "not tried"
 NOT_A_POLICY = "no policy can say it"
 ALLOWED = "already allowed"
@@ -154,10 +153,10 @@ class _Remedies:
         return kind, what, share, self.demands.max_share, 0.0, NOT_TRIED, False, ""
 
     def without_columns(self) -> list[tuple]:
-        """A row for each quasi-identifier left out alone; where none of these passes, for more of them together, up to three."""
+        """A row for each quasi-identifier left out alone; where none of these passes, for more and more of them together."""
         rows = [self._row(Change((column,)), self._share(Change((column,)))) for column in self.columns if self._may_go((column,))]
         gone: tuple[str, ...] = ()
-        while not any(row[6] for row in rows) and len(gone) < _MOST_LEFT_OUT:
+        while not any(row[6] for row in rows) and not self.demands.never:
             # Greedy: to try all sets of columns would take too long.
             more = [(*gone, column) for column in self.columns if column not in gone and self._may_go((*gone, column))]
             more = [columns for columns in more if self.written(Change(columns)) is not None]

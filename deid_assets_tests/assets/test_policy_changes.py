@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from deid_assets.assets.policy_changes import ABSENCE, absence_tells_too_much, changed_sections, no_choice
+from deid_assets.assets.policy_changes import ABSENCE, absence_tells_too_much, changed_sections, no_choice, what_helps_against_absence
 from deid_assets.methods.lattice_diagnosis import COLUMNS, NOT_TRIED, Change
 from deid_assets.policy import policy_from
 from deid_assets.policy.yaml_text import parse
@@ -85,7 +85,15 @@ class TestAbsence:
 
     def test_where_the_sample_alone_tells_too_much_no_release_is_named(self, tmp_path):
         """.2 / (.2 + .8 * .9) = .217, whatever was released before."""
-        assert self.told(tmp_path, before=40, at_most=0.21) == (ABSENCE, "")
+        gate, because = self.told(tmp_path, before=40, at_most=0.21)
+        assert gate == ABSENCE and "ours/0001" not in because
+        assert because.startswith("20 of 100 members were removed for what their claims tell, too many however few")
+
+    def test_what_helps_is_a_number_that_holds(self):
+        """1,000 removed of 10,000: .1 / (.1 + .9 * (1 - 3333 / 9000)) = .15; four standard deviations of a sample's size below."""
+        assert what_helps_against_absence(1_000, 9_000, 0, 0.15).startswith("at most about 3,200 of 9,000 eligible members")
+        assert what_helps_against_absence(1_000, 9_000, 3_000, 0.15).startswith("at most about 290 of 9,000")
+        assert what_helps_against_absence(1_000, 9_000, 3_300, 0.15).startswith("1,000 of 10,000 members were removed")
 
     def test_where_earlier_releases_are_why_they_are_named(self, tmp_path):
         gate, because = self.told(tmp_path, before=40)
