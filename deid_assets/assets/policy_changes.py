@@ -45,6 +45,11 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
         for dimension in sections["dimensions"]:
             dimension["columns"] = [column for column in dimension["columns"] if column not in change.without]
         sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
+        left = {dimension["name"] for dimension in sections["dimensions"]}
+        if policy.number_of_claims is not None and not set(policy.number_of_claims.reference) <= left:
+            sections |= _sections(policy, "number_of_claims")
+            reference = sections["number_of_claims"]["reference"]
+            sections["number_of_claims"]["reference"] = {name: level for name, level in reference.items() if name in left}
     if change.suppress_at_most is not None:
         sections |= _sections(policy, "risk")
         sections["risk"]["suppression"] = {"at_most": change.suppress_at_most}

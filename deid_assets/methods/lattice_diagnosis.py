@@ -21,6 +21,7 @@ from deid_assets.methods.flagged_suppression import HIGH_RISK, choose_generaliza
 from deid_assets.methods.literal_reading import Adversary
 from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData, top_node
 from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.number_of_claims import truncate_within_classes
 from deid_assets.methods.other_gates import OtherGates
 
 COLUMNS = ("kind", "what", "share", "threshold", "suppressed", "against", "would_pass", "change")
@@ -163,8 +164,9 @@ class _Remedies:
             if not more:
                 break
             shares = [self._share(Change(columns)) for columns in more]
-            gone = more[int(np.argmin(shares))]
-            rows += [self._row(Change(gone), min(shares))] if len(gone) > 1 else []
+            nearest = int(np.argmin([self._excess(Change(columns), share) for columns, share in zip(more, shares, strict=True)]))
+            gone = more[nearest]
+            rows += [self._row(Change(gone), shares[nearest])] if len(gone) > 1 else []
         return rows
 
     def more_suppression(self, share: float) -> tuple:
@@ -190,6 +192,11 @@ class _Remedies:
     def _share(self, change: Change) -> float:
         """The share at high risk of few draws, nobody suppressed."""
         return self._left(change).measure((), self.keys("where the risk is"), self.draws, executor=self.executor).share
+
+    def _excess(self, change: Change, share: float) -> float:
+        """How far the change is from passing: the shares by which numbers are beyond their limits, added up."""
+        gates = self._gates_left(change)
+        return max(0.0, share / self.demands.max_share - 1) + (gates.excess(()) if gates else 0.0)
 
     def _row(self, change: Change, share: float) -> tuple:
         suppressed, gate = self._tried(change, share)
@@ -246,7 +253,13 @@ class _Remedies:
         top = self.computation.top.demographics
         domains = self.computation.data.demographic_domains
         delivered = np.stack([domains[i].levels[top[i]][self.other_gates.delivered[:, i]] for i in members], axis=1)
-        return replace(self.other_gates, data=self._left(change).data, dimensions=(), delivered=delivered)
+        gates = replace(self.other_gates, data=self._left(change).data, dimensions=(), delivered=delivered)
+        if gates.claim_bins is None or len(members) == self.of_members:
+            return gates
+        # Under the changed policy claims are cut within fewer and larger classes: bins that are too small now may join others.
+        classes = np.unique(delivered, axis=0, return_inverse=True)[1].reshape(-1)
+        joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, self.keys("bins cut again"))
+        return replace(gates, claim_bins=joined)
 
     def _places(self, change: Change) -> tuple[list[int], list[int]]:
         """Positions of the columns of members, and of claims, that are left."""

@@ -103,6 +103,15 @@ class OtherGates:
                 return False
         return False
 
+    def excess(self, node: Node) -> float:
+        """The shares by which the gates' numbers are beyond their limits with nobody suppressed, added up; 0 where all hold."""
+        nobody = np.zeros(len(self.sampled), dtype=bool)
+        ratios = [self.small_class_share(node, nobody) / self.max_share]
+        ratios += [
+            float(self._successes(gate, node, nobody, attack.trials).mean()) / attack.at_most for gate, attack in self._attacks.items()
+        ]
+        return sum(max(0.0, ratio - 1) for ratio in ratios)
+
     def failing_however_suppressed(self, node: Node, share: float) -> str | None:
         """The gate that no suppression of a share of the members mends: they add their share to a mean at most."""
         nobody = np.zeros(len(self.sampled), dtype=bool)

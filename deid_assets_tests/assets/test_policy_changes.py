@@ -37,6 +37,14 @@ def test_of_columns_that_move_together_the_other_stays():
     assert ("days_in_hospital_y3",) in {dimension.columns for dimension in policy.dimensions}
 
 
+def test_a_dimension_that_goes_is_no_reference_of_the_number_of_claims_either():
+    before = policy_from(public_values()).number_of_claims
+    policy, sections = applied(public_values(), Change(("age",)))
+    assert set(sections) == {"quasi_identifiers", "dimensions", "number_of_claims"}
+    assert before.reference.keys() - policy.number_of_claims.reference.keys() == {"age"}
+    assert policy.number_of_claims.width == before.width
+
+
 def test_more_suppression_leaves_the_rest_of_the_section():
     values = public_values()
     policy, sections = applied(values, Change(suppress_at_most=0.07))
