@@ -1,7 +1,7 @@
 """What a refusal offers where no node holds: changes that passed when they were tried, as sections of the policy."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import dagster as dg
 import pandas as pd
@@ -38,6 +38,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
         for dimension in sections["dimensions"]:
             dimension["columns"] = [column for column in dimension["columns"] if column not in change.without]
         sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
+        sections |= _reference_left(policy, {dimension["name"] for dimension in sections["dimensions"]})
     if change.suppress_at_most is not None:
         sections |= _sections(policy, "risk")
         sections["risk"]["suppression"] = {"at_most": change.suppress_at_most}
@@ -46,6 +47,19 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
     except PolicyError:
         return None
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _reference_left(policy: Policy, dimensions: Collection[str]) -> dict:
+    """The section number_of_claims without the levels of dimensions that are gone; nothing where none of them is.
+
+    Claims are then cut in classes that hold those in which they were cut when the change was tried: fewer of them are.
+    """
+    if policy.number_of_claims is None or set(policy.number_of_claims.reference) <= set(dimensions):
+        return {}
+    section = _sections(policy, "number_of_claims")
+    reference = section["number_of_claims"]["reference"]
+    section["number_of_claims"]["reference"] = {name: level for name, level in reference.items() if name in dimensions}
+    return section
 
 
 def _sections(policy: Policy, *names: str) -> dict:

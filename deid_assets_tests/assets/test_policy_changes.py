@@ -37,6 +37,19 @@ def test_of_columns_that_move_together_the_other_stays():
     assert ("days_in_hospital_y3",) in {dimension.columns for dimension in policy.dimensions}
 
 
+def test_a_dimension_that_goes_is_no_level_in_which_claims_are_cut_any_more():
+    before = policy_from(public_values())
+    assert set(before.number_of_claims.reference) == {"age", "days_in_hospital"}
+    policy, sections = applied(public_values(), Change(("age",)))
+    assert set(sections) == {"quasi_identifiers", "dimensions", "number_of_claims"}
+    assert policy.number_of_claims.reference == {"days_in_hospital": "none or any"}
+    assert (policy.number_of_claims.per, policy.number_of_claims.width) == (before.number_of_claims.per, before.number_of_claims.width)
+    policy, _ = applied(public_values(), Change(("age", "days_in_hospital_y2", "days_in_hospital_y3")))
+    assert policy.number_of_claims.reference == {}
+    _, sections = applied(public_values(), Change(("days_in_hospital_y3",)))
+    assert set(sections) == {"quasi_identifiers", "dimensions"}, "the dimension stays with the other year"
+
+
 def test_more_suppression_leaves_the_rest_of_the_section():
     values = public_values()
     policy, sections = applied(values, Change(suppress_at_most=0.07))
