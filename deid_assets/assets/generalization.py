@@ -1,5 +1,6 @@
 """Generalization: the lattice of S0 Table 4, the node that loses least among those that are safe, and who is suppressed."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 
@@ -188,10 +189,11 @@ def generalization_choice(
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
         kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
+        fewest = sampled - math.floor(risk.suppression.at_most * sampled)
         useless = [
             node
             for node in map(parse_node, nodes["node"])
-            if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled)
+            if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled, fewest)
         ]
         useful = nodes[~nodes["node"].isin(map(node_text, useless))]
         choice, passed_over = choose_generalization(
