@@ -27,6 +27,7 @@ from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding, engine
+from deid_assets.methods.attack_sensitivity import confidence_of_each
 from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
@@ -43,6 +44,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.detail import enough_detail
+from deid_assets.release.sensitivity import joint_confidence
 from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table
@@ -354,7 +356,7 @@ def other_gates_of(
         claim_bins_of(policy, tables.profiles, tables.held),
         joint.at_most if joint else None,
         policy.attack_sensitivity.trials if joint else 0,
-        joint.confidence if joint and joint.statistic == "upper_bound" else None,
+        confidence_of_each(joint_confidence(policy), policy.attack_sensitivity.cells) if joint and joint.statistic == "upper_bound" else None,
     )
 
 
