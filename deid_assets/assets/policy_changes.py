@@ -1,7 +1,7 @@
 """What a refusal offers where no node holds: changes that passed when they were tried, as sections of the policy."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 import pandas as pd
@@ -38,7 +38,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
         for dimension in sections["dimensions"]:
             dimension["columns"] = [column for column in dimension["columns"] if column not in change.without]
         sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
-        sections |= _reference_left(policy, {dimension["name"] for dimension in sections["dimensions"]})
+        sections |= _reference_left(policy, {dimension["name"]: dimension["columns"] for dimension in sections["dimensions"]})
     if change.suppress_at_most is not None:
         sections |= _sections(policy, "risk")
         sections["risk"]["suppression"] = {"at_most": change.suppress_at_most}
@@ -49,16 +49,31 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _reference_left(policy: Policy, dimensions: Collection[str]) -> dict:
-    """The section number_of_claims without the levels of dimensions that are gone; nothing where none of them is.
+def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict:
+    """The section number_of_claims with the levels of what is left of dimensions of members; nothing where it stays as it is.
 
     Claims are then cut in classes that hold those in which they were cut when the change was tried: fewer of them are.
+
+    Parameters
+    ----------
+    dimensions
+        Name of each dimension that is left to its columns.
     """
-    if policy.number_of_claims is None or set(policy.number_of_claims.reference) <= set(dimensions):
+    if policy.number_of_claims is None:
+        return {}
+    first = {
+        name: columns[0] for name, columns in dimensions.items() if set(columns) & set(policy.quasi_identifiers.member_columns)
+    }
+    # Levels are called by the first column, which may be another one now.
+    reference = {
+        name: policy.hierarchy_of(first[name]).level_names[policy.reference_level(first[name])]
+        for name in policy.number_of_claims.reference
+        if name in first
+    }
+    if reference == policy.number_of_claims.reference:
         return {}
     section = _sections(policy, "number_of_claims")
-    reference = section["number_of_claims"]["reference"]
-    section["number_of_claims"]["reference"] = {name: level for name, level in reference.items() if name in dimensions}
+    section["number_of_claims"]["reference"] = reference
     return section
 
 

@@ -1,5 +1,6 @@
 """The sections of a changed policy: put in the place of the policy's own, they make a policy that says the change."""
 
+import copy
 from types import SimpleNamespace
 
 import pandas as pd
@@ -48,6 +49,20 @@ def test_a_dimension_that_goes_is_no_level_in_which_claims_are_cut_any_more():
     assert policy.number_of_claims.reference == {}
     _, sections = applied(public_values(), Change(("days_in_hospital_y3",)))
     assert set(sections) == {"quasi_identifiers", "dimensions"}, "the dimension stays with the other year"
+
+
+def test_what_is_left_of_a_dimension_calls_its_levels_by_the_column_that_is_first_now():
+    values = public_values()
+    own = copy.deepcopy(values["hierarchies"]["days_in_hospital"])
+    for level in own["levels"]:
+        level["name"] = f"days of year 3: {level['name']}"
+    values["hierarchies"]["days_of_year_3"] = own
+    listed = {qi["column"]: qi for qi in values["quasi_identifiers"]["members"]}
+    listed["days_in_hospital_y3"]["hierarchy"] = "days_of_year_3"
+    policy, _ = applied(values, Change(("days_in_hospital_y2",)))
+    assert policy.number_of_claims.reference == {"age": "40 years", "days_in_hospital": "days of year 3: none or any"}
+    _, sections = applied(values, Change(("days_in_hospital_y3",)))
+    assert "number_of_claims" not in sections
 
 
 def test_more_suppression_leaves_the_rest_of_the_section():
