@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.encoded import member_columns, smallest_safe_class
+from deid_assets.assets.long_tail_cut import require_bins
 from deid_assets.assets.stage_asset import prefix_of
 from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
 from deid_assets.methods.demographic_risk import demographic_risk as summarize
@@ -22,7 +23,7 @@ DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
 
 
 def cut_to_safe_bins(
-    context: dg.AssetExecutionContext, policy: Policy, members: Table, left: Table, scores: Table, workplace: Workplace
+    context: dg.AssetExecutionContext, policy: Policy, members: Table, claims: Table, left: Table, scores: Table, workplace: Workplace
 ) -> Query:
     """SELECT the claims that stay so that every bin of every reference class is empty or large enough.
 
@@ -30,8 +31,15 @@ def cut_to_safe_bins(
     ----------
     members
         Canonical members: the population.
+    claims
+        All claims.
     left, scores
         The claims that the long tail left, and how rare each is.
+
+    Raises
+    ------
+    DeliveryError
+        If bins of the long tail do not stay whole.
     """
     section = policy.number_of_claims
     secret, prefix = workplace.secret(), prefix_of(context)
@@ -44,6 +52,7 @@ def cut_to_safe_bins(
     counts[owner, column] = units["claims"]
     key = secret.derive("number of claims", prefix, context.partition_key)[:16]
     kept = truncate_within_classes(counts, classes, section.width, smallest_safe_class(policy), key)
+    require_bins(policy.long_tail, claims, units | {"claims": kept[owner, column]})
     cut = kept[owner, column] < counts[owner, column]
     columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
     plan = Table(left.file, "scratch", "claims_kept_in_bins")

@@ -1,5 +1,6 @@
 """Generalization: the lattice of S0 Table 4, the node that loses least among those that are safe, and who is suppressed."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 
@@ -26,6 +27,7 @@ from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding, engine
+from deid_assets.methods.attack_sensitivity import confidence_of_each
 from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
@@ -42,6 +44,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release import measure
 from deid_assets.release.detail import enough_detail
+from deid_assets.release.sensitivity import joint_confidence
 from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store import Table
@@ -188,10 +191,11 @@ def generalization_choice(
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
         kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
+        fewest = sampled - math.floor(risk.suppression.at_most * sampled)
         useless = [
             node
             for node in map(parse_node, nodes["node"])
-            if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled)
+            if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled, fewest)
         ]
         useful = nodes[~nodes["node"].isin(map(node_text, useless))]
         choice, passed_over = choose_generalization(
@@ -352,7 +356,7 @@ def other_gates_of(
         claim_bins_of(policy, tables.profiles, tables.held),
         joint.at_most if joint else None,
         policy.attack_sensitivity.trials if joint else 0,
-        joint.confidence if joint and joint.statistic == "upper_bound" else None,
+        confidence_of_each(joint_confidence(policy), policy.attack_sensitivity.cells) if joint and joint.statistic == "upper_bound" else None,
     )
 
 

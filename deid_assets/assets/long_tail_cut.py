@@ -74,7 +74,7 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
 
     Bins are of the delivery: all members with claims count, released or not, so that a released member's number of claims
     is shared, to within a bin, by as many members of the delivery as the policy demands; in the release alone they may be
-    fewer. No rule takes claims from a released member after the long tail was cut (the gate compares the staged rows with
+    fewer. No rule takes claims from a released member after these were kept (the gate compares the staged rows with
     the claims counted here, row by row), so that this number is also the one in the files.
 
     Parameters
@@ -84,14 +84,43 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
     """
     if tail.method == "percentile":
         return []
-    units, left = claims_of_units(claims, tail.unit), claims_of_units(truncated, tail.unit)
-    bins = bins_of(tail, units, np.asarray(units["claims"], dtype=np.int64))
-    kept, needed = np.asarray(left["claims"], dtype=np.int64), smallest_at_least(1 / tail.risk)
-    smallest = min((smallest_bin(kept[table], bins) for table in _tables(left, len(kept))), default=0)
+    smallest, needed = _smallest_bin(tail, claims, claims_of_units(truncated, tail.unit))
     if smallest >= needed:
         return []
     text = f"{truncated.name}: a bin of the number of claims holds members, but fewer than long_tail.risk demands; materialize it again"
     return [Refusal("small_bin", truncated.name, float(smallest), float(needed), text, "members")]
+
+
+def require_bins(tail: LongTail, claims: Table, left: dict) -> None:
+    """Raise DeliveryError if what `number_of_claims` took besides leaves too few members in a bin of the long tail.
+
+    Its classes are smaller than the delivery, and those of too few members are not cut with the others; nor need its bins
+    end where the last bin of the long tail begins. So bins that the long tail had filled may be left by most of their members.
+
+    Parameters
+    ----------
+    claims
+        All claims.
+    left
+        The units of the long tail with the claims that they keep, `claims_of_units`.
+    """
+    if tail.method == "percentile":
+        return
+    smallest, needed = _smallest_bin(tail, claims, left)
+    if smallest < needed:
+        raise DeliveryError(
+            "long_tail: once number_of_claims has taken claims as well, a bin of the number of claims holds members, but fewer than "
+            f"the {needed} of risk {tail.risk:g}; let long_tail be {{method: percentile, percentile: 95, unit: {tail.unit}, score: "
+            f"{tail.score}}}, as number_of_claims makes bins of its own safe, or name coarser levels in number_of_claims.reference"
+        )
+
+
+def _smallest_bin(tail: LongTail, claims: Table, left: dict) -> tuple[int, int]:
+    """Members in the smallest bin that holds any, and how many it must hold."""
+    units = claims_of_units(claims, tail.unit)
+    bins = bins_of(tail, units, np.asarray(units["claims"], dtype=np.int64))
+    kept, needed = np.asarray(left["claims"], dtype=np.int64), smallest_at_least(1 / tail.risk)
+    return min((smallest_bin(kept[table], bins) for table in _tables(left, len(kept))), default=0), needed
 
 
 def bins_of(tail: LongTail, units: dict, counts: np.ndarray) -> Bins:

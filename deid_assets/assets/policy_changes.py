@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 import pandas as pd
@@ -45,11 +45,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
         for dimension in sections["dimensions"]:
             dimension["columns"] = [column for column in dimension["columns"] if column not in change.without]
         sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
-        left = {dimension["name"] for dimension in sections["dimensions"]}
-        if policy.number_of_claims is not None and not set(policy.number_of_claims.reference) <= left:
-            sections |= _sections(policy, "number_of_claims")
-            reference = sections["number_of_claims"]["reference"]
-            sections["number_of_claims"]["reference"] = {name: level for name, level in reference.items() if name in left}
+        sections |= _reference_left(policy, {dimension["name"]: dimension["columns"] for dimension in sections["dimensions"]})
     if change.suppress_at_most is not None:
         sections |= _sections(policy, "risk")
         sections["risk"]["suppression"] = {"at_most": change.suppress_at_most}
@@ -58,6 +54,34 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
     except PolicyError:
         return None
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict:
+    """The section number_of_claims with the levels of what is left of dimensions of members; nothing where it stays as it is.
+
+    Claims are then cut in classes that hold those in which they were cut when the change was tried: fewer of them are.
+
+    Parameters
+    ----------
+    dimensions
+        Name of each dimension that is left to its columns.
+    """
+    if policy.number_of_claims is None:
+        return {}
+    first = {
+        name: columns[0] for name, columns in dimensions.items() if set(columns) & set(policy.quasi_identifiers.member_columns)
+    }
+    # Levels are called by the first column, which may be another one now.
+    reference = {
+        name: policy.hierarchy_of(first[name]).level_names[policy.reference_level(first[name])]
+        for name in policy.number_of_claims.reference
+        if name in first
+    }
+    if reference == policy.number_of_claims.reference:
+        return {}
+    section = _sections(policy, "number_of_claims")
+    section["number_of_claims"]["reference"] = reference
+    return section
 
 
 def _sections(policy: Policy, *names: str) -> dict:

@@ -234,7 +234,7 @@ def truncated_claims(
         return left
     of_tail = Table(grouped_claims.file, "scratch", "claims_of_long_tail")
     write_table(of_tail, left)
-    return cut_to_safe_bins(context, policy, members, of_tail, claim_support_scores, workplace)
+    return cut_to_safe_bins(context, policy, members, grouped_claims, of_tail, claim_support_scores, workplace)
 
 
 @stage_asset(

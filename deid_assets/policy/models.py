@@ -159,7 +159,8 @@ class Policy(ReleasePolicy):
         named = self.number_of_claims.reference if self.number_of_claims else {}
         for dimension in self.dimensions:
             if column in dimension.columns:
-                return self.hierarchy_of(column).level_names.index(named[dimension.name])
+                # Columns that move together may call their levels differently: a dimension's are those of its first column.
+                return self.hierarchy_of(dimension.columns[0]).level_names.index(named[dimension.name])
         return 0
 
     # Numbers that follow from others

@@ -35,12 +35,15 @@ def rounded_down(share: float, people: int) -> float:
     >>> rounded_down(0.4567, 20_000), rounded_down(1.0, 600), rounded_down(0.0, 600)
     (0.456, 1.0, 0.0)
     """
-    step = rounding_step(people)
+    return _down(share, rounding_step(people))
+
+
+def _down(share: float, step: float) -> float:
     return 1.0 if share >= 1 else round(math.floor(share / step + 1e-9) * step, 9)
 
 
-def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], people: int) -> bool:
-    """Whether every column keeps as much as the policy asks for.
+def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], people: int, fewest: int | None = None) -> bool:
+    """Whether every column keeps as much as the policy asks for, however many people are left.
 
     Parameters
     ----------
@@ -50,8 +53,13 @@ def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], peop
         The policy's `detail_at_least`.
     people
         Released members or records.
+    fewest
+        Of them, those who are left at least when the gate asks: steps are wider for fewer people. None for all of them.
     """
-    return all(rounded_down(kept[column], people) >= share for column, share in at_least.items())
+    # Steps are whole thousandths; a narrower one does not always leave more.
+    narrowest, widest = (round(1000 * rounding_step(number)) for number in (people, people if fewest is None else fewest))
+    steps = [thousandths / 1000 for thousandths in range(narrowest, widest + 1)]
+    return all(_down(kept[column], step) >= share for column, share in at_least.items() for step in steps)
 
 
 def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float], people: int) -> tuple[Measurement, ...]:

@@ -157,7 +157,11 @@ def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal
             f"{made.name} is a release of the same delivery, and "
             + ("not the same members were" if made.removal_digest else "it is not known which members were")
             + " removed from it for what their claims tell: whoever is in one release only would be known for a sensitive "
-            "condition; use its code_list and rare_visible_diseases",
+            "condition; "
+            + (
+                "use its code_list and rare_visible_diseases, and read the same years, columns of codes and dates as it did"
+                if made.removal_digest else "do not release this delivery again"
+            ),
         )
         for made in earlier
         if len(made.tags) and made.delivery_digest == delivery_digest and made.removal_digest != removal_digest

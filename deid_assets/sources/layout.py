@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.places import place_names
 from deid_assets.sources.delivery import (
     DATE_COLUMNS,
     DELIVERED_CLAIM_COLUMNS,
@@ -30,7 +31,9 @@ _WHOLE_NUMBER = "[+-]?[0-9]+([.]0+)?"
 # CMS places where somebody can be admitted: hospitals and facilities with beds, and those of which the place does not tell.
 _PLACES_OF_STAYS = ("06", "08", "21", "25", "26", "31", "32", "33", "34", "51", "54", "55", "56", "61")
 _STAY_GIVEN = "discharge_date >= admission_date"
-_ELSEWHERE = f"place IS NOT NULL AND place NOT IN {_PLACES_OF_STAYS}"
+# What is no code of CMS tells no place; where claims with such codes are kept, it becomes a blank.
+_ELSEWHERE = f"place IS NOT NULL AND place IN {tuple(code for code in place_names() if code not in _PLACES_OF_STAYS)}"
+_UNTOLD = f"(place IS NULL OR place NOT IN {tuple(place_names())})"
 
 
 @dataclass(frozen=True)
@@ -134,9 +137,10 @@ def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
     if not {"admission_date", "discharge_date"} <= present:
         return
     unstated = "NOT length_of_stay_unread" if "length_of_stay" in present else "true"
+    untold = _UNTOLD if delivered.unknown_codes == "blank" else "place IS NULL"  # else such claims are quarantined
     elsewhere, one_day = staging.connection.execute(
         f"SELECT count_if({_STAY_GIVEN} AND {_ELSEWHERE} AND length_of_stay IS NULL AND {unstated}),"
-        " count_if(admission_date = discharge_date AND place IS NULL AND length_of_stay = 1) FROM typed_claims"
+        f" count_if(admission_date = discharge_date AND {untold} AND length_of_stay = 1) FROM typed_claims"
     ).fetchall()[0]
     columns = " and ".join(delivered.shown("claims", column) for column in ("admission_date", "discharge_date"))
     if elsewhere:
@@ -146,7 +150,7 @@ def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
         )
     if one_day:
         staging.warnings.append(
-            f"claims: {one_day:,} claims without a place of service have the same day in {columns}, and became stays of 1 day: if "
+            f"claims: {one_day:,} claims without a known place of service have the same day in {columns}, and became stays of 1 day: if "
             "these are the first and last day of any service, map the place, or columns that only stays fill"
         )
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from deid_assets.assets.long_tail_cut import bin_refusals, members_left, units_kept
+from deid_assets.assets.long_tail_cut import bin_refusals, members_left, require_bins, units_kept
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.bin_truncation import Bins, bin_sizes
+from deid_assets.methods.number_of_claims import truncate_within_classes
 from deid_assets.policy.number_of_claims import NumberOfClaims
 from deid_assets.policy.sections import LongTail
 from deid_assets_tests.methods.small_tables import small_store
@@ -109,3 +110,35 @@ def test_members_without_claims_left_are_not_released():
             numbers = NumberOfClaims(per=per, width=5, reference={})
             found = members_left(tail(lowest_bin="widen"), numbers, sample, truncated)
             assert len(store.rows(found)) == left, "whole years may go, and with them all claims of a member"
+
+
+def cut_twice(section: LongTail, counts, classes, width: int) -> np.ndarray:
+    """Claims left once bins of the delivery, and then bins of every demographic class, were made safe."""
+    once, _ = kept(section, counts)
+    return truncate_within_classes(once[:, None], np.array(classes), width, 20, SEED)[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("section", "counts", "classes"),
+    [
+        # Seven of a class of 30 and three of a class of three fill the bin [21, 25]. The seven are moved on.
+        (tail(method="optimal_bins"), [23] * 10 + [3] * 60, [0] * 7 + [1] * 3 + [0] * 60),
+        # The open bin from 33 on begins within [31, 35], which sixteen of one class leave; of the other's twenty two are beyond 33.
+        (
+            tail(method="optimal_bins", cap=33), [34] * 8 + [31] * 8 + [34] * 2 + [31] * 18 + [3] * 60,
+            [0] * 16 + [1] * 20 + [0] * 60,
+        ),
+    ],
+    ids=["a class of too few members", "an open bin that begins within another"],
+)
+def test_bins_that_the_second_cut_empties_are_told_before_the_search(section, counts, classes):
+    left = cut_twice(section, counts, classes, 5)
+    assert len(refused(section, counts, left.tolist())) == 1, "the gate would refuse, whatever is materialized again"
+    with small_store() as store:
+        rows = [(f"m{i:03}", 1) for i, n in enumerate(counts) for _ in range(n)]
+        claims = store.table("grouped_claims", "member_id VARCHAR, year INTEGER", rows)
+        with pytest.raises(DeliveryError, match=r"fewer than the 10 of risk 0[.]1; .* {method: percentile, .*unit: member, .*reference"):
+            require_bins(section, claims, units(left))
+        require_bins(LongTail(method="percentile", percentile=95, unit="member", score="support"), claims, units(left))
+        once, _ = kept(section, counts)
+        require_bins(section, claims, units(once))

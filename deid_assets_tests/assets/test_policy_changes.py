@@ -1,5 +1,6 @@
 """The sections of a changed policy: put in the place of the policy's own, they make a policy that says the change."""
 
+import copy
 from types import SimpleNamespace
 
 import pandas as pd
@@ -37,12 +38,31 @@ def test_of_columns_that_move_together_the_other_stays():
     assert ("days_in_hospital_y3",) in {dimension.columns for dimension in policy.dimensions}
 
 
-def test_a_dimension_that_goes_is_no_reference_of_the_number_of_claims_either():
-    before = policy_from(public_values()).number_of_claims
+def test_a_dimension_that_goes_is_no_level_in_which_claims_are_cut_any_more():
+    before = policy_from(public_values())
+    assert set(before.number_of_claims.reference) == {"age", "days_in_hospital"}
     policy, sections = applied(public_values(), Change(("age",)))
     assert set(sections) == {"quasi_identifiers", "dimensions", "number_of_claims"}
-    assert before.reference.keys() - policy.number_of_claims.reference.keys() == {"age"}
-    assert policy.number_of_claims.width == before.width
+    assert policy.number_of_claims.reference == {"days_in_hospital": "none or any"}
+    assert (policy.number_of_claims.per, policy.number_of_claims.width) == (before.number_of_claims.per, before.number_of_claims.width)
+    policy, _ = applied(public_values(), Change(("age", "days_in_hospital_y2", "days_in_hospital_y3")))
+    assert policy.number_of_claims.reference == {}
+    _, sections = applied(public_values(), Change(("days_in_hospital_y3",)))
+    assert set(sections) == {"quasi_identifiers", "dimensions"}, "the dimension stays with the other year"
+
+
+def test_what_is_left_of_a_dimension_calls_its_levels_by_the_column_that_is_first_now():
+    values = public_values()
+    own = copy.deepcopy(values["hierarchies"]["days_in_hospital"])
+    for level in own["levels"]:
+        level["name"] = f"days of year 3: {level['name']}"
+    values["hierarchies"]["days_of_year_3"] = own
+    listed = {qi["column"]: qi for qi in values["quasi_identifiers"]["members"]}
+    listed["days_in_hospital_y3"]["hierarchy"] = "days_of_year_3"
+    policy, _ = applied(values, Change(("days_in_hospital_y2",)))
+    assert policy.number_of_claims.reference == {"age": "40 years", "days_in_hospital": "days of year 3: none or any"}
+    _, sections = applied(values, Change(("days_in_hospital_y3",)))
+    assert "number_of_claims" not in sections
 
 
 def test_more_suppression_leaves_the_rest_of_the_section():

@@ -1,5 +1,7 @@
 """The section of the number of claims: what it must name, and gates that could not fail or not pass."""
 
+import copy
+
 import pytest
 
 from deid_assets.errors import PolicyError
@@ -28,6 +30,18 @@ def test_values_besides_gate_only_where_the_policy_says_so():
     assert WITH_VALUES not in required(policy_by_name("heritage_public"))
     gated = policy_from(public_values(number_of_claims=SECTION | {"with_values": {"at_most": 0.1}}))
     assert required(gated)[WITH_VALUES] == 0.1
+
+
+def test_the_levels_of_a_dimension_are_called_as_those_of_its_first_column():
+    values = public_values()
+    own = copy.deepcopy(values["hierarchies"]["days_in_hospital"])
+    for level in own["levels"]:
+        level["name"] = f"days of year 3: {level['name']}"
+    values["hierarchies"]["days_of_year_3"] = own
+    listed = {qi["column"]: qi for qi in values["quasi_identifiers"]["members"]}
+    listed["days_in_hospital_y3"]["hierarchy"] = "days_of_year_3"
+    policy = policy_from(values)
+    assert policy.reference_level("days_in_hospital_y2") == policy.reference_level("days_in_hospital_y3") == 4
 
 
 def test_reference_levels_are_numbered():

@@ -40,6 +40,21 @@ def test_nodes_are_useful_exactly_where_the_gate_would_not_refuse():
         assert enough_detail(KEPT, at_least, 20_000) is not refused
 
 
+@given(share=st.floats(0, 1), asked=st.floats(0.01, 1), people=st.integers(20, 30_000), left_out=st.floats(0, 0.2), own=st.floats(0, 1))
+def test_what_is_enough_for_a_node_is_enough_for_those_who_are_left(share, asked, people, left_out, own):
+    fewest = people - int(left_out * people)
+    left = fewest + int(own * (people - fewest))
+    if enough_detail({"Sex": share}, {"Sex": asked}, people, fewest):
+        assert not detail_refusals(detail_measurements({"Sex": share}, {"Sex": asked}, left))
+
+
+def test_steps_are_wider_for_the_members_who_are_left():
+    """.873 is .84 in steps of 609 members, .828 in those of 555."""
+    kept, asked = {"DaysInHospital_Y2": 0.873}, {"DaysInHospital_Y2": 0.83}
+    assert enough_detail(kept, asked, 609) and detail_refusals(detail_measurements(kept, asked, 555))
+    assert not enough_detail(kept, asked, 609, 549)
+
+
 def test_a_column_that_was_not_measured_cannot_pass():
     with pytest.raises(KeyError, match="not measured: Town"):
         detail_measurements(KEPT, {"Town": 0.1}, 20_000)

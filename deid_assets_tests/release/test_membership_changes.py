@@ -91,6 +91,10 @@ def test_the_release_beside_which_too_much_is_told_is_named_and_no_number(one, r
 def test_one_delivery_has_one_removal_list(earlier, refused):
     found = removal_list_refusals([earlier], "d", removal_digest(["m1"]))
     assert [(one.rule, one.name, one.is_judgement) for one in found] == [("another_removal_list", "heritage/0003", True)] * refused
+    # The same list finds others in another window of years, or where claims are read that were in quarantine; and where it is not
+    # known, no list can be the same.
+    known = "use its code_list and rare_visible_diseases, and read the same years, columns of codes and dates as it did"
+    assert all(one.text.endswith(known if earlier.removal_digest else "condition; do not release this delivery again") for one in found)
 
 
 def test_who_stands_out_beside_any_release_stands_out():

@@ -15,7 +15,7 @@ CLAIMS = {
 }  # fmt: skip
 
 
-def take(tmp_path, people: list[dict], claims: list[dict], years: Years | None = None, **formats) -> Taken:
+def take(tmp_path, people: list[dict], claims: list[dict], years: Years | None = None, unknown_codes="quarantine", **formats) -> Taken:
     """Take in two CSV tables; `formats` are those of the claims, and of the members under `members`."""
     folder = tmp_path / "in"
     folder.mkdir()
@@ -25,6 +25,7 @@ def take(tmp_path, people: list[dict], claims: list[dict], years: Years | None =
         members=MembersMap(file="members.csv", columns=MEMBERS, date_formats=formats.pop("members", {})),
         claims=ClaimsMap(file="claims.csv", columns=CLAIMS, date_formats=formats),
         years=years or Years(first=2008),
+        unknown_codes=unknown_codes,
     )
     return take_in(folder, source, codes=CODES)
 
@@ -173,7 +174,20 @@ def test_a_visit_with_from_and_through_dates_is_no_stay(tmp_path):
     assert taken.frame("claims", "claim_id")["length_of_stay"].fillna(-1).tolist() == [-1, -1, 1, 4, 1, 2, 2]
     visits, days = taken.report.warnings
     assert visits.startswith("claims: 2 claims have admitted and left, and a place of service where nobody is admitted")
-    assert days.startswith("claims: 1 claims without a place of service have the same day in admitted and left")
+    assert days.startswith("claims: 1 claims without a known place of service have the same day in admitted and left")
+
+
+def test_a_place_that_cannot_be_read_is_no_place_where_nobody_is_admitted(tmp_path):
+    """Its code becomes a blank, and a stay at an unknown place is one."""
+    stays = [
+        line(1, place="ZZ", admitted="2008-03-05", left="2008-03-09"),
+        line(2, place="98", admitted="2008-03-05", left="2008-03-05"),
+    ]
+    taken = take(tmp_path, [person("m1")], stays, unknown_codes="blank")
+    found = taken.frame("claims", "claim_id")
+    assert found["place"].isna().all() and found["length_of_stay"].tolist() == [4, 1]
+    (days,) = taken.report.warnings
+    assert days.startswith("claims: 1 claims without a known place of service have the same day")
 
 
 def test_claims_without_dates_of_stays_bring_no_warning(tmp_path):
