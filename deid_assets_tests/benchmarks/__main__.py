@@ -1,4 +1,4 @@
-"""Whole runs of `deid run`, each in a new home: prints the tables of the README, with the machine they were made on.
+"""Whole runs of `deid run`, each in a new home: prints tables of README and docs, with the machine they were made on.
 
     python -m deid_assets_tests.benchmarks [--large] [--desynpuf FOLDER]
     python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000

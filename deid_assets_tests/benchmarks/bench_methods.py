@@ -4,7 +4,7 @@
     pytest --dist no deid_assets_tests/benchmarks/bench_methods.py --benchmark-compare
 
 The extra `benchmark` installs it; it measures nothing where tests go to several processes. The test command does not
-collect this file, whose name is no test's. What the README shows is printed by the modules `kernel` and `flat` beside
+collect this file, whose name is no test's. What docs/benchmarks.md shows is printed by the modules `kernel` and `flat` beside
 it, in which all take turns and are held to agree.
 """
 

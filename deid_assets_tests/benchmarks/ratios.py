@@ -1,4 +1,4 @@
-"""Every ratio and scaling curve of the README with one command: the kernel, flat tables, the long tail and dates.
+"""Every ratio and scaling curve of docs/benchmarks.md with one command: the kernel, flat tables, the long tail and dates.
 
     python -m deid_assets_tests.benchmarks.ratios [--python INTERPRETER]
 

@@ -1,0 +1,129 @@
+"""README and docs: their links resolve, their YAML examples are policies that load, their command lines are those of `deid`."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+import deid_assets
+from deid_assets.cli import main
+from deid_assets.policy.hierarchy_specs import IntervalLevel
+from deid_assets.policy.loading import SHIPPED, policy_from
+
+DOCS = Path(deid_assets.__file__).parent / "docs"
+README = DOCS.parent.parent / "README.md"
+PAGES = (README, *sorted(DOCS.glob("*.md")))
+
+LINES_OF_README = 150
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for found, text in BLOCK.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a renderer of Markdown makes of the headings."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Every `deid` command of a page's shell examples, as words after `deid`."""
+    for text in blocks(page, "bash"):
+        for line in text.splitlines():
+            for part in re.split(r"&&|\|\|", line):
+                if re.match(r"\s*\.venv/bin/deid\b", part):
+                    yield shlex.split(part, comments=True)[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+class TestPage:
+    def test_relative_links_resolve(self, page):
+        broken = []
+        for link in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8"))):
+            if re.match(r"[a-z]+:", link):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(link)
+        assert broken == []
+
+    def test_commands_are_those_of_deid(self, page):
+        for words in commands(page):
+            command: click.Command = main
+            while isinstance(command, click.Group):
+                name, *words = words
+                assert name in command.commands, f"deid has no command {name}"
+                command = command.commands[name]
+            command.make_context(command.name, list(words))
+
+
+def test_the_readme_is_short_and_has_the_command_lines_of_continuous_integration():
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LINES_OF_README
+    for marker in ("run", "test"):
+        assert re.search(rf"^<!-- {marker} -->\n```bash\npython3 -m venv [^\n]+\n```$", text, re.MULTILINE)
+
+
+def test_the_docs_are_there():
+    named = {"tutorial", "own-data", "policies", "operate", "audit", "threat-model", "glossary", "decisions", "benchmarks"}
+    assert named <= {page.stem for page in PAGES}
+
+
+def shipped(name: str) -> dict[str, Any]:
+    return yaml.safe_load((SHIPPED / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def example(page: str, key: str) -> dict[str, Any]:
+    """The first YAML example of a page that has a section of this name."""
+    return next(values for text in blocks(DOCS / page, "yaml") if key in (values := yaml.safe_load(text)))
+
+
+def test_every_yaml_example_is_read_by_a_test_below():
+    found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
+    assert [page for page, _ in found] == ["own-data.md"] * 3 + ["policies.md"] * 3 + ["threat-model.md"]
+
+
+@pytest.mark.parametrize(
+    ("page", "key"), [("own-data.md", "source"), ("policies.md", "number_of_claims"), ("threat-model.md", "provider_graph")]
+)
+def test_sections_fit_the_default_policy(page, key):
+    policy_from(shipped("heritage-public") | example(page, key))
+
+
+def test_a_policy_with_dates():
+    values, shown = shipped("claims-dates"), example("own-data.md", "dates")
+    columns = shown.pop("quasi_identifiers")["claims"]
+    claims = values["quasi_identifiers"]["claims"]
+    claims[:] = [*(qi for qi in claims if qi["column"] not in {column["column"] for column in columns}), *columns]
+    values["hierarchies"] |= {column["hierarchy"]: {"kind": "fixed"} for column in columns}
+    policy_from(values | shown)
+
+
+def test_a_flat_policy(tmp_path):
+    (tmp_path / "adult_hierarchy_sex.csv").write_text("Male;*\nFemale;*\n", encoding="utf-8")
+    (tmp_path / "adult_hierarchy_marital-status.csv").write_text("Divorced;*\nWidowed;*\n", encoding="utf-8")
+    policy = policy_from(example("own-data.md", "attributes"), tmp_path)
+    assert policy.risk.k == 5
+
+
+def test_tables_of_a_population(tmp_path):
+    (tmp_path / "st-est00int-agesex.csv").write_text("NAME,SEX,AGE,POPESTIMATE2008\nCalifornia,1,30,5\n", encoding="utf-8")
+    (tmp_path / "discharges.csv").write_text("PATIENT,YEAR,AGE,SEX,LOS,DX1,CPT\n1,2008,30,M,2,4280,99213\n", encoding="utf-8")
+    policy_from(shipped("heritage-public") | example("policies.md", "inpatient_attack"), tmp_path)
+
+
+def test_a_level_that_missing_values_join():
+    values = [yaml.safe_load(text) for text in blocks(DOCS / "policies.md", "yaml")]
+    ((level,),) = [found for found in values if isinstance(found, list)]
+    level |= {name: tuple(level[name]) for name in ("starts", "labels")}
+    assert IntervalLevel(**level).missing_joins == 0
