@@ -52,7 +52,7 @@ def reachable_risk(
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     computation = node_computation(policy, tables)
-    gates = other_gates_of(context, policy, tables, computation, workplace)
+    gates = other_gates_of(context, policy, tables, computation, workplace, 1)
     sampled = len(computation.data.targets)
     left_out = math.floor(policy.risk.suppression.at_most * sampled)
     before = workplace.released_before(member_profiles, f"SELECT member_id FROM {member_profiles.sql} WHERE released")
