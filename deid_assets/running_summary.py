@@ -19,6 +19,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.canaries import CANARIES
 from deid_assets.release.cumulative_attacks import BECAUSE
 from deid_assets.release.evidence import from_frame
+from deid_assets.release.tries import what_is_next
 from deid_assets.running_progress import Detail
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
@@ -64,7 +65,7 @@ class RunSummary:
 def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
     """Read what came of a run from its events."""
     rows: dict[str, int] = {}
-    failed_checks, reasons, because = [], [], {}
+    failed_checks, reasons, because, drawn = [], [], {}, []
     release, memory, refused, errors = None, 0.0, False, False
     for event in events:
         if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
@@ -90,6 +91,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 is_error = check.check_name.endswith("_keeps_contract") or not _is_number(numbers.get("measured"))
                 errors |= is_error
                 refused |= not is_error
+                if "try" in numbers and not is_error:
+                    drawn.append(numbers)
         elif event.event_type == dg.DagsterEventType.STEP_FAILURE:
             failure = event.step_failure_data
             metadata = failure.user_failure_data.metadata if failure.user_failure_data else {}
@@ -107,6 +110,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             data = event.job_failure_data
             reasons.append(_message("run", _first_cause(data.error if data else None)))
             errors = True
+    if drawn and all(map(_is_by_chance, drawn)) and not errors:
+        reasons.append(f"{what_is_next(int(max(numbers['try'] for numbers in drawn)) + 1)}.")
     published = release is not None
     code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
     return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
@@ -118,9 +123,16 @@ def _failed_check(name: str, numbers: Mapping) -> str:
     if numbers.get("statistic") != "upper_bound" or not (_is_number(compared) and _is_number(value)):
         return f"{name}: measured {_digits(compared)}, threshold {_digits(threshold)}"
     text = f"{name}: measured {_digits(value)}, upper bound {_digits(compared)}, threshold {_digits(threshold)}"
-    if value <= threshold < compared:
+    if _is_by_chance(numbers):
         text += " (the measured number is within the threshold and its bound is not: chance may be why)"
     return text
+
+
+def _is_by_chance(numbers: Mapping) -> bool:
+    """Whether a failed check measured a value within its threshold, whose bound is beyond."""
+    value, threshold, compared = (numbers.get(name) for name in ("value", "threshold", "measured"))
+    known = numbers.get("statistic") == "upper_bound" and all(map(_is_number, (value, threshold, compared)))
+    return known and value <= threshold < compared
 
 
 def _digits(number: object) -> str:

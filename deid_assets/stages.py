@@ -60,9 +60,9 @@ STAGE_OF: dict[str, str] = {
 }
 
 METHOD_VERSIONS = {
-    "longitudinal_risk": "5",
-    "neighbor_attack": "2",
-    "attack_sensitivity": "6",
+    "longitudinal_risk": "6",
+    "neighbor_attack": "3",
+    "attack_sensitivity": "7",
     "demographic_risk": "6",
     "voter_list_attack": "3",
     "inpatient_attack": "4",

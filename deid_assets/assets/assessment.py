@@ -24,11 +24,12 @@ from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_attacks import demographics_of_canaries
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.executors import search_executor
 from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries
 from deid_assets.methods.absence import absence_numbers
 from deid_assets.methods.candidate import generalized_claims, generalized_members
-from deid_assets.methods.confidence import clopper_pearson_interval
+from deid_assets.methods.confidence import clopper_pearson_interval, confidence_of_try
 from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
 from deid_assets.methods.demographic_risk import demographic_risk as summarize_demographic_risk
 from deid_assets.methods.literal_reading import both_readings
@@ -80,6 +81,9 @@ def longitudinal_risk(
     policy = policies.of(context)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     node = chosen_node(policy, chosen_generalization)
+    levels = chosen_levels(policy, chosen_generalization)
+    tried = delivery_tries(context, policy, workplace, member_profiles, value_domains).at(levels)
+    key = stream_key(context, workplace, "assessment", tried.number)
     computation = node_computation(policy, tables, node)
     keep = kept_targets(member_profiles, suppressed_members)
     with search_executor() as executor:
@@ -87,28 +91,28 @@ def longitudinal_risk(
             computation.keeping(keep),
             node,
             adversary_of(policy, member_profiles).of(keep),
-            stream_key(context, workplace, "assessment"),
+            key,
             policy.risk.gate.draws,
             executor,
         )
         everyone = None
         if computation.extract:
             everyone = computation.keeping(keep, suppressed_count=True).measure(
-                node, stream_key(context, workplace, "assessment"), policy.risk.gate.draws, executor=executor
+                node, key, policy.risk.gate.draws, executor=executor
             )
     commitment = workplace.secret().commitment()
-    levels = computation.generalization(node)
     canaries = flags_of_canaries(
-        computation.data, levels, computation.k, stream_key(context, workplace, "canaries of longitudinal risk")
+        computation.data, computation.generalization(node), computation.k, stream_key(context, workplace, "canaries of longitudinal risk")
     )
-    at_high_risk = measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment)
+    at_high_risk = measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment, tried.number)
     measured = (
         *at_high_risk,
         *measure.exposure_measurements(policy, at_high_risk),
         *([measure.counted_with_suppressed(everyone, commitment)] if everyone else []),
         canaries_measurement(canaries, commitment),
     )
-    return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+    note_if_refused(workplace, tried, measured)
+    return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured, tried.number)
 
 
 @stage_asset(policy_sections=["neighbor_attack"], version=METHOD_VERSIONS["neighbor_attack"], kinds=("duckdb", "numpy"))
@@ -129,6 +133,7 @@ def neighbor_attack(
     """Evidence: simulated nosey neighbours (S0, attack 1) on the release, over all members and given membership."""
     policy = policies.of(context)
     levels = chosen_levels(policy, chosen_generalization)
+    tried = delivery_tries(context, policy, workplace, member_profiles, value_domains).at(levels)
     names = policy.quasi_identifiers.claim_names
     file = release_members.file
     profiles = write_table(
@@ -147,9 +152,10 @@ def neighbor_attack(
     before = workplace.released_before(member_profiles, released)
     alpha = sampling_fraction(policy, profiles + before, member_profiles.count())
     trials = policy.neighbor_attack.trials
-    classes = NodeComputation(data, (), k=1).drawn_classes((), stream_key(context, workplace, "neighbors"), trials)
-    uniform = np.random.default_rng(np.frombuffer(stream_key(context, workplace, "membership and pick"), dtype="<u4"))
-    confidence = measure.attack_confidence(policy)
+    neighbors, picks = (stream_key(context, workplace, purpose, tried.number) for purpose in ("neighbors", "membership and pick"))
+    classes = NodeComputation(data, (), k=1).drawn_classes((), neighbors, trials)
+    uniform = np.random.default_rng(np.frombuffer(picks, dtype="<u4"))
+    confidence = confidence_of_try(measure.attack_confidence(policy), tried.number)
     attack = evaluate_neighbor_attack(
         ~classes.exempt,
         classes.sizes,
@@ -161,7 +167,8 @@ def neighbor_attack(
     )
     canaries = neighbors_of_canaries(data, stream_key(context, workplace, "canaries of neighbors"))
     commitment = workplace.secret().commitment()
-    measured = measure.neighbor_measurements(policy, attack, commitment)
+    measured = measure.neighbor_measurements(policy, attack, commitment, tried.number)
+    note_if_refused(workplace, tried, measured)
     context.add_output_metadata(
         {
             "trials": trials,
@@ -174,7 +181,7 @@ def neighbor_attack(
         }
     )
     measured += (canaries_measurement(canaries, commitment),)
-    return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
+    return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured, tried.number)
 
 
 @stage_asset(policy_sections=["demographics", "removal", "number_of_claims"], version=METHOD_VERSIONS["demographic_risk"])
@@ -327,11 +334,11 @@ def evidence_frame(
     policy: Policy,
     candidate: tuple[Table, ...],
     measured: tuple[Measurement, ...],
+    try_number: int | None = None,
 ) -> pd.DataFrame:
     """One row of evidence, bound to the candidate's rows, the policy and the method; its numbers are metadata too."""
     name = context.asset_key.path[-1]
-    evidence = Evidence(
-        name, context.partition_key, policy.hash, tables_digest_once({table.name: table for table in candidate}), METHOD_VERSIONS[name], measured
-    )
+    digest = tables_digest_once({table.name: table for table in candidate})
+    evidence = Evidence(name, context.partition_key, policy.hash, digest, METHOD_VERSIONS[name], measured, try_number)
     context.add_output_metadata(measured_metadata(measured) | {"evidence_digest": evidence.digest()})
     return to_frame([evidence])

@@ -25,9 +25,11 @@ from deid_assets.assets.encoded import (
 from deid_assets.assets.policy_changes import absence_tells_too_much, changed_sections, no_choice
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
+from deid_assets.assets.tries import delivery_tries
 from deid_assets.executors import search_executor
 from deid_assets.methods import encoding, engine
 from deid_assets.methods.attack_sensitivity import confidence_of_each
+from deid_assets.methods.confidence import confidence_of_try
 from deid_assets.methods.flagged_suppression import choose_generalization
 from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
 from deid_assets.methods.information_loss import LatticeLoss
@@ -147,24 +149,25 @@ _CHOICE_SECTIONS = [
         "lattice_diagnosis": dg.AssetOut(
             description="Where no node holds: what carries the risk at the coarsest one, and which changes of the policy passed "
             "when they were tried there. Empty where one holds.",
-            metadata=asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "3"),
+            metadata=asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "4"),
             kinds={"duckdb", "numpy"},
         ),
         "passed_over_nodes": dg.AssetOut(
-            description="Nodes that were tried and did not hold on fresh draws, each with the gate that stood against it.",
-            metadata=asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "1"),
+            description="Nodes that were tried and did not hold on fresh draws, each with the gate that stood against it; and nodes "
+            "that were not tried, with the reason.",
+            metadata=asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "2"),
             kinds={"duckdb", "numpy"},
         ),
         "chosen_generalization": dg.AssetOut(
             description="The node that loses least among those that hold on fresh draws, read as the search does and as "
             "the appendix does. One row per dimension: its level and the level's name.",
-            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "3"),
+            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "4"),
             kinds={"duckdb", "numpy"},
         ),
         "suppressed_members": dg.AssetOut(
             description="Sampled members who are left out because they were flagged, or would stand out beside an earlier "
             "release; they stay in the population.",
-            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "4"),
+            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "5"),
             kinds={"duckdb", "numpy"},
         ),
     }
@@ -188,16 +191,20 @@ def generalization_choice(
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     risk = policy.risk
     with guarded(context), search_executor() as executor:
+        tries = delivery_tries(context, policy, workplace, member_profiles, value_domains)
+        number = tries.choosing()
+        confidence = confidence_of_try(risk.gate.confidence, number)
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
         kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
         fewest = sampled - math.floor(risk.suppression.at_most * sampled)
-        useless = [
-            node
-            for node in map(parse_node, nodes["node"])
+        lattice = [parse_node(text) for text in nodes["node"]]
+        not_tried = tries.not_tried_again({node: levels_at(policy, node) for node in lattice}) | {
+            node: TOO_LITTLE
+            for node in lattice
             if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled, fewest)
-        ]
-        useful = nodes[~nodes["node"].isin(map(node_text, useless))]
+        }
+        useful = nodes[~nodes["node"].isin(map(node_text, not_tried))]
         choice, passed_over = choose_generalization(
             computation,
             [parse_node(text) for text in useful.loc[useful["decision"] == "candidate", "node"]],
@@ -208,34 +215,36 @@ def generalization_choice(
                 if row.decision == "candidate" or row.lower <= risk.max_high_risk_share + risk.suppression.at_most
             ],
             adversary_of(policy, member_profiles),
-            lambda name: stream_key(context, workplace, name),
+            lambda name: stream_key(context, workplace, name, number),
             risk.max_high_risk_share,
             risk.gate.draws,
-            risk.gate.confidence,
+            confidence,
             risk.suppression.at_most,
             risk.search.aim,
             executor,
-            other_gates_of(context, policy, tables, computation, workplace),
+            other_gates_of(context, policy, tables, computation, workplace, number),
         )
-        passed_over |= dict.fromkeys(useless, TOO_LITTLE)
+        if choice is not None:
+            tries.require_not_refused(levels_at(policy, choice.node))
+        passed_over |= not_tried
         diagnosis, because = pd.DataFrame(columns=list(COLUMNS)), ""
         if choice is None:
             context.log.info("no node holds; looking for what carries the risk, and trying what would take it away")
             never, because = absence_tells_too_much(policy, eligible_members, removed_members, member_profiles, workplace)
             # Changes are tried at the coarsest node.
-            never = never or (TOO_LITTLE if top_node(computation.dimensions) in useless else "")
+            never = never or not_tried.get(top_node(computation.dimensions), "")
             diagnosis = diagnose(
                 computation,
-                lambda name: stream_key(context, workplace, f"diagnosis: {name}"),
+                lambda name: stream_key(context, workplace, f"diagnosis: {name}", number),
                 member_columns(policy),
                 claim_columns(policy),
                 adversary_of(policy, member_profiles),
                 Demands(
-                    risk.max_high_risk_share, risk.gate.draws, risk.gate.confidence, risk.suppression.at_most,
+                    risk.max_high_risk_share, risk.gate.draws, confidence, risk.suppression.at_most,
                     risk.search.aim, never,
                 ),
                 _DIAGNOSIS_DRAWS,
-                other_gates_of(context, policy, tables, computation, workplace),
+                other_gates_of(context, policy, tables, computation, workplace, number),
                 lambda change: changed_sections(policy, change),
                 executor,
             )
@@ -273,7 +282,8 @@ def generalization_choice(
             "node": node_text(choice.node),
             "high_risk_share": choice.readings.fixed.share,
             "high_risk_share_literal": choice.readings.literal.share,
-            "measured": choice.readings.upper_bound(risk.gate.confidence),
+            "measured": choice.readings.upper_bound(confidence),
+            "try": number,
             "threshold": risk.max_high_risk_share,
             "nodes_passed_over": len(passed_over),
             "retained": markdown_table(
@@ -330,8 +340,9 @@ def other_gates_of(
     tables: PopulationTables,
     computation: NodeComputation,
     workplace: Workplace,
+    number: int,
 ) -> OtherGates:
-    """The gates besides the share at high risk that a node must hold to be chosen."""
+    """The gates besides the share at high risk that a node must hold to be chosen; `number`: in which try they will judge it."""
     attack = policy.neighbor_attack
     sample = f"SELECT member_id FROM {tables.profiles.sql} WHERE released"
     released = len(computation.data.targets) + workplace.released_before(tables.profiles, sample)
@@ -351,12 +362,14 @@ def other_gates_of(
         policy.risk.max_high_risk_share,
         min(limits, default=None),
         attack.trials,
-        measure.attack_confidence(policy) if bounded else None,
-        stream_key(context, workplace, "other gates"),
+        confidence_of_try(measure.attack_confidence(policy), number) if bounded else None,
+        stream_key(context, workplace, "other gates", number),
         claim_bins_of(policy, tables.profiles, tables.held),
         joint.at_most if joint else None,
         policy.attack_sensitivity.trials if joint else 0,
-        confidence_of_each(joint_confidence(policy), policy.attack_sensitivity.cells) if joint and joint.statistic == "upper_bound" else None,
+        confidence_of_each(confidence_of_try(joint_confidence(policy), number), policy.attack_sensitivity.cells)
+        if joint and joint.statistic == "upper_bound"
+        else None,
     )
 
 

@@ -47,6 +47,7 @@ from deid_assets.release.manifest import (
 )
 from deid_assets.release.publication import Releases, Staging
 from deid_assets.release.registry import Entry
+from deid_assets.release.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, stages_of
@@ -108,6 +109,7 @@ def publish(
     *,
     roll: bytes,
     removal_digest: str,
+    tried: Tried | None = None,
 ) -> pd.DataFrame:
     """Describe, sign and publish what the gate let pass; what was released before of the same inputs stands instead.
 
@@ -127,7 +129,7 @@ def publish(
         The report as HTML, of the public edition of the manifest.
     still_so
         Asked under the lock, while nobody else can publish: whether what was released before is what the gate counted.
-    roll, removal_digest
+    roll, removal_digest, tried
         As in `Manifest`.
 
     Returns
@@ -163,7 +165,8 @@ def publish(
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not still_so():
             raise ReleaseError(
-                "members of this population were released meanwhile, so that what the gate judged is no longer so; run again"
+                "members of this population were released meanwhile, or another try of this delivery was refused, so that what the "
+                "gate judged is no longer so; run again"
             )
         manifest = Manifest(
             place=place,
@@ -184,6 +187,7 @@ def publish(
             shapes=shapes,
             roll=roll,
             removal_digest=removal_digest,
+            tried=tried,
         )
         return editions(manifest, CountNoise(secret.derive("protected counts"), digest).protect)
 
@@ -341,10 +345,10 @@ def upstream(policy: ReleasePolicy) -> list[dg.AssetKey]:
     ]
 
 
-def refusal(refusals: list[Refusal]) -> dg.Failure:
+def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody.
 
-    Its metadata `refused` says whether privacy is a reason, or only something kept the gate from judging.
+    `next_try` says what comes next where chance may be why. Its metadata `refused` says whether privacy is a reason, or only something kept the gate from judging.
     """
     judged = any(refusal.is_judgement for refusal in refusals)
     shown = [
@@ -358,7 +362,7 @@ def refusal(refusals: list[Refusal]) -> dg.Failure:
     ]
     return dg.Failure(
         f"{'refused by the gate' if judged else 'the gate could not judge this release'} for {len(refusals)} "
-        f"reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown),
+        f"reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown) + (f" ({next_try})" if next_try else ""),
         metadata={
             "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),

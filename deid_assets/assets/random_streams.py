@@ -12,15 +12,22 @@ from deid_assets.store import Table
 _TAKEN_IN = ("members", "claims")
 
 
-def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose: str) -> bytes:
+def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose: str, number: int = 1) -> bytes:
     """The 16-byte key of a random stream of this delivery.
 
     It follows from the secret, the members and claims that were taken in, and the purpose. Names of policies, deliveries
     and files, and any text of the policy, can be changed without changing what is judged: they must not buy fresh draws.
+    Each try of what draws judge has streams of its own; `number` tells which it is.
     """
+    of_try = (purpose,) if number == 1 else (purpose, f"try {number}")
+    return workplace.secret().derive("stream", taken_in_digest(context), *of_try)[:16]
+
+
+def taken_in_digest(context: dg.AssetExecutionContext) -> str:
+    """Digest of the members and claims that were taken in; restricted, as a guess of them could be tried."""
     policy, table = prefix_of(context), context.resources.io_manager.table
     taken_in = [table(dg.AssetKey([policy, name]), context.partition_key) for name in _TAKEN_IN]
-    return workplace.secret().derive("stream", _digest_of_taken_in(context.run.run_id, *taken_in), purpose)[:16]
+    return _digest_of_taken_in(context.run.run_id, *taken_in)
 
 
 @lru_cache(maxsize=4)
@@ -29,11 +36,12 @@ def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
     return tables_digest({table.name: table for table in tables})
 
 
-def gate_stream_key(context: dg.AssetExecutionContext, workplace: Workplace, profiles: Table) -> bytes:
+def gate_stream_key(context: dg.AssetExecutionContext, workplace: Workplace, profiles: Table, number: int) -> bytes:
     """The 16-byte key of the gate's own stream: of this delivery and of who was sampled from it.
 
     Levels, thresholds and suppressed members are left out on purpose. Some change of these costs next to nothing, such as a
-    class for values that nobody has, or a threshold moved by a billionth, and would buy fresh draws after a refusal.
+    class for values that nobody has, or a threshold moved by a billionth, and would buy fresh draws after a refusal. Another
+    try, of which there are three, has others.
     """
     sampled = profiles.query(f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_id")["member_id"]
-    return stream_key(context, workplace, f"gate {bytes_digest(canonical_json(sampled.tolist()))}")
+    return stream_key(context, workplace, f"gate {bytes_digest(canonical_json(sampled.tolist()))}", number)

@@ -54,7 +54,7 @@ def reachable_risk(
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     # Nothing is measured at another node, so that no more is indexed.
     computation = node_computation(policy, tables, top_node(lattice_dimensions(policy)))
-    gates = other_gates_of(context, policy, tables, computation, workplace)
+    gates = other_gates_of(context, policy, tables, computation, workplace, 1)
     sampled = len(computation.data.targets)
     left_out = math.floor(policy.risk.suppression.at_most * sampled)
     before = workplace.released_before(member_profiles, f"SELECT member_id FROM {member_profiles.sql} WHERE released")

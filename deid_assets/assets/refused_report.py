@@ -20,7 +20,7 @@ from deid_assets.release import clock, durable
 from deid_assets.release.evidence import from_frame
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.figures import frontier_figure, heights_figure, lattice_figure
-from deid_assets.reports.manifest_content import gates_of
+from deid_assets.reports.manifest_content import gates_of, tried
 from deid_assets.reports.numbers import shown
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
@@ -87,7 +87,7 @@ def write_refused_report(
         figures=tuple(_figures(policy, tables)),
         disclosure=disclosure_tables(manifest),
         limits=FLAT_LIMITS if isinstance(policy, FlatPolicy) else LIMITS[:2],
-        notes=(RESTRICTED,),
+        notes=(RESTRICTED, *tried(manifest)),
         reasons=(*(f"The check failed: {text}" for text in failed_checks), *(text.removeprefix("refused: ") for text in reasons)),
         diagnosis=_diagnosis(tables),
     )

@@ -30,6 +30,7 @@ from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.tries import DeliveryTries, delivery_tries, note_if_refused
 from deid_assets.errors import PolicyError
 from deid_assets.executors import search_executor
 from deid_assets.methods.absence import absence_numbers
@@ -54,6 +55,7 @@ from deid_assets.release.membership_changes import (
     removal_list_refusals,
 )
 from deid_assets.release.publication import Staging
+from deid_assets.release.tries import Tried
 from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.delivery import Delivery
@@ -125,13 +127,15 @@ def release(
                 told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
                 staging.write_json("data/dates.json", told)
             released_before = partial(workplace.released_before, member_profiles, kept)
+            tries = delivery_tries(context, policy, workplace, member_profiles, value_domains)
+            tried = tries.at(chosen_levels(policy, chosen_generalization))
             before = released_before()
             against_earlier = _against_earlier(
                 context, policy, workplace, tables, staged, chosen_generalization, pseudonym_crosswalk, removed_members
             )
             earlier = against_earlier()
             refusals, gate_evidence, evidence = _judge(
-                context, policy, workplace, tables, staged, before, earlier.measured, chosen_generalization, suppressed_members,
+                context, policy, workplace, tries, tried, tables, staged, before, earlier.measured, chosen_generalization, suppressed_members,
                 pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
                 (
                     longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk, voter_list_attack,
@@ -145,7 +149,7 @@ def release(
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 others = workplace.releases_before(member_profiles, kept) if before else ()
-                raise refusal(naming_releases(refusals, others))
+                raise refusal(naming_releases(refusals, others), tries.advice(tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, chosen_generalization)
             described = described_tables(policy, levels, staged, _staged_days(policy, member_profiles))
             staging.write_json(DICTIONARY, dictionary(described))
@@ -162,8 +166,8 @@ def release(
                 lambda public: report_of(
                     policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else (), rare
                 ),
-                lambda: released_before() == before and against_earlier() == earlier,
-                roll=earlier.roll, removal_digest=earlier.removal_digest,
+                lambda: released_before() == before and against_earlier() == earlier and tries.is_still(tried),
+                roll=earlier.roll, removal_digest=earlier.removal_digest, tried=tried,
             )  # fmt: skip
         finally:
             drop_schema(member_profiles.file, SCHEMA)
@@ -238,19 +242,20 @@ def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
 
 
 def _judge(
-    context, policy: Policy, workplace: Workplace, tables: PopulationTables,
+    context, policy: Policy, workplace: Workplace, tries: DeliveryTries, tried: Tried, tables: PopulationTables,
     staged: gate.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
     sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
     """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them.
 
-    `before`: members of the population who are in earlier releases and not in this one; `changes`: what members tell who
-    are in one of two releases only.
+    `tried`: which try this is; `before`: members of the population who are in earlier releases and not in this one;
+    `changes`: what members tell who are in one of two releases only.
     """
     levels, node = chosen_levels(policy, chosen), chosen_node(policy, chosen)
     commitment = workplace.secret().commitment()
     digest = tables_digest(staged.by_name())
     evidence, refusals = read_evidence(assessments)
+    refusals += tries.refusals(tried)
     refusals += gate.contract_refusals(policy, staged)
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
     write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
@@ -270,7 +275,7 @@ def _judge(
     secret = workplace.secret()
     refusals += gate.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
     refusals += gate.provider_refusals(policy, staged, levels, tables.known, tables.domains)
-    refusals += gate.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS)
+    refusals += gate.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS, tried.number)
     refusals += common_refusals(
         context, policy, workplace, tables.profiles.file, evidence, ("members", "claims")
     )
@@ -297,10 +302,11 @@ def _judge(
 
     computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
-    # What is changed after a refusal, but for the delivery or the sample, is judged on the same draws.
-    key = gate_stream_key(context, workplace, tables.profiles)
+    # What is changed after a refusal, but for the delivery or the sample, is judged on the draws of the try that it is.
+    key = gate_stream_key(context, workplace, tables.profiles, tried.number)
     with search_executor() as executor:
-        measured += gate.risk_measurements(policy, computation, node, adversary, key, commitment, executor)
+        measured += gate.risk_measurements(policy, computation, node, adversary, key, commitment, executor, tried.number)
+    note_if_refused(workplace, tried, measured)
     disagreements, cross = gate.cross_check_refusals(
         policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
         crosswalk, suppressed, key, commitment,
@@ -313,7 +319,7 @@ def _judge(
     delays = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, suppressed, levels, delays)
     refusals += leaking
-    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "4", (*measured, *detail, *leaks, cross))
+    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "5", (*measured, *detail, *leaks, cross), tried.number)
     return refusals, gate_evidence, evidence
 
 

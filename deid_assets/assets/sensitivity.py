@@ -13,11 +13,13 @@ from deid_assets.assets.encoded import claim_columns, member_columns, sampling_f
 from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.methods.adversary_power import Rounding
 from deid_assets.methods.adversary_power import adversary_power as power_of
 from deid_assets.methods.attack_sensitivity import AttackSensitivity, Cell, Knows, cell_of, confidence_of_each
 from deid_assets.methods.canary_checks import sensitivity_of_canaries
 from deid_assets.methods.candidate import generalized_claims
+from deid_assets.methods.confidence import confidence_of_try
 from deid_assets.methods.released_claims import DAY, delivered_days, released_records
 from deid_assets.methods.released_rows import own_positions
 from deid_assets.methods.value_diversity import ValuePairs
@@ -92,6 +94,7 @@ def attack_sensitivity(
     """Evidence: attack 1 with more power, linked or ordered claims, known years or numbers of claims, and errors."""
     policy = policies.of(context)
     section, levels = policy.attack_sensitivity, chosen_levels(policy, chosen_generalization)
+    tried = delivery_tries(context, policy, workplace, member_profiles, value_domains).at(levels)
     names = policy.quasi_identifiers.claim_names
     file = release_members.file
     released = original_members(pseudonym_crosswalk, release_members)
@@ -112,21 +115,23 @@ def attack_sensitivity(
     alpha = sampling_fraction(policy, members + before, member_profiles.count())
     power = _Power(policy, member_profiles, value_diversity, own_positions(profiles, pseudonym_crosswalk), members)
     attack = AttackSensitivity(records, max(section.powers))
-    interval = measure.mean_interval(confidence_of_each(joint_confidence(policy), section.cells))
+    joint = confidence_of_try(joint_confidence(policy), tried.number)
+    interval = measure.mean_interval(confidence_of_each(joint, section.cells))
     commitment = workplace.secret().commitment()
 
     def cells() -> Iterator[Cell]:
         for variant in variants_of(policy):
             started = time.monotonic()
             for most in section.powers:
+                key = stream_key(context, workplace, f"{variant.name} {most}", tried.number)
                 found = attack.trials(
-                    variant.knows, power.of(variant, most), stream_key(context, workplace, f"{variant.name} {most}"),
-                    section.trials, variant.wrong, width=variant.width,
-                )  # fmt: skip
+                    variant.knows, power.of(variant, most), key, section.trials, variant.wrong, width=variant.width
+                )
                 yield cell_of(variant.name, most, found, alpha, interval)
             context.log.info(f"{variant.name.replace('_', ' ')}: {time.monotonic() - started:.1f} s")
 
-    measured = sensitivity_measurements(policy, list(cells()), commitment)
+    measured = sensitivity_measurements(policy, list(cells()), commitment, tried.number)
+    note_if_refused(workplace, tried, measured)
     kinds = dict.fromkeys(variant.knows for variant in variants_of(policy))
     canaries = sensitivity_of_canaries(records, kinds, stream_key(context, workplace, "canaries of sensitivity"))
     context.add_output_metadata(
@@ -143,7 +148,7 @@ def attack_sensitivity(
         }
     )
     candidate = (release_members, release_claims, release_days_in_hospital)
-    return evidence_frame(context, policy, candidate, (*measured, canaries_measurement(canaries, commitment)))
+    return evidence_frame(context, policy, candidate, (*measured, canaries_measurement(canaries, commitment)), tried.number)
 
 
 def sensitivity_table(policy: Policy, measured: Sequence[Measurement]) -> pd.DataFrame:

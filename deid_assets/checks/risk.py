@@ -254,17 +254,19 @@ def _risk_check(policy: str, check: RiskCheck) -> dg.AssetChecksDefinition:
     def within_threshold(evidence: Table) -> dg.AssetCheckResult:
         with without_values(f"{policy}/{check.name}", evidence.file.parent.parent):
             stored = from_frame(evidence.frame())
-        measured = [m for item in stored for m in item.measurements if m.name == check.measurement]
+        measured = [(m, item.try_number) for item in stored for m in item.measurements if m.name == check.measurement]
         if len(measured) != 1:
             return dg.AssetCheckResult(passed=False, description=f"{check.measurement} was not measured")
-        found = measured[0]
+        found, try_number = measured[0]
         numbers = {"measured": found.compared, "value": found.value, "threshold": found.threshold}
+        of_draws = {"try": try_number} if try_number is not None and found.confidence is not None else {}
         return dg.AssetCheckResult(
             # What the policy does not gate on is shown and passes; what it gates on passes only below its threshold.
             passed=found.passed or not found.gating,
             description=None if found.gating else "Reported only: the policy sets no limit for it, so that nothing was judged.",
             metadata={name: float(number) for name, number in numbers.items() if number is not None}
-            | {"statistic": found.statistic, "gating": found.gating, "section": found.section},
+            | {"statistic": found.statistic, "gating": found.gating, "section": found.section}
+            | of_draws,
         )
 
     return within_threshold

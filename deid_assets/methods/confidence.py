@@ -10,6 +10,32 @@ import numpy as np
 from scipy import stats
 
 
+TRIES_AT_MOST = 3
+"""How often a release may be judged by draws after it was refused by chance, the first time among them."""
+
+
+def confidence_of_try(confidence: float, number: int) -> float:
+    """The confidence of a try's bounds, so that all tries together pass what is not safe as seldom as one would.
+
+    Try i errs with at most 1/2^i of the probability that the stated confidence leaves; they sum to less than all of it.
+
+    Parameters
+    ----------
+    confidence
+        As the policy states it: of all tries together.
+    number
+        1 for the first.
+
+    Examples
+    --------
+    >>> [round(confidence_of_try(0.99, number), 6) for number in (1, 2, 3)]
+    [0.995, 0.9975, 0.99875]
+    """
+    if number < 1:
+        raise ValueError("the first try has the number 1")
+    return 1 - (1 - confidence) / 2**number
+
+
 def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """The two-sided score interval of Wilson (1927) for a share.
 

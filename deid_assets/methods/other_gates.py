@@ -22,6 +22,10 @@ ATTACK = "attack given membership"
 NUMBER = "attack of who knows the number of claims"
 TOO_LITTLE = "too little detail"
 """Of nodes that were not tried, because the policy asks for more detail than they keep."""
+REFUSED = "refused by chance before"
+"""Of nodes that were not tried, because the gate refused them in an earlier try."""
+NOT_COARSER = "not coarser than what was refused by chance"
+"""Of nodes that were not tried, because a further try goes to nodes above those of earlier tries."""
 
 MORE_TRIALS = (1, 4, 16)
 """Times the gate's trials that are made in turn, as long as what was found does not decide."""
@@ -54,7 +58,7 @@ class OtherGates:
         Of a neighbour who knows that his target is in the release: the bound of that gate, or that of the unconditional
         one over alpha, whichever is less; None for no gate.
     trials, confidence
-        The gate's simulated neighbours, and the confidence of its bound; None where it compares the estimate.
+        The gate's simulated neighbours, and the confidence of its bound in this try; None where it compares the estimate.
     stream_key
         16 bytes of a stream that judges nothing else.
     claim_bins

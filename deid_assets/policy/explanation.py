@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from deid_assets.methods.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
@@ -378,4 +379,4 @@ def _matched(at_most: float | None, whom: str) -> str:
 def _decides(statistic: Statistic, confidence: float) -> str:
     if statistic == "estimate":
         return "judged by the estimate"
-    return f"judged by the {_share(confidence)} upper confidence bound"
+    return f"judged by the {_share(confidence)} upper confidence bound (its error split over at most {TRIES_AT_MOST} tries)"

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from deid_assets.methods.attack_sensitivity import confidence_of_each
-from deid_assets.methods.confidence import empirical_bernstein_upper_bound
+from deid_assets.methods.confidence import TRIES_AT_MOST, confidence_of_try, empirical_bernstein_upper_bound
 from deid_assets.policy.sections import MEMBER_COLUMNS, AttackGate, Name, Section
 from deid_assets.policy.sensitivity_sections import AttackSensitivity
 
@@ -82,10 +82,11 @@ def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iter
     gate = section.with_values
     if gate is None:
         return
-    each = confidence_of_each(max(gate.confidence, analysis.confidence), analysis.cells)
+    joint = confidence_of_try(max(gate.confidence, analysis.confidence), TRIES_AT_MOST)
+    each = confidence_of_each(joint, analysis.cells)
     bound = empirical_bernstein_upper_bound(np.zeros(max(analysis.trials, 2)), 1.0, each)
     if bound > gate.at_most:
         yield ("number_of_claims", "with_values", "at_most"), (
-            f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound is "
-            f"{bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
+            f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound of the "
+            f"last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
         )

@@ -362,7 +362,7 @@ class RiskGate(Section):
 
     draws: Draws = Field(1_000_000, description="simulated adversaries")
     statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
-    confidence: Confidence = Field(0.99, description="confidence of the upper bound")
+    confidence: Confidence = Field(0.99, description="confidence of the upper bound, over all tries together")
 
 
 class Suppression(Section):
@@ -399,7 +399,7 @@ class AttackGate(Section):
 
     at_most: Probability = Field(description="highest success probability that is acceptable")
     statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
-    confidence: Confidence = Field(0.99, description="confidence of the upper bound")
+    confidence: Confidence = Field(0.99, description="confidence of the upper bound, over all tries together")
 
 
 class NeighborAttack(Section):

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from deid_assets.methods.attack_sensitivity import confidence_of_each
-from deid_assets.methods.confidence import empirical_bernstein_upper_bound
+from deid_assets.methods.confidence import TRIES_AT_MOST, confidence_of_try, empirical_bernstein_upper_bound
 from deid_assets.policy.sections import AttackGate, Probability, Section, Trials
 
 Power = Annotated[int, Field(ge=1, le=127)]
@@ -72,12 +72,14 @@ class AttackSensitivity(Section):
     def _enough_trials(self) -> "AttackSensitivity":
         for name, gate in self.gates.items():
             bound = empirical_bernstein_upper_bound(
-                np.zeros(max(self.trials, 2)), 1.0, confidence_of_each(gate.confidence, self.cells)
+                np.zeros(max(self.trials, 2)),
+                1.0,
+                confidence_of_each(confidence_of_try(gate.confidence, TRIES_AT_MOST), self.cells),
             )
             if bound > gate.at_most:
                 raise ValueError(
-                    f"{self.trials} trials are too few for {name}: with no success in any of them the upper bound is "
-                    f"{bound:.4g}, as {self.cells} bounds hold together, above at_most {gate.at_most:g}"
+                    f"{self.trials} trials are too few for {name}: with no success in any of them the upper bound of the last "
+                    f"try is {bound:.4g}, as {self.cells} bounds hold together, above at_most {gate.at_most:g}"
                 )
         return self
 
@@ -94,5 +96,5 @@ class AttackSensitivity(Section):
 
     @property
     def confidence(self) -> float:
-        """The confidence at which the bounds of all cells hold together: the highest that a gate asks for."""
+        """The confidence at which the bounds of all cells hold together, over all tries: the highest that a gate asks for."""
         return max((gate.confidence for gate in self.gates.values()), default=0.99)

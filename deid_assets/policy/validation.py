@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.confidence import clopper_pearson_upper_bound
+from deid_assets.methods.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.methods.population_class_size import minimum_sample_class_size
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.date_rules import date_problems
@@ -213,15 +213,16 @@ def _enough_draws(policy: Policy) -> Iterator[Problem]:
     """A gate must see enough to decide.
 
     Where the bound decides and lies above the threshold before the first flag, every release is refused, however safe;
-    where the estimate decides, as few draws pass nearly every release, however risky.
+    where the estimate decides, as few draws pass nearly every release, however risky. The last try is judged most strictly.
     """
     gate, limit = policy.risk.gate, policy.risk.max_high_risk_share
-    bound = clopper_pearson_upper_bound(0, gate.draws, gate.confidence)
+    confidence = confidence_of_try(gate.confidence, TRIES_AT_MOST)
+    bound = clopper_pearson_upper_bound(0, gate.draws, confidence)
     if bound > limit:
-        needed = math.ceil(math.log1p(-gate.confidence) / math.log1p(-limit))
+        needed = math.ceil(math.log1p(-confidence) / math.log1p(-limit))
         yield Problem(
             ("risk", "gate", "draws"),
-            f"{gate.draws} draws are too few: with none of them flagged, the {gate.confidence:g} upper bound is "
+            f"{gate.draws} draws are too few: with none of them flagged, the {confidence:g} upper bound of the last try is "
             f"{bound:.4g}, above max_high_risk_share {limit:g}, so that {_too_few(gate.statistic)}; at least {needed} "
             "are needed",
         )
@@ -232,13 +233,14 @@ def _enough_draws(policy: Policy) -> Iterator[Problem]:
 
 
 def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem]:
-    bound = bound_of_no_success(trials, gate.confidence)
+    confidence = confidence_of_try(gate.confidence, TRIES_AT_MOST)
+    bound = bound_of_no_success(trials, confidence)
     if bound > gate.at_most:
-        needed = math.ceil(7 * math.log(2 / (1 - gate.confidence)) / (3 * gate.at_most)) + 1
+        needed = math.ceil(7 * math.log(2 / (1 - confidence)) / (3 * gate.at_most)) + 1
         yield Problem(
             ("neighbor_attack", "trials"),
-            f"{trials} trials are too few for {name}: with no success in any of them, the {gate.confidence:g} upper "
-            f"bound is {bound:.4g}, above at_most {gate.at_most:g}, so that {_too_few(gate.statistic)}; at least "
+            f"{trials} trials are too few for {name}: with no success in any of them, the {confidence:g} upper "
+            f"bound of the last try is {bound:.4g}, above at_most {gate.at_most:g}, so that {_too_few(gate.statistic)}; at least "
             f"{needed} are needed",
         )
 

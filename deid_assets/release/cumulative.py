@@ -19,6 +19,7 @@ from deid_assets.methods.membership_changes import Roll
 from deid_assets.release.digests import bytes_digest
 from deid_assets.release.keys import Secret
 from deid_assets.release.registry import Entry, Registry
+from deid_assets.release.tries import Tried
 from deid_assets.release.verification import MANIFEST
 
 _NUMBER = re.compile(r"\d{4,}")
@@ -140,6 +141,9 @@ class Made:
         `removal_digest` of its delivery; None where an earlier version of the product kept none.
     roll_digest
         Digest of the roll beside it; None as before.
+    tried
+        Which generalization of which delivery and sample it is, and which try it was; None where no draws judged it, and as
+        before.
     """
 
     file: Path
@@ -150,6 +154,11 @@ class Made:
     tags: np.ndarray
     removal_digest: str | None
     roll_digest: str | None
+    tried: Tried | None = None
+
+    @property
+    def number(self) -> int:
+        return int(self.file.stem)
 
     @property
     def name(self) -> str:
@@ -218,6 +227,7 @@ def _read(file: Path) -> Made:
         return Made(
             file, manifest["policy"]["name"], delivery["key"], delivery["digest"], manifest["secret_commitment"],
             np.frombuffer(members, dtype="<u8"), manifest.get("removal_digest"), manifest.get("roll_digest"),
+            Tried.from_json(manifest["try"]) if "try" in manifest else None,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         raise _unreadable(file) from None

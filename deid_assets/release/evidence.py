@@ -7,12 +7,13 @@ back and asks `judge`, which accepts nothing that is absent, stale, of another d
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Literal
 
 import pandas as pd
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.confidence import confidence_of_try
 from deid_assets.release.digests import bytes_digest, canonical_json, is_digest, parse_json
 
 Comparison = Literal["at_most", "at_least"]
@@ -37,7 +38,7 @@ _TOLD = ("published ", "share of published ")
 _WHOLE_TOLD = "share of released "
 
 _WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_COLUMNS = ["asset", "partition", "policy_hash", "rows_digest", "method_version", "measurements"]
+_COLUMNS = ["asset", "partition", "policy_hash", "rows_digest", "method_version", "try_number", "measurements"]
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,17 @@ class Measurement:
         return self.compared <= self.threshold if self.comparison == "at_most" else self.compared >= self.threshold
 
     @property
+    def failed_by_draws(self) -> bool:
+        """Whether it gates, was made of random draws, and did not pass; what could not be measured told nothing."""
+        drawn = self.gating and self.confidence is not None
+        return drawn and _finite(self.compared) and _finite(self.value) and not self.passed
+
+    @property
+    def failed_by_chance(self) -> bool:
+        """Whether the value is within the threshold, and its bound beyond: other draws might have passed."""
+        return self.failed_by_draws and self.statistic != "value" and replace(self, statistic="value").passed
+
+    @property
     def counts_people(self) -> bool:
         """Whether the exact number must stay in the restricted store."""
         return self.unit not in PLAIN_UNITS
@@ -204,6 +216,8 @@ class Evidence:
         Code version of the method.
     measurements
         At least one, each with a name of its own.
+    try_number
+        In which try the release was measured, where that decides the confidence of its bounds; None elsewhere.
     """
 
     asset: str
@@ -212,9 +226,12 @@ class Evidence:
     rows_digest: str
     method_version: str
     measurements: tuple[Measurement, ...]
+    try_number: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "measurements", tuple(self.measurements))
+        if self.try_number is not None and (type(self.try_number) is not int or self.try_number < 1):
+            raise ReleaseError(f"evidence {self.asset!r}: tries are counted from 1")
         if not _texts(self.asset, self.partition, self.policy_hash, self.method_version):
             raise ReleaseError("evidence must name asset, partition, policy hash and method version")
         if not is_digest(self.rows_digest):
@@ -242,9 +259,12 @@ class Evidence:
 
 
 def to_frame(evidence: Iterable[Evidence]) -> pd.DataFrame:
-    """Evidence as a table: one row each, all columns text; `measurements` holds canonical JSON."""
+    """Evidence as a table: one row each, all columns text; `measurements` holds canonical JSON, `try_number` may be empty."""
     rows = [item.to_json() for item in evidence]
-    rows = [row | {"measurements": canonical_json(row["measurements"]).decode().strip()} for row in rows]
+    rows = [
+        row | {"measurements": canonical_json(row["measurements"]).decode().strip(), "try_number": str(row["try_number"] or "")}
+        for row in rows
+    ]
     return pd.DataFrame(rows, columns=_COLUMNS, dtype="object")
 
 
@@ -259,19 +279,32 @@ def from_frame(frame: pd.DataFrame) -> tuple[Evidence, ...]:
     if list(frame.columns) != _COLUMNS:
         raise ReleaseError("stored evidence has missing or unknown columns")
     rows = frame.astype("object").to_dict("records")
-    return tuple(Evidence.from_json(row | {"measurements": parse_json(row["measurements"].encode())}) for row in rows)
+    return tuple(
+        Evidence.from_json(row | {"measurements": parse_json(row["measurements"].encode()), "try_number": _try_number(row["try_number"])})
+        for row in rows
+    )
+
+
+def _try_number(text: object) -> int | None:
+    if text == "":
+        return None
+    if not (isinstance(text, str) and text.isascii() and text.isdigit()):
+        raise ReleaseError("stored evidence has a number of a try that is none")
+    return int(text)
 
 
 @dataclass(frozen=True)
 class Requirement:
     """A gating measurement that a policy demands, by the names of the assessment and of the measurement.
 
-    Evidence that was compared with another `threshold` than the policy's is refused; None: any will do.
+    Evidence that was compared with another `threshold` than the policy's is refused; None: any will do. So is a bound that
+    holds less surely than in this try it must, where the policy states a `confidence`.
     """
 
     asset: str
     measurement: str
     threshold: float | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -286,12 +319,15 @@ class Context:
         Per assessment, the digest of the rows it has to have judged: of the staged files, read back.
     methods
         Per assessment, the code version of its method now; None: any.
+    numbers
+        Per assessment that is made of draws, which try this is.
     """
 
     partition: str
     policy_hash: str
     digests: Mapping[str, str]
     methods: Mapping[str, str] | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -318,8 +354,8 @@ class Refusal:
 NOT_JUDGED = frozenset({
     # Evidence that is missing, of something else, or not what was demanded.
     "missing_evidence", "repeated_evidence", "stale_evidence", "evidence_of_another_partition", "evidence_of_another_policy",
-    "evidence_of_another_method", "absent_measurement", "not_gating", "another_threshold", "not_finite",
-    "unreadable_evidence", "edited_evidence",
+    "evidence_of_another_method", "evidence_of_another_try", "absent_measurement", "not_gating", "another_threshold",
+    "laxer_confidence", "not_finite", "unreadable_evidence", "edited_evidence",
     # Data that is missing, changed, stale, or broken. A check that failed by its number has a failed measurement beside it.
     "missing_asset", "stale_policy", "other_policy_text", "changed_policy", "changed_policy_file", "stale_input",
     "edited_table", "changed_delivery", "check_not_passed", "broken_contract", "broken_certificate",
@@ -336,8 +372,9 @@ def judge(evidence: Sequence[Evidence], required: Iterable[Requirement], context
     -------
     tuple of Refusal
         Rules: `missing_evidence`, `repeated_evidence`, `stale_evidence`, `evidence_of_another_partition`,
-        `evidence_of_another_policy`, `evidence_of_another_method`, `absent_measurement`, `not_gating`,
-        `another_threshold`, `not_finite` and `failed_measurement`; in the order of assessments' names.
+        `evidence_of_another_policy`, `evidence_of_another_method`, `evidence_of_another_try`, `absent_measurement`,
+        `not_gating`, `another_threshold`, `laxer_confidence`, `not_finite` and `failed_measurement`; in the order of
+        assessments' names.
     """
     required = tuple(required)
     refusals: list[Refusal] = []
@@ -346,7 +383,7 @@ def judge(evidence: Sequence[Evidence], required: Iterable[Requirement], context
         found = [item for item in evidence if item.asset == asset]
         if len(found) == 1:
             wanted = [requirement for requirement in required if requirement.asset == asset]
-            refusals += _unbound(found[0], context) + _unmet(found[0], wanted) + _failed(found[0])
+            refusals += _unbound(found[0], context) + _unmet(found[0], wanted, context) + _failed(found[0])
         elif found:
             text = f"{asset}: there is evidence more than once; materialize it again"
             refusals.append(Refusal("repeated_evidence", asset, None, None, text))
@@ -365,13 +402,15 @@ def _unbound(item: Evidence, context: Context) -> list[Refusal]:
         found.append(("evidence_of_another_policy", "it was measured under another policy, or an earlier text of it"))
     if context.methods is not None and item.method_version != context.methods.get(item.asset):
         found.append(("evidence_of_another_method", "it was measured by another version of its method"))
+    if item.try_number != context.numbers.get(item.asset):
+        found.append(("evidence_of_another_try", "it was measured in another try than this one; run the whole job again"))
     if item.rows_digest != context.digests.get(item.asset):
         found.append(("stale_evidence", "it judged other rows than those staged; materialize it again"))
     return [Refusal(rule, item.asset, None, None, f"{item.asset}: {text}") for rule, text in found]
 
 
-def _unmet(item: Evidence, wanted: Iterable[Requirement]) -> list[Refusal]:
-    """Refusals of demanded measurements that are absent, do not gate, or gate at another threshold."""
+def _unmet(item: Evidence, wanted: Iterable[Requirement], context: Context) -> list[Refusal]:
+    """Refusals of demanded measurements that are absent, do not gate, or gate at another threshold or less surely."""
     measured = {measurement.name: measurement for measurement in item.measurements}
     found = []
     for requirement in wanted:
@@ -383,10 +422,22 @@ def _unmet(item: Evidence, wanted: Iterable[Requirement]) -> list[Refusal]:
             rule, text = "not_gating", "the policy gates on it; it was measured as information only"
         elif requirement.threshold is not None and measurement.threshold != requirement.threshold:
             rule, text = "another_threshold", "it was compared with another threshold than the policy's"
+        elif not _is_as_sure(measurement, requirement, context):
+            rule, text = "laxer_confidence", "its bound holds less surely than in this try it must; run the whole job again"
         else:
             continue
         found.append(Refusal(rule, name, None, requirement.threshold, f"{name}: {text}"))
     return found
+
+
+def _is_as_sure(measurement: Measurement, requirement: Requirement, context: Context) -> bool:
+    """Whether a bound has the confidence that the policy demands of this try; of what is not drawn nothing is demanded."""
+    if requirement.confidence is None:
+        return True
+    number = context.numbers.get(requirement.asset)
+    if number is None or measurement.confidence is None:
+        return False
+    return measurement.confidence >= confidence_of_try(requirement.confidence, number)
 
 
 def _failed(item: Evidence) -> list[Refusal]:

@@ -228,10 +228,11 @@ def risk_measurements(
     stream_key: bytes,
     commitment: str,
     executor,
+    number: int,
 ) -> tuple[Measurement, ...]:
-    """The share at high risk on the gate's own stream, in both readings of the appendix."""
+    """The share at high risk on the gate's own stream, in both readings of the appendix; `number`: which try it is."""
     readings = both_readings(computation, node, adversary, stream_key, policy.risk.gate.draws, executor)
-    return measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment)
+    return measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment, number)
 
 
 def cross_check_refusals(
@@ -396,8 +397,10 @@ def demographic_refusals(risk: DemographicRisk, staged_members: int) -> list[Ref
 
 
 def evidence_refusals(
-    policy: Policy, delivery: str, evidence: Sequence[Evidence], digest: str, methods: Mapping[str, str]
+    policy: Policy, delivery: str, evidence: Sequence[Evidence], digest: str, methods: Mapping[str, str], number: int
 ) -> list[Refusal]:
-    """Judge the evidence of the assessments: of these rows, of this policy, of these methods, and sufficient."""
-    context = Context(delivery, policy.hash, {name: digest for name in methods}, methods)
+    """Judge the evidence of the assessments: of these rows, this policy, these methods and this try, and sufficient."""
+    context = Context(
+        delivery, policy.hash, {name: digest for name in methods}, methods, dict.fromkeys(measure.MADE_OF_DRAWS, number)
+    )
     return list(judge(evidence, measure.required_measurements(policy), context))

@@ -67,7 +67,7 @@ def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secre
     if not os.path.lexists(home.keys / SECRET_FILE) and has_released(home):
         raise ReleaseError(
             "the secret is gone: no variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND is set, and the folder keys "
-            "holds none, although there are releases. Set the variable that you used before, or restore keys/secret from a "
+            "holds none, although there are releases or refused tries. Set the variable that you used before, or restore keys/secret from a "
             "backup. With another secret pseudonyms, noise and sample change, and all who were released before count as others; "
             "to go on like that, make one with `deid key new-secret`"
         )
@@ -123,7 +123,7 @@ def new_secret(home: Home) -> Secret:
 
 
 def has_released(home: Home) -> bool:
-    """Whether anything tells of a release: the registry, a folder of a release, or a restricted manifest."""
+    """Whether anything tells of a release, or of a refused one: the registry, a folder of a release, or a restricted manifest."""
     registry = home.releases / REGISTRY
     with contextlib.suppress(FileNotFoundError):
         if os.lstat(registry).st_size or registry.is_symlink() or not registry.is_file():
@@ -210,7 +210,7 @@ def _settled(home: Home) -> Chain:
 def _key_in_force(home: Home, chain: Chain) -> SigningKey:
     if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_released(home):
         raise ReleaseError(
-            f"the signing key keys/{SIGNING_KEY_FILE} is gone, although there are releases; a new one would break the verification "
+            f"the signing key keys/{SIGNING_KEY_FILE} is gone, although there are releases or refused tries; a new one would break the verification "
             'at every recipient. Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "REASON"`'
         )
     key = SigningKey.load_or_create(home.keys)

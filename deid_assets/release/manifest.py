@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.confidence import TRIES_AT_MOST
 from deid_assets.release.digests import bytes_digest, canonical_json, is_digest
 from deid_assets.release.evidence import Evidence
 from deid_assets.release.public_numbers import AttritionStep, Protect, PublicNumbers, attrition_json
+from deid_assets.release.tries import Tried
 
 FORMAT = "deid_assets manifest 1"
 PACKAGES = ("dagster", "duckdb", "pandas", "numpy", "scipy", "pandera", "pydantic", "cryptography")
@@ -139,6 +141,9 @@ class Manifest:
         The exact edition of the certificate of optimality; kept beside the restricted edition.
     shapes
         What of the policy shapes what is measured, `PublicNumbers.shapes`.
+    tried
+        Of which delivery and sample this is which generalization, and which try; None where no draws judge. Public is only
+        which try it is.
     """
 
     place: Place
@@ -159,6 +164,7 @@ class Manifest:
     shapes: Mapping[str, str] = field(default_factory=dict)
     roll: bytes = b""
     removal_digest: str = ""
+    tried: Tried | None = None
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -224,6 +230,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "roll_digest": bytes_digest(manifest.roll) if manifest.roll else None,
             "removal_digest": manifest.removal_digest or None,
         }
+        | ({"try": manifest.tried.to_json()} if manifest.tried else {})
     )
     shown = manifest.policy.public_text
     numbers = PublicNumbers(protect, manifest.shapes)
@@ -239,6 +246,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "attrition": attrition,
             "restricted_edition": bytes_digest(restricted),
         }
+        | ({"try": {"number": manifest.tried.number, "at_most": TRIES_AT_MOST}} if manifest.tried else {})
     )
     return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate)
 

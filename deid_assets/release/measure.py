@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deid_assets.methods.absence import absence_posterior
-from deid_assets.methods.confidence import clopper_pearson_upper_bound, empirical_bernstein_upper_bound
+from deid_assets.methods.confidence import clopper_pearson_upper_bound, confidence_of_try, empirical_bernstein_upper_bound
 from deid_assets.methods.demographic_risk import DemographicRisk
 from deid_assets.methods.neighbor_attack import (
     SAFE_HARBOR_UNIQUE,
@@ -35,13 +35,16 @@ ABSENCE = "absence_posterior"
 VOTER_LIST, INPATIENT = "voter_list_match", "inpatient_match"
 SMALLEST_CLASS, SUPPRESSED, BEYOND = "smallest_class", "suppressed_share", "records_beyond_population"
 
+MADE_OF_DRAWS = ("longitudinal_risk", "neighbor_attack", "attack_sensitivity")
+"""Assessments whose gates are judged by random draws: how strictly depends on which try it is."""
+
 
 def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
     """The gating measurements that the policy demands, each with the policy's own threshold."""
     risk, attack = policy.risk, policy.neighbor_attack
     required = [
-        Requirement("longitudinal_risk", FIXED, risk.max_high_risk_share),
-        Requirement("longitudinal_risk", LITERAL, risk.max_high_risk_share),
+        Requirement("longitudinal_risk", FIXED, risk.max_high_risk_share, risk.gate.confidence),
+        Requirement("longitudinal_risk", LITERAL, risk.max_high_risk_share, risk.gate.confidence),
         Requirement("demographic_risk", DEMOGRAPHIC, risk.max_high_risk_share),
         Requirement("demographic_risk", ABSENCE, policy.removal.absence_posterior_at_most),
         *changes_required(policy),
@@ -50,7 +53,7 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
         required.append(Requirement("demographic_risk", NUMBERED, risk.max_high_risk_share))
     for name, gate in ((UNCONDITIONAL, attack.unconditional), (GIVEN_MEMBERSHIP, attack.given_membership)):
         if gate is not None:
-            required.append(Requirement("neighbor_attack", name, gate.at_most))
+            required.append(Requirement("neighbor_attack", name, gate.at_most, attack_confidence(policy)))
     for name, section in ((VOTER_LIST, "voter_list_attack"), (INPATIENT, "inpatient_attack")):
         at_most = getattr(policy, section).at_most
         if at_most is not None:
@@ -95,20 +98,24 @@ def flat_measurements(
 
 
 def high_risk_measurements(
-    policy: Policy, fixed: NodeMeasurement, literal: NodeMeasurement, commitment: str
+    policy: Policy, fixed: NodeMeasurement, literal: NodeMeasurement, commitment: str, number: int
 ) -> tuple[Measurement, ...]:
-    """The share of draws at high risk, in the two readings of methods.md 0; both gate, so the larger one does."""
+    """The share of draws at high risk, in the two readings of methods.md 0; both gate, so the larger one does.
+
+    `number`: which try it is.
+    """
     gate = policy.risk.gate
+    confidence = confidence_of_try(gate.confidence, number)
     return tuple(
         Measurement(
             name=name,
             unit="share of draws",
             value=measured.share,
-            bound=clopper_pearson_upper_bound(measured.flagged, measured.draws, gate.confidence),
+            bound=clopper_pearson_upper_bound(measured.flagged, measured.draws, confidence),
             threshold=policy.risk.max_high_risk_share,
             comparison="at_most",
             statistic="upper_bound" if gate.statistic == "upper_bound" else "value",
-            confidence=gate.confidence,
+            confidence=confidence,
             method="node_computation",
             section="methods.md 0, 4",
             sample_size=measured.draws,
@@ -158,8 +165,11 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
     )  # fmt: skip
 
 
-def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str) -> tuple[Measurement, ...]:
-    """What simulated nosey neighbours achieved, over all members and given that the target is in the release."""
+def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
+    """What simulated nosey neighbours achieved, over all members and given that the target is in the release.
+
+    `number`: the try in which they did, and for which `attack` has its bounds.
+    """
     gates = policy.neighbor_attack
 
     def measured(name: str, estimate, gate: AttackGate | None) -> Measurement:
@@ -171,7 +181,7 @@ def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: st
             threshold=gate.at_most if gate else None,
             comparison="at_most",
             statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-            confidence=attack_confidence(policy),
+            confidence=confidence_of_try(attack_confidence(policy), number),
             method="neighbor_attack",
             section="S0 attack 1; methods.md 0, 4",
             sample_size=attack.trials,
@@ -187,7 +197,7 @@ def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: st
 
 
 def attack_confidence(policy: Policy) -> float:
-    """The confidence of attack 1's bounds: the highest that one of its gates asks for."""
+    """The confidence of attack 1's bounds over all tries: the highest that one of its gates asks for."""
     gates = (policy.neighbor_attack.unconditional, policy.neighbor_attack.given_membership)
     return max((gate.confidence for gate in gates if gate is not None), default=0.99)
 

@@ -28,7 +28,7 @@ from typing import Any
 import duckdb
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release import durable
+from deid_assets.release import clock, durable
 from deid_assets.release.certificate import FILE as CERTIFICATE
 from deid_assets.release.certificate import names_exact_edition
 from deid_assets.release.clock import goes_back
@@ -49,6 +49,7 @@ from deid_assets.release.recovery import (
     signer_in_force,
 )
 from deid_assets.release.registry import Entry, Registry
+from deid_assets.release.tries import Tried, is_told
 from deid_assets.release.verification import MANIFEST, SIGNATURE, verify
 from deid_assets.store import Query, Table, owner_only, write_table
 
@@ -121,6 +122,23 @@ class Releases:
             yield staging
         finally:
             staging.discard()
+
+    def note_refused(self, tried: Tried, by_chance: bool) -> None:
+        """Put a refused try into the registry, flushed, unless it says so already; before anybody hears of it.
+
+        Raises
+        ------
+        ReleaseError
+            If the registry cannot be added to; then nothing may be told of what was measured.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            # A release that a crash left without its entry follows the head as it is now.
+            self._recover_or_refuse()
+            chain = self.registry.chain()
+            if not is_told(chain, tried, by_chance):
+                line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
+                self.registry.append(line.signed(self.key))
 
     def _locked(self) -> contextlib.AbstractContextManager:
         return durable.locked(self.folder / LOCK)

@@ -1,4 +1,4 @@
-"""The registry: the append-only list of all releases and changes of the signing key, one JSON line each, chained by hashes.
+"""The registry: the append-only list of all releases, refused tries and changes of the signing key, chained by hashes.
 
 Every entry holds the hash of the one before it, so that no entry can be changed, removed or moved without changing
 the head, which is recorded elsewhere too: in each release's signed manifest, and in the event log. An entry says only
@@ -13,7 +13,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release import durable
 from deid_assets.release.clock import goes_back, parse_time
 from deid_assets.release.reading import REGISTRY_AT_MOST, regular_bytes
-from deid_assets.release.registry_entries import ClockCorrection, Entry, KeyRotation, Line, line_of
+from deid_assets.release.registry_entries import ClockCorrection, Entry, KeyRotation, Line, RefusedTry, line_of
 
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
@@ -143,7 +143,7 @@ class _Rules:
             if (line.policy, line.number) in self._used:
                 raise ReleaseError("uses the number of an earlier release")
             self._used.add((line.policy, line.number))
-        elif isinstance(line, ClockCorrection):
+        elif isinstance(line, ClockCorrection | RefusedTry):
             if self._key not in (None, line.key):
                 raise ReleaseError("is signed by a key that was not in force")
         else:

@@ -1,4 +1,4 @@
-"""What the registry's lines say: a release, a change of the signing key, or a correction of the clock.
+"""What the registry's lines say: a release, a change of the signing key, a correction of the clock, or a refused try.
 
 Every entry holds the hash of the one before it. A line without `kind` is a release. The other kinds say something that
 no manifest says, so they carry signatures of their own. What is signed includes the hash of the entry before: with it
@@ -6,7 +6,7 @@ the signer speaks for the whole registry up to there.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import ClassVar
 
 from deid_assets.errors import ReleaseError
@@ -22,6 +22,7 @@ class _Line:
     texts: ClassVar[tuple[str, ...]] = ()
     digests: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[tuple[str, ...]] = ()
+    answers: ClassVar[tuple[str, ...]] = ()
 
     @property
     def content(self) -> dict:
@@ -46,6 +47,7 @@ class _Line:
             all(isinstance(value[name], str) for name in cls.texts)
             and all(is_digest(value[name]) for name in cls.digests)
             and all(type(value[name]) is int for name in cls.numbers)
+            and all(type(value[name]) is bool for name in cls.answers)
         )
         if not typed:
             raise ReleaseError("a registry entry has a field of the wrong type")
@@ -207,8 +209,61 @@ class ClockCorrection(_Signed):
             raise ReleaseError("records a correction of the clock, but its signature does not hold")
 
 
-Line = Entry | KeyRotation | ClockCorrection
-KINDS: dict[str | None, type[_Line]] = {kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection)}
+@dataclass(frozen=True)
+class RefusedTry(_Signed):
+    """A generalization was refused by a measurement that was made of random draws.
+
+    It names nobody, no policy and no number that was measured: what was refused is told by keyed digests, which whoever
+    has the secret can make again.
+
+    Parameters
+    ----------
+    subject
+        Keyed digest of the members and claims that were taken in.
+    sample
+        Keyed digest of about how large the sample is, and what keys it; `tries.Sample`.
+    node
+        Keyed digest of the generalization; `tries.node_digest`.
+    number
+        Which try it was; 1 for the first.
+    by_chance
+        Whether every measurement that failed was within its threshold, and its bound alone was not.
+    previous, time
+        As in a release.
+    key, signature
+        Raw public key of the signer, and its signature, in hexadecimal.
+    """
+
+    subject: str
+    sample: str
+    node: str
+    number: int
+    by_chance: bool
+    previous: str
+    time: str
+    key: str = ""
+    signature: str = ""
+
+    kind: ClassVar = "refused try"
+    texts: ClassVar = ("time", "signature")
+    digests: ClassVar = ("subject", "sample", "node", "key", "previous")
+    numbers: ClassVar = ("number",)
+    answers: ClassVar = ("by_chance",)
+    signatures: ClassVar = ("signature",)
+
+    def require_signed(self) -> None:
+        """Refuse a line that is not signed, or that counts from something else than 1."""
+        if self.number < 1 or not self._holds(self.key, self.signature):
+            raise ReleaseError("records a refused try, but its signature does not hold")
+
+    def signed(self, key: SigningKey) -> "RefusedTry":
+        """The same, signed."""
+        draft = replace(self, key=key.public.raw.hex(), signature="")
+        return replace(draft, signature=key.sign(draft.statement).hex())
+
+
+Line = Entry | KeyRotation | ClockCorrection | RefusedTry
+KINDS: dict[str | None, type[_Line]] = {kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection, RefusedTry)}
 
 
 def line_of(content: bytes) -> Line:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from deid_assets.methods.attack_sensitivity import Cell, worst_cell
+from deid_assets.methods.confidence import confidence_of_try
 from deid_assets.methods.neighbor_attack import Estimate
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections import AttackGate
@@ -56,19 +57,27 @@ def cell_name(variant: str, power: int, figure: str) -> str:
 def sensitivity_required(policy: Policy) -> tuple[Requirement, ...]:
     """The gating measurements that the policy demands of this assessment."""
     gates = policy.attack_sensitivity.gates
-    required = tuple(Requirement(ASSET, WORST[figure], gate.at_most) for figure, gate in gates.items())
+    sure = joint_confidence(policy)
+    required = tuple(Requirement(ASSET, WORST[figure], gate.at_most, sure) for figure, gate in gates.items())
     gate = policy.measured_number_of_claims.with_values
-    return required if gate is None else (*required, Requirement(ASSET, WITH_VALUES, gate.at_most))
+    return required if gate is None else (*required, Requirement(ASSET, WITH_VALUES, gate.at_most, sure))
 
 
 def joint_confidence(policy: Policy) -> float:
-    """The confidence at which the bounds of all cells hold together: the highest that any gate on them asks for."""
+    """The confidence at which the bounds of all cells hold together, over all tries: the highest that a gate asks for."""
     gate = policy.measured_number_of_claims.with_values
     return max(policy.attack_sensitivity.confidence, gate.confidence if gate else 0.0)
 
 
-def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: str) -> tuple[Measurement, ...]:
+def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: str, number: int) -> tuple[Measurement, ...]:
     """Both figures of every cell, and the worst plausible ones, which gate where the policy says so.
+
+    Parameters
+    ----------
+    cells
+        With bounds for the try that it is.
+    number
+        Which try that is.
 
     Raises
     ------
@@ -83,8 +92,8 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
     wanted = {(row, power) for row in rows_of(policy) for power in section.powers}
     if {(cell.variant, cell.power) for cell in cells} != wanted:
         raise ValueError("the cells measured are not those that the policy names")
-    worst, number = worst_cell(plausible), policy.measured_number_of_claims
-    row = number_known(number.width)
+    worst, known = worst_cell(plausible), policy.measured_number_of_claims
+    row = number_known(known.width)
     numbered = worst_cell([cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers])
 
     def measured(name: str, found: Estimate, trials: int, gate: AttackGate | None = None) -> Measurement:
@@ -96,7 +105,7 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
             threshold=gate.at_most if gate else None,
             comparison="at_most",
             statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-            confidence=joint_confidence(policy),
+            confidence=confidence_of_try(joint_confidence(policy), number),
             method="attack_sensitivity",
             section="S0 Table 7; methods.md 0, 4",
             sample_size=trials,
@@ -106,7 +115,7 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
 
     return (
         *(measured(WORST[figure], worst[figure], section.trials, section.gates.get(figure)) for figure in FIGURES),
-        measured(WITH_VALUES, numbered["given_membership"], section.trials, number.with_values),
+        measured(WITH_VALUES, numbered["given_membership"], section.trials, known.with_values),
         *(
             measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), cell.trials)
             for cell in cells

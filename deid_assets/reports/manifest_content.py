@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.confidence import TRIES_AT_MOST
 from deid_assets.release import measure
 from deid_assets.release.attribute_leaks import MEANINGS as LEAKS
 from deid_assets.release.canaries import CANARIES
@@ -117,8 +118,25 @@ def content_from_manifest(
         comparison=comparison,
         disclosure=disclosure_tables(manifest),
         limits=(*limits, *_of_an_extract(manifest)),
-        notes=(*notes, *_ungated_match(manifest)),
+        notes=(*notes, *tried(manifest), *_ungated_match(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
+    )
+
+
+def tried(manifest: Mapping) -> tuple[str, ...]:
+    """In which try the release was judged by draws, and how surely their bounds hold; empty where nothing was drawn."""
+    of_draws = [item for item in manifest["evidence"] if item.get("try_number") is not None]
+    if not of_draws:
+        return ()
+    sure = {
+        found["confidence"]
+        for item in of_draws
+        for found in item["measurements"]
+        if found["gating"] and found["confidence"] is not None
+    }
+    return (
+        f"Judged as try {max(item['try_number'] for item in of_draws)} of at most {TRIES_AT_MOST}: each bound that decides holds with "
+        f"confidence {' or '.join(f'{one:.6g}' for one in sorted(sure))}. What the policy states is the confidence of all tries together.",
     )
 
 

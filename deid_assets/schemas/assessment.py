@@ -18,6 +18,12 @@ def evidence_contract(asset: str) -> DataFrameSchema:
             "policy_hash": column(dt.string, Role.OTHER, "SHA-256 of the policy", _SHA256),
             "rows_digest": column(dt.string, Role.OTHER, "digest of the rows that were judged", _SHA256),
             "method_version": column(dt.string, Role.OTHER, "version of the method"),
+            "try_number": column(
+                dt.string,
+                Role.OTHER,
+                "in which try the release was measured; empty where nothing was drawn",
+                Check.str_matches(r"^[1-3]?$", error="1 to 3, or empty"),
+            ),
             "measurements": column(
                 dt.string,
                 Role.MEASUREMENT,

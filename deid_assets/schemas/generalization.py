@@ -4,7 +4,7 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
 from deid_assets.methods.flagged_suppression import HIGH_RISK
-from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, NUMBER, TOO_LITTLE
+from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, NOT_COARSER, NUMBER, REFUSED, TOO_LITTLE
 from deid_assets.methods.reachable_risk import GATES
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
@@ -52,12 +52,12 @@ SUPPRESSED_MEMBERS = contract(
 
 PASSED_OVER_NODES = contract(
     {
-        "node": column(dt.string, Role.OTHER, "the levels of a node that was tried, in the order of the dimensions"),
+        "node": column(dt.string, Role.OTHER, "the levels of a node that was passed over, in the order of the dimensions"),
         "gate": column(
             dt.string,
             Role.OTHER,
-            "the gate that stood against it",
-            Check.isin([HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE], error="one of the 5 gates"),
+            "the gate that stood against it, or why it was not tried",
+            Check.isin([HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER], error="one of the 7 reasons"),
         ),
     },
     unique=["node"],

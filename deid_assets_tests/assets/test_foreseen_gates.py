@@ -20,7 +20,7 @@ def foreseen(policy: Policy, monkeypatch):
     table = SimpleNamespace(sql="profiles", count=lambda: 100)
     tables = SimpleNamespace(profiles=table, domains=None, held=None)
     computation = SimpleNamespace(data=SimpleNamespace(targets=np.arange(10)), dimensions=())
-    return generalization.other_gates_of(None, policy, tables, computation, SimpleNamespace(released_before=lambda *_: 0))
+    return generalization.other_gates_of(None, policy, tables, computation, SimpleNamespace(released_before=lambda *_: 0), 1)
 
 
 def test_who_knows_the_number_of_claims_is_foreseen_with_the_bound_that_holds_with_all_others(monkeypatch):

@@ -74,7 +74,7 @@ def _refusals(pipeline: Pipeline, policy: ReleasePolicy, workplace: Workplace, f
     evidence, found = read_evidence(assessments)
     rows = {name: pipeline.table(KEY, name) for name in ("release_members", "release_claims", "release_days_in_hospital")}
     digest = tables_digest(rows) if all(rows_are_there(table) for table in rows.values()) else ""
-    found += gate.evidence_refusals(policy, KEY, evidence, digest, METHOD_VERSIONS)
+    found += gate.evidence_refusals(policy, KEY, evidence, digest, METHOD_VERSIONS, 1)
     context = SimpleNamespace(instance=pipeline.instance, partition_key=KEY, run=SimpleNamespace(run_id="a run that looks"))
     return found + common_refusals(context, policy, workplace, file, evidence, ("members", "claims"))
 

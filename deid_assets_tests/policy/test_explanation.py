@@ -25,14 +25,14 @@ from deid_assets_tests.policy.policy_texts import public_values
         "claims are few (rounded: nearest)",
         "  - high risk: a member whose probability of re-identification is above 0.05, that is who shares what the "
         "adversary knows with fewer than 20 members of the population, himself included",
-        "  - at most 0.8 % of released members are at high risk: judged by the 99 % upper confidence bound over "
-        "1000000 fresh draws",
+        "  - at most 0.8 % of released members are at high risk: judged by the 99 % upper confidence bound "
+        "(its error split over at most 3 tries) over 1000000 fresh draws",
         "  - to hold that, up to 3 % of the sampled members may be suppressed, those whom simulated adversaries find "
         "most often; what remains is measured again on draws that did not choose them",
         "  - by member-level values alone at most 0.8 % of released members are in a class of fewer than 20 members of "
         "the delivery",
         "  - a nosey neighbour finds a given member with probability at most 0.05: judged by the 99 % upper "
-        "confidence bound over 10000 simulated neighbours",
+        "confidence bound (its error split over at most 3 tries) over 10000 simulated neighbours",
         "  - a known member's absence from the release tells of a sensitive condition with probability at most 0.15",
         "  - members are drawn by a secret order of their own: the same from every delivery, as far as they are eligible",
         "  - the same of a member who is in one of two releases and absent from the other, in every demographic class, against "

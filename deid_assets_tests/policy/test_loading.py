@@ -161,7 +161,7 @@ class TestMessages:
             ({"neighbor_attack__unconditional": {"at_most": 1.5}}, "neighbor_attack.unconditional.at_most: 1.5 is not "
              "allowed: it must be below 1: highest success probability that is acceptable"),
             ({"risk__gate__confidence": 0.3}, "risk.gate.confidence: 0.3 is not allowed: it must be at least 0.5: "
-             "confidence of the upper bound"),
+             "confidence of the upper bound, over all tries together"),
             ({"risk__search__aim": 1.01}, "risk.search.aim: 1.01 is not allowed: it must be at most 1: the search "
             "accepts nodes whose high-risk share is below this part of max_high_risk_share; above 1 it would choose "
             "nodes that the gate must refuse"),

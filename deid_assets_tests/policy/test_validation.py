@@ -113,19 +113,20 @@ class TestPopulation:
 
 class TestEnoughDraws:
     def test_gate(self):
-        assert refusal(risk__gate__draws=573) == [
-            "risk.gate.draws: 573 draws are too few: with none of them flagged, the 0.99 upper bound is 0.008005, "
-            "above max_high_risk_share 0.008, so that no release could pass; at least 574 are needed"
+        """All tries must be able to pass, also the last one, which is judged most strictly."""
+        assert refusal(risk__gate__draws=832) == [
+            "risk.gate.draws: 832 draws are too few: with none of them flagged, the 0.99875 upper bound of the last try is 0.008002, "
+            "above max_high_risk_share 0.008, so that no release could pass; at least 833 are needed"
         ]
-        policy_from(public_values(risk__gate__draws=574))
+        policy_from(public_values(risk__gate__draws=833))
 
     def test_an_estimate_of_few_draws_decides_nothing_either(self):
         assert refusal(risk__gate__draws=1, risk__gate__statistic="estimate") == [
-            "risk.gate.draws: 1 draws are too few: with none of them flagged, the 0.99 upper bound is 0.99, above "
-            "max_high_risk_share 0.008, so that chance would pass what is not safe; at least 574 are needed"
+            "risk.gate.draws: 1 draws are too few: with none of them flagged, the 0.99875 upper bound of the last try "
+            "is 0.9988, above max_high_risk_share 0.008, so that chance would pass what is not safe; at least 833 are needed"
         ]
-        policy_from(public_values(risk__gate__draws=574, risk__gate__statistic="estimate"))
-        few = {"trials": 248, "unconditional": GATE, "given_membership": GATE | {"statistic": "estimate"}}
+        policy_from(public_values(risk__gate__draws=833, risk__gate__statistic="estimate"))
+        few = {"trials": 345, "unconditional": GATE, "given_membership": GATE | {"statistic": "estimate"}}
         assert [line.split("so that ")[1].split(";")[0] for line in refusal(neighbor_attack=few)] == [
             "no release could pass", "chance would pass what is not safe",
         ]  # fmt: skip
@@ -139,11 +140,11 @@ class TestEnoughDraws:
     def test_attack(self):
         lines = refusal(neighbor_attack={"trials": 200, "unconditional": GATE, "given_membership": GATE})
         assert lines == [
-            f"neighbor_attack.trials: 200 trials are too few for {name}: with no success in any of them, the 0.99 "
-            "upper bound is 0.06212, above at_most 0.05, so that no release could pass; at least 249 are needed"
+            f"neighbor_attack.trials: 200 trials are too few for {name}: with no success in any of them, the 0.99875 "
+            "upper bound of the last try is 0.08651, above at_most 0.05, so that no release could pass; at least 346 are needed"
             for name in ("unconditional", "given_membership")
         ]
-        policy_from(public_values(neighbor_attack={"trials": 249, "unconditional": GATE, "given_membership": GATE}))
+        policy_from(public_values(neighbor_attack={"trials": 346, "unconditional": GATE, "given_membership": GATE}))
 
     @given(trials=st.integers(2, 5000), confidence=st.floats(0.5, 0.999))
     def test_it_is_the_bound_that_the_gate_uses(self, trials, confidence):

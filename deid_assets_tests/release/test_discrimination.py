@@ -107,7 +107,7 @@ def test_measured_by_the_attacks_themselves_it_is_refused_at_the_laxest_threshol
     data = half_laid_open(400)
     found = NodeComputation(data, (), policy.safe_class_size).measure((), KEY, 2_000)
     assert found.share > 0.4
-    assert not any(one.passed for one in measure.high_risk_measurements(policy, found, found, "0" * 64))
+    assert not any(one.passed for one in measure.high_risk_measurements(policy, found, found, "0" * 64, 1))
     classes = NodeComputation(data, (), k=1).drawn_classes((), KEY, 2_000)
     assert np.where(classes.exempt, 0, 1 / np.maximum(classes.sizes, 1)).mean() > 1 / 3
     sizes = np.unique(data.demographics, return_counts=True)[1]

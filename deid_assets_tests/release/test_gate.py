@@ -30,6 +30,6 @@ def test_classes_of_other_members_than_those_staged_are_refused():
 def test_a_bound_that_refuses_is_called_a_bound():
     """Value and bound on different sides of the threshold: the text says which number was compared."""
     found = NodeMeasurement(7_900, 0, 1_000_000)
-    refused, _ = gate.measurement_refusals("gate", measure.high_risk_measurements(POLICY, found, found, "c" * 64))
+    refused, _ = gate.measurement_refusals("gate", measure.high_risk_measurements(POLICY, found, found, "c" * 64, 1))
     assert refused.text == "gate: high_risk_share, its upper bound, is not at most its threshold"
     assert refused.measured > refused.threshold == 0.008

@@ -28,9 +28,9 @@ def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttack:
 
 
 class TestHighRisk:
-    def measured(self, fixed=4_000, literal=5_000, draws=1_000_000, policy=POLICY):
+    def measured(self, fixed=4_000, literal=5_000, draws=1_000_000, policy=POLICY, number=1):
         found = measure.high_risk_measurements(
-            policy, NodeMeasurement(fixed, 0, draws), NodeMeasurement(literal, 0, draws), "c" * 64
+            policy, NodeMeasurement(fixed, 0, draws), NodeMeasurement(literal, 0, draws), "c" * 64, number
         )
         return {m.name: m for m in found}
 
@@ -40,8 +40,14 @@ class TestHighRisk:
         for name, flagged in ((measure.FIXED, 4_000), (measure.LITERAL, 5_000)):
             one = found[name]
             assert (one.value, one.sample_size) == (flagged / 1_000_000, 1_000_000)
-            assert one.bound == clopper_pearson_upper_bound(flagged, 1_000_000, 0.99)
+            assert one.bound == clopper_pearson_upper_bound(flagged, 1_000_000, 0.995) and one.confidence == 0.995
             assert (one.threshold, one.statistic, one.gating) == (LIMIT, "upper_bound", True)
+
+    def test_every_try_has_half_the_error_of_the_one_before(self):
+        for number, confidence in ((1, 0.995), (2, 0.9975), (3, 0.99875)):
+            one = self.measured(number=number)[measure.FIXED]
+            assert one.confidence == pytest.approx(confidence, abs=1e-12)
+            assert one.bound == clopper_pearson_upper_bound(4_000, 1_000_000, one.confidence)
 
     def test_a_share_just_below_the_threshold_does_not_pass_because_its_bound_is_above(self):
         found = self.measured(fixed=79, literal=10, draws=10_000)
@@ -53,7 +59,7 @@ class TestHighRisk:
 
     def test_the_larger_share_is_told_as_s0_reckons_it(self):
         found = self.exposures(fixed=4_000, literal=5_000)
-        bound = clopper_pearson_upper_bound(5_000, 1_000_000, 0.99)
+        bound = clopper_pearson_upper_bound(5_000, 1_000_000, 0.995)
         expected, exposure = found[measure.EXPECTED], found[measure.EXPOSURE]
         assert expected.value == pytest.approx(0.005 + 0.995 * 0.05) and expected.bound == pytest.approx(bound + (1 - bound) * 0.05)
         assert exposure.value == pytest.approx(0.00025) and exposure.bound == pytest.approx(bound * 0.05)
@@ -76,7 +82,7 @@ class TestHighRisk:
 
 class TestNeighborAttack:
     def test_both_figures_gate_and_the_literal_one_is_reported(self):
-        found = {m.name: m for m in measure.neighbor_measurements(POLICY, attack(), "c" * 64)}
+        found = {m.name: m for m in measure.neighbor_measurements(POLICY, attack(), "c" * 64, 1)}
         assert {name: m.gating for name, m in found.items()} == {
             measure.UNCONDITIONAL: True, measure.GIVEN_MEMBERSHIP: True, "neighbor_success_literal": False,
         }  # fmt: skip
@@ -85,13 +91,15 @@ class TestNeighborAttack:
 
     def test_what_the_policy_does_not_gate_on_is_measured_without_a_threshold(self):
         policy = policy_from(public_values(neighbor_attack__unconditional=None))
-        found = {m.name: m for m in measure.neighbor_measurements(policy, attack(), "c" * 64)}
+        found = {m.name: m for m in measure.neighbor_measurements(policy, attack(), "c" * 64, 1)}
         assert not found[measure.UNCONDITIONAL].gating and found[measure.UNCONDITIONAL].threshold is None
         assert found[measure.GIVEN_MEMBERSHIP].gating
 
     def test_the_confidence_is_the_highest_that_a_gate_asks_for(self):
         policy = policy_from(public_values(neighbor_attack__unconditional__confidence=0.999))
         assert measure.attack_confidence(policy) == 0.999
+        sure = [m.confidence for m in measure.neighbor_measurements(policy, attack(), "c" * 64, 2)]
+        assert sure == pytest.approx([1 - 0.001 / 4] * 3, abs=1e-12)
 
 
 class TestDemographics:
@@ -157,8 +165,8 @@ class TestRequirements:
     def test_every_demand_is_met_by_what_is_measured(self):
         node = NodeMeasurement(0, 0, 1_000_000)
         measured = [
-            *measure.high_risk_measurements(POLICY, node, node, "c" * 64),
-            *measure.neighbor_measurements(POLICY, attack(), "c" * 64),
+            *measure.high_risk_measurements(POLICY, node, node, "c" * 64, 1),
+            *measure.neighbor_measurements(POLICY, attack(), "c" * 64, 1),
             *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
             *measure.number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
             *membership_changes.changes_measured(POLICY, (), 9),

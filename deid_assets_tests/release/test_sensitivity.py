@@ -43,7 +43,7 @@ def cells(policy=GATED, **given) -> list[Cell]:
 
 
 def measured(policy=GATED, **given):
-    return {found.name: found for found in sensitivity_measurements(policy, cells(policy, **given), "c" * 64)}
+    return {found.name: found for found in sensitivity_measurements(policy, cells(policy, **given), "c" * 64, 1)}
 
 
 def test_both_figures_of_every_cell_are_told_and_gate_nothing_themselves():
@@ -53,7 +53,7 @@ def test_both_figures_of_every_cell_are_told_and_gate_nothing_themselves():
     assert (one.value, one.bound, one.gating, one.threshold, one.sample_size) == (0.3, 0.6, False, None, 10_000)
     assert found["one_claim_jointly_power_15_unconditional"].value == pytest.approx(0.03)
     assert {name for name, m in found.items() if m.gating} == {WORST["given_membership"]}
-    assert all(not m.counts_people and m.confidence == 0.99 for m in found.values())
+    assert all(not m.counts_people and m.confidence == 0.995 for m in found.values())
 
 
 def test_the_worst_plausible_cell_gates_and_no_other():
@@ -82,7 +82,7 @@ def test_who_knows_values_and_the_number_of_claims_gates_where_the_policy_says_s
     assert [(r.asset, r.measurement, r.threshold) for r in sensitivity_required(gated)] == [(ASSET, WITH_VALUES, 0.3)]
     found = measured(gated, number_of_claims_known_5=0.9, number_of_claims_known_within_5_15=0.9)
     assert (found[WITH_VALUES].value, found[WITH_VALUES].gating, found[WITH_VALUES].passed) == (0.01, True, True)
-    assert {one.confidence for one in found.values()} == {0.999}
+    assert {round(one.confidence, 12) for one in found.values()} == {0.9995}
     failed = measured(gated, number_of_claims_known_within_5_10=0.2)[WITH_VALUES]
     assert (failed.value, failed.bound, failed.passed) == (0.2, 0.4, False)
     reported = measured(REPORTED, number_of_claims_known_within_5_15=0.9)[WITH_VALUES]
@@ -91,7 +91,7 @@ def test_who_knows_values_and_the_number_of_claims_gates_where_the_policy_says_s
 
 def test_a_cell_that_was_not_measured_is_no_small_risk():
     with pytest.raises(ValueError, match="not those that the policy names"):
-        sensitivity_measurements(GATED, cells()[:-1], "c" * 64)
+        sensitivity_measurements(GATED, cells()[:-1], "c" * 64, 1)
 
 
 def test_the_table_is_read_back_in_the_order_of_the_policy():
@@ -119,7 +119,7 @@ class TestCanaries:
         assert self.judged(canaries_measurement(found, "c" * 64)) == [("failed_measurement", f"{ASSET}/{CANARIES}")]
 
     def test_evidence_without_them_refuses(self):
-        others = sensitivity_measurements(REPORTED, cells(REPORTED), "c" * 64)
+        others = sensitivity_measurements(REPORTED, cells(REPORTED), "c" * 64, 1)
         assert self.judged(*others) == [("absent_measurement", f"{ASSET}/{CANARIES}")]
 
     def test_every_attack_that_plants_them_must_show_them(self):

@@ -267,7 +267,7 @@ def test_the_published_heritage_numbers() -> None:
 def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_numbers() -> None:
     policy = policy_by_name("heritage_public")
     shares = measure.high_risk_measurements(
-        policy, NodeMeasurement(4_000, 0, 1_000_000), NodeMeasurement(5_000, 0, 1_000_000), "c" * 64
+        policy, NodeMeasurement(4_000, 0, 1_000_000), NodeMeasurement(5_000, 0, 1_000_000), "c" * 64, 1
     )
     evidence = (making.evidence(*shares, *measure.exposure_measurements(policy, shares), asset="longitudinal_risk"),)
     public = editions(
@@ -284,7 +284,7 @@ def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
     """The one that gates counts published members; beside it stands what it would be if suppressed ones counted."""
     policy = policy_by_name("desynpuf" if extract else "heritage_public")
     shares = measure.high_risk_measurements(
-        policy, NodeMeasurement(7_700, 0, 1_000_000), NodeMeasurement(6_900, 0, 1_000_000), "c" * 64
+        policy, NodeMeasurement(7_700, 0, 1_000_000), NodeMeasurement(6_900, 0, 1_000_000), "c" * 64, 1
     )
     of_all = (measure.counted_with_suppressed(NodeMeasurement(6_500, 0, 1_000_000), "c" * 64),) if extract else ()
     evidence = (making.evidence(*shares, *of_all, asset="longitudinal_risk"),)

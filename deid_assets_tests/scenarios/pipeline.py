@@ -1,5 +1,6 @@
 """A home with a Dagster instance in it, and runs of a policy's job there."""
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest import AttritionStep, editions
 from deid_assets.release.publication import Releases
 from deid_assets.release.registry import Registry
+from deid_assets.release.registry_entries import RefusedTry
 from deid_assets.running_summary import RunSummary, outcome_of
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic import write_delivery
@@ -109,12 +111,16 @@ class Pipeline:
         return Registry(self.home.releases / "registry.jsonl")
 
     def published_bytes(self) -> dict[str, bytes]:
-        """Every published file with its content; the lock beside them is none."""
-        return {
+        """Every published file with its content; the lock beside them is none, and lines of refused tries are left out."""
+        found = {
             str(path.relative_to(self.home.releases)): path.read_bytes()
             for path in sorted(self.home.releases.rglob("*"))
             if path.is_file() and path.name != ".lock"
         }
+        registry = self.registry.path.name
+        if registry in found:
+            found[registry] = without_refused_tries(found[registry])
+        return {name: content for name, content in found.items() if name != registry or content}
 
     def materialization(self, name: str, delivery: str) -> dg.AssetMaterialization:
         """The newest materialization of an asset."""
@@ -123,6 +129,12 @@ class Pipeline:
             dg.AssetRecordsFilter(asset_key=key, asset_partitions=[delivery]), limit=1
         ).records
         return records[0].asset_materialization
+
+
+def without_refused_tries(registry: bytes) -> bytes:
+    """The registry's lines but those of refused tries: what a refusal must leave as it is."""
+    lines = registry.splitlines(keepends=True)
+    return b"".join(line for line in lines if json.loads(line).get("kind") != RefusedTry.kind)
 
 
 def publish_earlier_release(home: Home, members: Iterable[str] = (), **told: Any) -> None:

@@ -1,0 +1,153 @@
+"""The tries of the delivery and sample that are being judged: asked of the registry, and put into it when one is refused."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+
+from deid_assets.assets.publishing import releases_of
+from deid_assets.assets.random_streams import taken_in_digest
+from deid_assets.methods.confidence import TRIES_AT_MOST
+from deid_assets.methods.other_gates import NOT_COARSER, REFUSED, Node
+from deid_assets.policy.models import Policy
+from deid_assets.release.evidence import Measurement, Refusal
+from deid_assets.release.recovery import REGISTRY
+from deid_assets.release.registry import Registry
+from deid_assets.release.tries import Partitions, Sample, Tried, Tries, refused_by_draws, tries_of, what_is_next
+from deid_assets.resources import Workplace
+from deid_assets.store import Table
+
+AFTER_THE_LAST = (
+    f"releases of this delivery and sample were refused {TRIES_AT_MOST} times by what random draws measured, under whatever "
+    "policies, and nothing of it was published since: trying again would at last pass by chance what is not safe. Release another "
+    "delivery, or a sample of at most two fifths or at least two and a half times the members"
+)
+REFUSED_BEFORE = (
+    "this generalization was refused before, by what random draws measured on this delivery and sample; none is judged twice. "
+    "Change the policy so that another one is chosen"
+)
+
+
+@dataclass(frozen=True)
+class DeliveryTries:
+    """The tries of one delivery and sample.
+
+    Parameters
+    ----------
+    subject, sample
+        Of which: keyed digest of what was taken in, and the sample.
+    partitions
+        The generalizations of one policy, by what they do to the values.
+    """
+
+    workplace: Workplace
+    subject: str
+    sample: Sample
+    partitions: Partitions
+
+    def read(self) -> Tries:
+        """What the registry tells of them now."""
+        # Manifests before the registry: of what is published in between the count does not begin anew.
+        published = {(made.policy, made.number): made.tried for made in self.workplace.releases_made() if made.tried}
+        chain = Registry(self.workplace.home.releases / REGISTRY).chain()
+        return tries_of(chain, published, self.subject, self.sample.alike(self.workplace.secret()))
+
+    def at(self, levels: Mapping[str, int]) -> Tried:
+        """A generalization that draws are to judge, and which try it is.
+
+        Raises
+        ------
+        dagster.Failure
+            If no try is left: nothing may be measured then.
+        """
+        node = self.partitions.digest(levels)
+        number = self.read().number_of(node)
+        if number > TRIES_AT_MOST:
+            raise none_left()
+        return Tried(self.subject, self.sample.digest(self.workplace.secret()), node, number)
+
+    def refusals(self, tried: Tried) -> list[Refusal]:
+        """Refuse a generalization that was refused before: its try is over, whatever is measured now."""
+        if tried.node not in self.read().refused:
+            return []
+        return [Refusal("refused_before", "gate", None, None, REFUSED_BEFORE)]
+
+    def choosing(self) -> int:
+        """In which try a generalization is to be chosen.
+
+        Raises
+        ------
+        dagster.Failure
+            If no try is left.
+        """
+        tries = self.read()
+        if tries.next > TRIES_AT_MOST:
+            raise none_left()
+        return tries.choosing
+
+    def not_tried_again(self, levels: Mapping[Node, Mapping[str, int]]) -> dict[Node, str]:
+        """The nodes of a lattice that no further try goes to, with the reason: those refused by chance, and all not above them.
+
+        `levels`: the level of every quasi-identifier at each node.
+        """
+        refused = self.read().refused
+        if not any(refused.values()):
+            return {}
+        before = [node for node, own in levels.items() if refused.get(self.partitions.digest(own))]
+        return {
+            node: REFUSED if node in before else NOT_COARSER
+            for node in levels
+            if not all(_is_above(node, refused_node) for refused_node in before)
+        }
+
+    def require_not_refused(self, levels: Mapping[str, int]) -> None:
+        """Refuse to choose a generalization that was refused before.
+
+        Raises
+        ------
+        dagster.Failure
+            If it was.
+        """
+        if self.partitions.digest(levels) in self.read().refused:
+            raise dg.Failure(f"refused: {REFUSED_BEFORE}.", metadata={"refused": True}, allow_retries=False)
+
+    def is_still(self, tried: Tried) -> bool:
+        """Whether nothing was refused or published meanwhile that makes another try of it."""
+        now = self.read()
+        return now.number_of(tried.node) == tried.number and tried.node not in now.refused
+
+    def advice(self, tried: Tried) -> str:
+        """Where only chance speaks against a generalization, what comes next; else nothing."""
+        now = self.read()
+        return what_is_next(now.next) if now.refused.get(tried.node) else ""
+
+
+def _is_above(node: Node, other: Node) -> bool:
+    """Whether a node is strictly coarser than another."""
+    return node != other and all(own >= level for own, level in zip(node, other, strict=True))
+
+
+def delivery_tries(
+    context: dg.AssetExecutionContext, policy: Policy, workplace: Workplace, profiles: Table, domains: Table
+) -> DeliveryTries:
+    """The tries of the delivery and sample of the running asset."""
+    secret = workplace.secret()
+    size = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
+    return DeliveryTries(
+        workplace,
+        secret.keyed_digest("delivery of a try", taken_in_digest(context)),
+        Sample(policy.sample.keyed_by, size),
+        Partitions(domains.frame(), secret),
+    )
+
+
+def note_if_refused(workplace: Workplace, tried: Tried, measured: Iterable[Measurement]) -> None:
+    """Put a try into the registry if what draws measured refuses it; call it before anything is told of the measurements."""
+    by_chance = refused_by_draws(measured)
+    if by_chance is not None:
+        releases_of(workplace).note_refused(tried, by_chance)
+
+
+def none_left() -> dg.Failure:
+    """The refusal where every try of a delivery and sample was refused."""
+    return dg.Failure(f"refused: {AFTER_THE_LAST}.", metadata={"refused": True}, allow_retries=False)
