@@ -66,6 +66,10 @@ class Home:
     def keys(self) -> Path:
         return self.root / "keys"
 
+    def refused_report(self, policy: str, delivery: str) -> Path:
+        """The report of the newest run, if it was refused: in the restricted store, beside its tables."""
+        return self.store / policy / f"{delivery}.refused.html"
+
     def create(self) -> "Home":
         """Make the folders; those that may hold anything about a person are for their owner only.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from deid_assets.assets.refused_report import refused_report_path, write_refused_report
+from deid_assets.assets.refused_report import write_refused_report
 from deid_assets.guard import without_values
 from deid_assets.home import Home
 from deid_assets.policy.base import ReleasePolicy
@@ -27,11 +27,9 @@ def report_refusal(home: Home, policy: ReleasePolicy, delivery: str, summary: Ru
         The report; None, and none is left, if the run was not refused.
     """
     if summary.exit_code != REFUSED:
-        refused_report_path(home.store, policy.name, delivery).unlink(missing_ok=True)
+        home.refused_report(policy.name, delivery).unlink(missing_ok=True)
         return None
-    return write_refused_report(
-        home.store, policy, delivery, tuple(summary.rows), summary.failed_checks, summary.reasons
-    )
+    return write_refused_report(home, policy, delivery, tuple(summary.rows), summary.failed_checks, summary.reasons)
 
 
 def refusal_sensor(home: Home, jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:

@@ -13,7 +13,6 @@ import pandas as pd
 
 import deid_assets
 from deid_assets.assets.intake import delivery_version
-from deid_assets.assets.refused_report import refused_report_path
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import risk_checks_of
@@ -202,7 +201,7 @@ def publish(
     if earlier is not None:
         return _unchanged(context, releases, earlier, staging)
     published = staging.publish(describe, key_digest, inputs, created)
-    refused_report_path(workplace.home.store, policy.name, context.partition_key).unlink(missing_ok=True)
+    workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)
     context.add_output_metadata(
         {
             "release": dg.MetadataValue.path(str(published.folder)),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deid_assets.assets.generalization import chosen_level_names, chosen_node
 from deid_assets.assets.release_report import levels_by_number, named
+from deid_assets.home import Home
 from deid_assets.methods.lattice_diagnosis import outcome_of_change
 from deid_assets.methods.optimal_lattice_search import node_text
 from deid_assets.policy.base import ReleasePolicy
@@ -41,20 +42,15 @@ RESTRICTED = (
 )
 
 
-def refused_report_path(store: Path, policy: str, delivery: str) -> Path:
-    """Where the report of a refused run lies: in the restricted store, beside its tables."""
-    return store / policy / f"{delivery}.refused.html"
-
-
 def write_refused_report(
-    store: Path, policy: ReleasePolicy, delivery: str, made: Sequence[str], failed_checks: Sequence[str], reasons: Sequence[str]
+    home: Home, policy: ReleasePolicy, delivery: str, made: Sequence[str], failed_checks: Sequence[str], reasons: Sequence[str]
 ) -> Path:
     """Write the report of a refused run, in place of that of an earlier one.
 
     Parameters
     ----------
-    store
-        The restricted store.
+    home
+        Its restricted store has the tables, and gets the report.
     delivery
         Its key.
     made
@@ -67,7 +63,7 @@ def write_refused_report(
     pathlib.Path
         The report; readable by its owner only.
     """
-    tables = {name: Table(store / policy.name / f"{delivery}.duckdb", STAGE_OF[name], name) for name in made}
+    tables = {name: Table(home.store / policy.name / f"{delivery}.duckdb", STAGE_OF[name], name) for name in made}
     evidence = [item.to_json() for name in stages_of(policy)["assessment"] if name in tables for item in from_frame(tables[name].frame())]
     manifest = {"evidence": evidence}
     content = ReportContent(
@@ -91,7 +87,7 @@ def write_refused_report(
         reasons=(*(f"The check failed: {text}" for text in failed_checks), *(text.removeprefix("refused: ") for text in reasons)),
         diagnosis=_diagnosis(tables),
     )
-    path = refused_report_path(store, policy.name, delivery)
+    path = home.refused_report(policy.name, delivery)
     durable.replace(path, render_report(content), 0o600)
     return path
 
