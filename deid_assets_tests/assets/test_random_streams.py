@@ -14,8 +14,8 @@ CLAIMS = "SELECT 'c' || range AS claim_id, 'm' || range AS member_id FROM range(
 SAMPLE = "SELECT member_id, member_id < 'm5' AS released FROM ({})"
 
 
-def keys(folder, policy="ours", delivery="2024", secret=SECRET, members=MEMBERS, claims=CLAIMS, sample=SAMPLE, run="first"):
-    """The keys of an assessment's stream, and of the gate's, in a store of its own."""
+def keys(folder, policy="ours", delivery="2024", secret=SECRET, members=MEMBERS, claims=CLAIMS, sample=SAMPLE, run="first", number=1):
+    """The keys of an assessment's stream, and of the gate's, of a try, in a store of its own."""
     folder = folder / run / policy
     tables = {name: Table(folder / f"{delivery}.duckdb", "intake", name) for name in ("members", "claims", "profiles")}
     for name, content in (("members", members), ("claims", claims), ("profiles", sample.format(members))):
@@ -27,12 +27,18 @@ def keys(folder, policy="ours", delivery="2024", secret=SECRET, members=MEMBERS,
         resources=SimpleNamespace(io_manager=SimpleNamespace(table=lambda key, _: tables[key.path[-1]])),
     )
     workplace = SimpleNamespace(secret=lambda: secret)
-    return stream_key(context, workplace, "neighbors"), gate_stream_key(context, workplace, tables["profiles"])
+    return stream_key(context, workplace, "neighbors", number), gate_stream_key(context, workplace, tables["profiles"], number)
 
 
 def test_streams_have_keys_of_their_own(tmp_path):
     assessment, gate = keys(tmp_path)
     assert assessment != gate and len(assessment) == len(gate) == 16
+
+
+def test_every_try_has_draws_of_its_own(tmp_path):
+    found = {key for number in (1, 2, 3) for key in keys(tmp_path, run=f"run {number}", number=number)}
+    assert len(found) == 6
+    assert keys(tmp_path, run="again", number=2) == keys(tmp_path, number=2), "and again the same ones"
 
 
 @pytest.mark.parametrize(
