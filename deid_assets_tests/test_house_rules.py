@@ -16,7 +16,7 @@ MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 KNOW_DAGSTER = (
     "definitions.py", "resources.py", "partitions.py", "automation.py", "assets/*", "checks/*", "release/event_log.py",
     # Parts of the command line.
-    "cli.py", "planning.py", "running.py", "running_summary.py", "instance.py",
+    "cli.py", "planning.py", "running.py", "running_summary.py", "instance.py", "refused_runs.py",
 )  # fmt: skip
 """Where Dagster may be imported; everything else is plain Python that can be used without it."""
 

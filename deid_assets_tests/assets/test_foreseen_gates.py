@@ -24,7 +24,7 @@ def foreseen(policy: Policy, monkeypatch):
 
 
 def test_who_knows_the_number_of_claims_is_foreseen_with_the_bound_that_holds_with_all_others(monkeypatch):
-    """The gate's bound is one of many that hold together, so that it lies further from the estimate than one alone."""
+    """The gate's bound is one of many that hold together, in the first try at half the error, and lies further from the estimate."""
     section = {
         "per": "member", "width": 5, "reference": {"age": "20 years", "days_in_hospital": "none or any"},
         "with_values": {"at_most": 0.3, "confidence": 0.95},
@@ -32,7 +32,7 @@ def test_who_knows_the_number_of_claims_is_foreseen_with_the_bound_that_holds_wi
     policy = policy_from(changed(SMALL, number_of_claims=section))
     cells = policy.attack_sensitivity.cells
     found = foreseen(policy, monkeypatch)
-    assert cells > 20 and found.number_confidence == confidence_of_each(0.99, cells) > 0.999
+    assert cells > 20 and found.number_confidence == confidence_of_each(0.995, cells) > 0.999
     assert found.number_trials == policy.attack_sensitivity.trials
     section["with_values"] |= {"statistic": "estimate"}
     assert foreseen(policy_from(changed(SMALL, number_of_claims=section)), monkeypatch).number_confidence is None
