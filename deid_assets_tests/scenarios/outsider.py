@@ -8,7 +8,9 @@ from pathlib import Path
 
 from deid_assets.release.evidence import LEFT_OUT, Measurement
 
-_NUMBER = re.compile(r"(?<![\w.#-])-?\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\w.#])-?\d+(?:\.\d+)?(?:[eE]-?\d+)?(?![\w.])")
+_NUMBER = re.compile(
+    r"((?<![\w.#-])-?\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\w.#])-?\d+(?:\.\d+)?(?:[eE]-?\d+)?(?![\w.]))((?:\s|&nbsp;|\u202f)?%)?"
+)
 _IMAGE = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
 _DIGESTS = re.compile(r"\b[0-9a-f]{16,}\b")
 _RATIO_DIGITS = 1e-6
@@ -115,4 +117,6 @@ def _of_json(value: object, place: str) -> Iterator[tuple[str, float]]:
 
 
 def _of_text(text: str) -> Iterator[float]:
-    return (float(number.replace(",", "")) for number in _NUMBER.findall(_DIGESTS.sub(" ", text)))
+    """Numbers in a text. Per cent are shares: of noise as large as here, shares can be of any size, and are no counts."""
+    for number, per_cent in _NUMBER.findall(_DIGESTS.sub(" ", text)):
+        yield float(number.replace(",", "")) / (100 if per_cent else 1)

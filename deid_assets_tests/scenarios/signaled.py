@@ -89,7 +89,9 @@ if __name__ == "__main__":
     from deid_assets import __main__, interruption
 
     number = signal.Signals[sys.argv[1]]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background has it ignored
+    # Whoever runs the tests in the background, or ran others in the same process, may have them ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     interruption.answer_signals()
     point, sys.argv[1:] = sys.argv[2], sys.argv[3:]
     arm(point)
