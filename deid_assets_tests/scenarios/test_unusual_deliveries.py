@@ -33,8 +33,11 @@ def run_alike(root: Path, policy: dict[str, Any], stays: Sequence[str] = ("",)) 
 
 @pytest.mark.matrix
 def test_releasing_every_member_is_refused_as_vacuous(tmp_path):
-    """At alpha = 1 absence would prove a sensitive condition. A number of members becomes a fraction only here."""
-    summary, releases = run_alike(tmp_path, changed(ALIKE, sample={"members": MEMBERS}))
+    """At alpha = 1 absence would prove a sensitive condition. A number of members becomes a fraction only here.
+
+    The size of a sample is random, so that more are asked for than there are.
+    """
+    summary, releases = run_alike(tmp_path, changed(ALIKE, sample={"members": 2 * MEMBERS}))
     assert summary.exit_code == REFUSED and releases == []
     assert "alpha = 1" in " ".join(summary.reasons)
 
