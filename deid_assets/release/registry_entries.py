@@ -223,7 +223,7 @@ class RefusedTry(_Signed):
     sample
         Keyed digest of about how large the sample is, and what keys it; `tries.Sample`.
     node
-        Keyed digest of the generalization; `tries.node_digest`.
+        Keyed digest of the generalization; `tries.Partitions.digest`.
     number
         Which try it was; 1 for the first.
     by_chance

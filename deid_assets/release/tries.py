@@ -77,7 +77,7 @@ class Tried:
     sample
         `Sample.digest`.
     node
-        `node_digest`.
+        `Partitions.digest`.
     number
         1 for the first try.
     """

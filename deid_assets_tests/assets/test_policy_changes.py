@@ -1,6 +1,5 @@
 """The sections of a changed policy: put in the place of the policy's own, they make a policy that says the change."""
 
-import copy
 from types import SimpleNamespace
 
 import pandas as pd
@@ -12,7 +11,7 @@ from deid_assets.methods.lattice_diagnosis import COLUMNS, NOT_TRIED, Change
 from deid_assets.policy import policy_from
 from deid_assets.policy.yaml_text import parse
 from deid_assets.store import Table, write_table
-from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.policy.policy_texts import public_values, with_levels_of_its_own
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 
@@ -52,13 +51,7 @@ def test_a_dimension_that_goes_is_no_level_in_which_claims_are_cut_any_more():
 
 
 def test_what_is_left_of_a_dimension_calls_its_levels_by_the_column_that_is_first_now():
-    values = public_values()
-    own = copy.deepcopy(values["hierarchies"]["days_in_hospital"])
-    for level in own["levels"]:
-        level["name"] = f"days of year 3: {level['name']}"
-    values["hierarchies"]["days_of_year_3"] = own
-    listed = {qi["column"]: qi for qi in values["quasi_identifiers"]["members"]}
-    listed["days_in_hospital_y3"]["hierarchy"] = "days_of_year_3"
+    values = with_levels_of_its_own(public_values())
     policy, _ = applied(values, Change(("days_in_hospital_y2",)))
     assert policy.number_of_claims.reference == {"age": "40 years", "days_in_hospital": "days of year 3: none or any"}
     _, sections = applied(values, Change(("days_in_hospital_y3",)))

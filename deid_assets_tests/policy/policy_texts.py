@@ -57,6 +57,17 @@ def public_values(**changes: Any) -> dict:
     return values
 
 
+def with_levels_of_its_own(values: dict) -> dict:
+    """The policy with a hierarchy for the days of year 3 that calls each level differently from that of year 2."""
+    own = deepcopy(values["hierarchies"]["days_in_hospital"])
+    for level in own["levels"]:
+        level["name"] = f"days of year 3: {level['name']}"
+    values["hierarchies"]["days_of_year_3"] = own
+    listed = {qi["column"]: qi for qi in values["quasi_identifiers"]["members"]}
+    listed["days_in_hospital_y3"]["hierarchy"] = "days_of_year_3"
+    return values
+
+
 def refusal(folder: Path | None = None, **changes: Any) -> list[str]:
     """The problems, one per line, for which the changed policy is refused."""
     with pytest.raises(PolicyError) as caught:

@@ -1,7 +1,5 @@
 """The section of the number of claims: what it must name, and gates that could not fail or not pass."""
 
-import copy
-
 import pytest
 
 from deid_assets.errors import PolicyError
@@ -9,7 +7,7 @@ from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.policy.explanation import explain
 from deid_assets.release.measure import NUMBERED, required_measurements
 from deid_assets.release.sensitivity import WITH_VALUES
-from deid_assets_tests.policy.policy_texts import public_values, refusal
+from deid_assets_tests.policy.policy_texts import public_values, refusal, with_levels_of_its_own
 from deid_assets_tests.policy.test_limits import SHIPPED, with_value
 
 SECTION = {"per": "member", "width": 5, "reference": {"age": "40 years", "days_in_hospital": "none or any"}}
@@ -33,13 +31,7 @@ def test_values_besides_gate_only_where_the_policy_says_so():
 
 
 def test_the_levels_of_a_dimension_are_called_as_those_of_its_first_column():
-    values = public_values()
-    own = copy.deepcopy(values["hierarchies"]["days_in_hospital"])
-    for level in own["levels"]:
-        level["name"] = f"days of year 3: {level['name']}"
-    values["hierarchies"]["days_of_year_3"] = own
-    listed = {qi["column"]: qi for qi in values["quasi_identifiers"]["members"]}
-    listed["days_in_hospital_y3"]["hierarchy"] = "days_of_year_3"
+    values = with_levels_of_its_own(public_values())
     policy = policy_from(values)
     assert policy.reference_level("days_in_hospital_y2") == policy.reference_level("days_in_hospital_y3") == 4
 
