@@ -7,7 +7,7 @@ the signer speaks for the whole registry up to there.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.clock import parse_time
@@ -133,6 +133,15 @@ class _Signed(_Line):
             return False
 
 
+class _SignedByOne(_Signed):
+    """An entry with the raw public key of its signer as `key`, and its `signature`."""
+
+    def signed(self, key: SigningKey) -> Self:
+        """The entry with this key and its signature."""
+        draft = replace(self, key=key.public.raw.hex(), signature="")
+        return replace(draft, signature=key.sign(draft.statement).hex())
+
+
 @dataclass(frozen=True)
 class KeyRotation(_Signed):
     """The signing key was replaced.
@@ -179,7 +188,7 @@ class KeyRotation(_Signed):
 
 
 @dataclass(frozen=True)
-class ClockCorrection(_Signed):
+class ClockCorrection(_SignedByOne):
     """Earlier entries were made while the clock was ahead: the next ones may go back to this time.
 
     Parameters
@@ -210,7 +219,7 @@ class ClockCorrection(_Signed):
 
 
 @dataclass(frozen=True)
-class RefusedTry(_Signed):
+class RefusedTry(_SignedByOne):
     """A generalization was refused by a measurement that was made of random draws.
 
     It names nobody, no policy and no number that was measured: what was refused is told by keyed digests, which whoever
@@ -255,11 +264,6 @@ class RefusedTry(_Signed):
         """Refuse a line that is not signed, or that counts from something else than 1."""
         if self.number < 1 or not self._holds(self.key, self.signature):
             raise ReleaseError("records a refused try, but its signature does not hold")
-
-    def signed(self, key: SigningKey) -> "RefusedTry":
-        """The same, signed."""
-        draft = replace(self, key=key.public.raw.hex(), signature="")
-        return replace(draft, signature=key.sign(draft.statement).hex())
 
 
 Line = Entry | KeyRotation | ClockCorrection | RefusedTry
@@ -309,8 +313,7 @@ def signed_rotation(old: SigningKey | PublicKey | None, new: SigningKey, reason:
 
 def signed_correction(key: SigningKey, reason: str, previous: str, time: str) -> ClockCorrection:
     """The entry that lets the registry's times go back to `time`."""
-    draft = ClockCorrection(reason, key.public.raw.hex(), previous, time)
-    return ClockCorrection(reason, draft.key, previous, time, key.sign(draft.statement).hex())
+    return ClockCorrection(reason, "", previous, time).signed(key)
 
 
 def _delivery(told: Mapping) -> str:
