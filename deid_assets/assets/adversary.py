@@ -1,4 +1,4 @@
-"""Adversary: how varied each member's values are, and how many of them an adversary is taken to know (S3 section 4)."""
+"""Adversary: how varied each member's values are, and how many of them an adversary is taken to know (methods#adversary-power)."""
 
 import dagster as dg
 import numpy as np
@@ -16,7 +16,7 @@ from deid_assets.store import Table
 
 
 def _measured(policy: Policy) -> tuple[str, ...]:
-    """Year, the six of S3 Table 5, and what an adversary may know of released dates."""
+    """Year, the six of Table 5 of Multimedia Appendix 1 (El Emam et al. 2012), and what an adversary may know of released dates."""
     return ("year", *CLAIM_QUASI_IDENTIFIERS, *(policy.dates.columns if policy.dates else ()))
 
 
@@ -30,7 +30,7 @@ def value_diversity(
 
 @stage_asset(policy_sections=["dates"])
 def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Table, policies: Policies) -> pd.DataFrame:
-    """Correlation of the diversities between quasi-identifiers: S3 Table 5."""
+    """Correlation of the diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1 (El Emam et al. 2012)."""
     names = _measured(policies.of(context))
     wide = value_diversity.query(diversity_by_member(value_diversity, names))
     return correlation_of(wide[list(names)]).reset_index(names="quasi_identifier")

@@ -130,7 +130,7 @@ def neighbor_attack(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: simulated nosey neighbours (S0, attack 1) on the release, over all members and given membership."""
+    """Evidence: simulated nosey neighbours (methods#attack-1) on the release, over all members and given membership."""
     policy = policies.of(context)
     levels = chosen_levels(policy, chosen_generalization)
     tried = delivery_tries(context, policy, workplace, member_profiles, value_domains).at(levels)

@@ -22,7 +22,7 @@ _LIKELIEST = 1 / 28
 
 _AT_LOWER_EDGES = (1, 8, 15)
 _WEEK = 7
-"""S1's example of intervals that grow, and its width (methods.md 10)."""
+"""The example of El Emam & Arbuckle 2013 of intervals that grow, and its width (methods#dates)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ def date_refusals(released: ReleasedDates) -> list[Refusal]:
 
 
 def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
-    """Whoever shifts a sequence moves every date and tells every interval: by these it is found (S1; methods.md 10).
+    """Whoever shifts a sequence moves every date and tells every interval: by these it is found (El Emam & Arbuckle 2013; methods#dates).
 
     An interval is drawn as delivered with a probability of one over the days of its bin. Sequences that were squeezed into
     the delivery's years are no such draws, so that half of those which should differ may be as delivered.
@@ -213,7 +213,7 @@ def notes_of(told: dict) -> tuple[str, ...]:
 
 
 def _bias_of(bias: dict) -> str:
-    """One sentence on how sequences grow, in S1's numbers and in those of the release."""
+    """One sentence on how sequences grow, in the numbers of El Emam & Arbuckle 2013 and in those of the release."""
     def example(of: dict) -> str:
         return (
             f"at a width of {of['width']} days intervals of {_listed(of['intervals'])} days ({of['days']} in all) are drawn as "

@@ -1,4 +1,4 @@
-"""Dates of the released claims, drawn anew; only where a policy releases dates (S1 ch. 5; methods.md 10)."""
+"""Dates of the released claims, drawn anew; only where a policy releases dates (El Emam & Arbuckle 2013, ch. 5; methods#dates)."""
 
 import dagster as dg
 import numpy as np
@@ -23,7 +23,7 @@ from deid_assets.store import Table, write_table
 
 INDEPENDENT, SHIFTED, GENERALIZED = "randomized independently", "shifted as a whole", "generalized intervals"
 SHIFTED_AT_MOST = 15
-"""Days by which S1 randomizes and shifts dates, in either direction."""
+"""Days by which El Emam & Arbuckle 2013 randomize and shift dates, in either direction."""
 
 
 @stage_asset(

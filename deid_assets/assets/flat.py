@@ -1,4 +1,4 @@
-"""A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods.md 1, 2)."""
+"""A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods#flat-tables)."""
 
 from collections.abc import Mapping
 

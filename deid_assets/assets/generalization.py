@@ -1,4 +1,4 @@
-"""Generalization: the lattice of S0 Table 4, the node that loses least among those that are safe, and who is suppressed."""
+"""Generalization: the lattice of El Emam et al. 2012 (Table 4), the node that loses least among those that are safe, and who is suppressed."""
 
 import math
 import time

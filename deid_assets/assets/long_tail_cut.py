@@ -28,7 +28,7 @@ from deid_assets.resources import Workplace
 from deid_assets.store import Query, Table, write_table
 
 COMPARED_PERCENTILE = 99.0
-"""The percentile that bins are compared with where the policy names none: the milder one of S1."""
+"""The percentile that bins are compared with where the policy names none: the milder one of El Emam & Arbuckle 2013."""
 
 
 def cut_long_tail(

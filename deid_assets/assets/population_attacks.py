@@ -91,7 +91,7 @@ def voter_list_attack(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: released members matched by age and sex with a list of everybody (S0, attack 2)."""
+    """Evidence: released members matched by age and sex with a list of everybody (methods#voter-list)."""
     policy = policies.of(context)
     attack, levels = policy.voter_list_attack, chosen_levels(policy, chosen_generalization)
     columns = [c for c in MEMBER_LEVEL if policy.publishes(c) and (attack.table is None or c in attack.table.columns)]
@@ -144,7 +144,7 @@ def inpatient_attack(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: released inpatients matched by all of their visits with a discharge database (S0, attack 3)."""
+    """Evidence: released inpatients matched by all of their visits with a discharge database (methods#inpatient-database)."""
     policy = policies.of(context)
     attack, levels = policy.inpatient_attack, chosen_levels(policy, chosen_generalization)
     columns = tuple(
@@ -278,7 +278,7 @@ def linked(beside: Table, sql: str, key: bytes) -> Attempts:
 
 
 def shares_frame(shares: Shares, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Table 6 of S0 for every choice of columns: one row each, the periods side by side, in per cent."""
+    """Table 6 of El Emam et al. 2012 for every choice of columns: one row each, the periods side by side, in per cent."""
     periods = sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period))
     rows = [
         {"columns": ", ".join(chosen).replace("_", " ")}

@@ -1,4 +1,4 @@
-"""Preparation: pseudonyms, removal, the random sample, groups, top codes, and the long tail (S0; S3 sections 1 to 3)."""
+"""Preparation: pseudonyms, removal, the random sample, groups, top codes, and the long tail (El Emam et al. 2012; Multimedia Appendix 1, sections 1 to 3)."""
 
 import dagster as dg
 import pandas as pd
@@ -114,7 +114,7 @@ def eligible_members(
 def exclusion_comparison(
     context: dg.AssetExecutionContext, members: Table, claims: Table, removed_members: Table, workplace: Workplace
 ) -> pd.DataFrame:
-    """Removed against remaining members: S3 Tables 1 to 4, claims per member, and Kolmogorov-Smirnov distances.
+    """Removed against remaining members: Tables 1 to 4 of Multimedia Appendix 1, claims per member, and Kolmogorov-Smirnov distances.
 
     The distances come with a bootstrap over members, because claims of one member are not independent.
     """

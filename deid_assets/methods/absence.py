@@ -1,4 +1,4 @@
-"""What a member's absence from the release tells (methods.md 0, "Absence discloses").
+"""What a member's absence from the release tells (methods#absence).
 
 When members with a sensitive condition, a share s of the population, are all removed, and a fraction alpha of the rest
 is released, an adversary who does not find a known member in the release learns by Bayes' rule

@@ -1,4 +1,4 @@
-"""How many values of a quasi-identifier the adversary knows about a member: p_ih (S3 section 4, equation 1).
+"""How many values of a quasi-identifier the adversary knows about a member: p_ih (methods#adversary-power; El Emam et al. 2012, Multimedia Appendix 1, equation 1).
 
     p_ih = round( (p_m - 1) * r_ih / R_h + 1 ),  r_ih = eta_i / pi_ih,  R_h = max of r_ih over members with pi_ih > 0
 
@@ -6,8 +6,8 @@ eta_i is the member's number of claims before truncation, capped at mean + 2 sd 
 his values (value_diversity.py). Many claims and little variation make much knowledge. A member without variation
 (pi = 0) gets the largest power; when nobody varies, everybody does.
 
-The bracket of the printed equation is lost, so the rounding is a parameter (methods.md 3): `nearest`, half up, is the
-reading of plain square brackets and the default; `ceiling` is the conservative sensitivity run and fits S3 Figure 1
+The bracket of the printed equation is lost, so the rounding is a parameter (methods#adversary-power): `nearest`, half up, is the
+reading of plain square brackets and the default; `ceiling` is the conservative sensitivity run and fits the appendix's Figure 1
 best; `floor` gives the maximum to exact maxima only. The cap is on eta and not on 1/pi: R_h is set by the least
 diverse long record, so that nearly everybody else is near 1.
 
@@ -72,7 +72,7 @@ def adversary_power(
     pairs
         Pairs of the members' values of this quasi-identifier, n members.
     power_max
-        p_m, 1 to 127; 5 in S0, 10 and 15 in its sensitivity analysis.
+        p_m, 1 to 127; 5 in El Emam et al. 2012, 10 and 15 in its sensitivity analysis.
     rounding
         nearest (half up), floor or ceiling.
 
@@ -89,7 +89,7 @@ def adversary_power(
 
     Examples
     --------
-    Six members: xxxy, 19 x and a y, xyz, x, xyzxyzxyzx, xxxxx (methods.md 3).
+    Six members: xxxy, 19 x and a y, xyz, x, xyzxyzxyzx, xxxxx (methods#adversary-power).
 
     >>> claims = np.array([4, 20, 3, 1, 10, 5])
     >>> pairs = ValuePairs(np.array([6, 38, 6, 0, 66, 0]), claims * (claims - 1))

@@ -1,6 +1,6 @@
 """Attribute disclosure: what a member's class tells of him without telling which record is his.
 
-S0 left it out ("Identity Versus Attribute Disclosure"). A class of 20 who all have one condition hides whose record is
+El Emam et al. 2012 leave it out ("Identity Versus Attribute Disclosure"; methods#attribute-disclosure). A class of 20 who all have one condition hides whose record is
 whose, and nothing else. Measured on the released rows, for the classes of members who are alike in what an adversary
 knows, of one sensitive attribute at a time:
 

@@ -1,4 +1,4 @@
-"""The number of claims as a quasi-identifier in bins, and the backward truncation of S1 (ch. 5; methods.md 9).
+"""The number of claims as a quasi-identifier in bins, and the backward truncation of El Emam & Arbuckle 2013 (ch. 5; methods#bins-of-claims).
 
 An adversary who knows about how many claims a member has knows a bin of numbers, [1-5], [6-10] and so on. Where a bin
 holds members, but fewer than m = ceil(1 / risk), each of them loses claims until he is in the next lower bin:
@@ -85,7 +85,7 @@ def smallest_bin(counts: np.ndarray, bins: Bins) -> int:
 
 
 def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
-    """Return how many claims each member keeps, by the backward algorithm of S1.
+    """Return how many claims each member keeps, by the backward algorithm of El Emam & Arbuckle 2013.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
 
     Examples
     --------
-    S1's example: 11 members in [31-35] stay; 4 in [26-30] move to [21-25], which then holds 11.
+    The book's example: 11 members in [31-35] stay; 4 in [26-30] move to [21-25], which then holds 11.
 
     >>> counts = np.repeat([33, 28, 23, 18, 13, 8, 3], [11, 4, 7, 20, 30, 40, 50])
     >>> kept = truncate_to_bins(counts, Bins(5), 10, bytes(16))

@@ -78,7 +78,7 @@ def release_days_in_hospital(
     """SELECT Year, MemberID, ClaimsTruncated, DaysInHospital: one row per member and year of enrolment.
 
     Being in it says in which years a member was enrolled, and ClaimsTruncated says who had many claims: both are in
-    the member-level quasi-identifiers that the risk is measured on (methods.md 0, what else the files tell).
+    the member-level quasi-identifiers that the risk is measured on (methods#hierarchies).
 
     Parameters
     ----------

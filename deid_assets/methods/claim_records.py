@@ -1,4 +1,4 @@
-"""Claims with all their values side by side: for adversaries who know more than values (S0, sensitivity).
+"""Claims with all their values side by side: for adversaries who know more than values (methods#sensitivity).
 
 `LongitudinalData` keeps the values of each quasi-identifier apart, because attack 1 assumes that nobody knows which of
 them belong to one claim, in which order they came, or in which year. `ClaimRecords` keeps them together.

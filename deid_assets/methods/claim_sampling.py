@@ -1,4 +1,4 @@
-"""Sampling of claim values without replacement, for many draws at once (S3 section 5, step 4.b.i.1; methods.md 4)."""
+"""Sampling of claim values without replacement, for many draws at once (El Emam et al. 2012, Multimedia Appendix 1, section 5, step 4.b.i.1; methods#node-risk)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Class sizes counted by DuckDB alone: the second opinion that the gate asks for (design 5; methods.md 4, step 5).
+"""Class sizes counted by DuckDB alone: the second opinion that the gate asks for (methods#cross-check; methods#node-risk, step 4.b.ii).
 
 The kernel counts how many members of the population agree with what an adversary knows. This module counts the same
 in SQL, shares no code with it, and reads the tables of the store, not the kernel's arrays. The gate evaluates some

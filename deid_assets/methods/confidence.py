@@ -1,7 +1,7 @@
 """Confidence bounds for shares and means found by simulation.
 
 They cover Monte Carlo error only: neither the uncertainty of an estimated population class size nor the adversary's
-model (methods.md 0). Say so wherever they are shown.
+model (methods#confidence). Say so wherever they are shown.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Two ways to change dates that people ask for, and what is wrong with each (S1 ch. 5).
+"""Two ways to change dates that people ask for, and what is wrong with each (El Emam & Arbuckle 2013, ch. 5; methods#dates).
 
 Dates randomized independently of one another change places: an after-care before its operation. A whole sequence that is
 shifted keeps every interval, and intervals tell who it is as well as dates do. A run that releases dates measures both,
@@ -19,7 +19,7 @@ def randomize_independently(days: np.ndarray, at_most: int, seed: bytes) -> np.n
     days
         (e,) integers.
     at_most
-        Days, at least 0; S1 takes 15.
+        Days, at least 0; 15 in El Emam & Arbuckle 2013.
     seed
         16 bytes.
     """

@@ -1,4 +1,4 @@
-"""How far released dates are from the delivered ones: what analysts are told of it (S1 ch. 5; methods.md 10)."""
+"""How far released dates are from the delivered ones: what analysts are told of it (El Emam & Arbuckle 2013, ch. 5; methods#dates)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SMALLEST = 11
-"""Members that a published number stands for, at least (methods.md 14)."""
+"""Members that a published number stands for, at least (methods#protected-counts)."""
 
 WEEK, MONTH = 7, 30
 """Days to which published errors are rounded up."""

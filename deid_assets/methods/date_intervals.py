@@ -1,4 +1,4 @@
-"""Dates by generalized intervals with an anchor: the order of events is kept, the dates are not (S1 ch. 5; methods.md 10).
+"""Dates by generalized intervals with an anchor: the order of events is kept, the dates are not (El Emam & Arbuckle 2013, ch. 5; methods#dates).
 
 A member's events are unique days in order. The first is the anchor, his date of birth if that is among them; his death,
 if it is, comes last. The anchor becomes a random day of its month (or a longer period). Each interval to the next event
@@ -89,7 +89,7 @@ def interval_bins(intervals: np.ndarray, width: np.ndarray | int) -> tuple[np.nd
 
     Examples
     --------
-    The four pairs of S1 Table 5-4, 394 -> 398, 97 -> 96, 349 -> 345, 15 -> 20, are in one bin each:
+    The four pairs of Table 5-4 of El Emam & Arbuckle 2013, 394 -> 398, 97 -> 96, 349 -> 345, 15 -> 20, are in one bin each:
 
     >>> low, high = interval_bins(np.array([394, 97, 349, 15, 1, 0, 5]), 7)
     >>> list(zip(low.tolist(), high.tolist()))
@@ -106,7 +106,7 @@ def drawn_on_average(intervals: np.ndarray, width: np.ndarray | int) -> np.ndarr
 
     Examples
     --------
-    S1's bias: intervals at the lower edges of their bins grow. The book's 4 for 1 is of a bin that S1 itself leaves alone:
+    The book's bias: intervals at the lower edges of their bins grow. The book's 4 for 1 is of a bin that the book itself leaves alone:
 
     >>> drawn_on_average(np.array([1, 8, 15]), 7).tolist()
     [1.0, 11.0, 18.0]

@@ -1,4 +1,4 @@
-"""Claims with released dates: which days are drawn anew, and what follows from the days drawn (S1 ch. 5; methods.md 0, 10).
+"""Claims with released dates: which days are drawn anew, and what follows from the days drawn (El Emam & Arbuckle 2013, ch. 5; methods#dates).
 
 Year, days since the first claim of the year and length of stay are computed again from released dates, or dropped: their
 true values, held against dates drawn anew, would undo the drawing. A payment keeps its distance to its service.

@@ -1,4 +1,4 @@
-"""Demographic classes: how many members of the population share a released member's demographics (methods.md 0).
+"""Demographic classes: how many members of the population share a released member's demographics (methods#demographic-risk).
 
 The least that every adversary knows is age, sex and the other member-level values. Class sizes on these alone are
 counted exactly, in the population (F) and in the release (f); a released member is at high risk when F < k.

@@ -102,7 +102,7 @@ class DrawnBlocks:
         return np.concatenate(parts)
 
     def lost(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
-        """Step 4.b.i.2 of S3 section 5, (B,) bool: whether some knowledge, at these levels, is gone from the own D'."""
+        """Step 4.b.i.2 of the appendix (methods#node-risk), (B,) bool: whether some knowledge, at these levels, is gone from the own D'."""
         lost = np.zeros(len(batch.members), dtype=bool)
         for history, level in _kept_histories(levels):
             if (history, level) not in batch.lost:

@@ -1,9 +1,9 @@
-"""Removed members beside the remaining ones: how far removal changes the data (S3 section 3, Tables 1-4).
+"""Removed members beside the remaining ones: how far removal changes the data (El Emam et al. 2012, Multimedia Appendix 1, Tables 1-4).
 
 Sex and age are compared over members; days since the first claim and length of stay over claims, known values only;
 and the median number of claims. The two-sample Kolmogorov-Smirnov distance between removed and remaining comes with a
-bootstrap over MEMBERS: claims of one member are alike, so that a p-value from claims as if independent, as S3
-prints, means nothing (methods.md 0).
+bootstrap over MEMBERS: claims of one member are alike, so that a p-value from claims as if independent, as the appendix
+prints, means nothing (methods#excluded-members).
 
 The bootstrap is Poisson's: in every replicate each member, with all his claims, counts Poisson(1) times; the same as
 drawing members with replacement but for the fixed total, and computable as one product of weights and per-member
@@ -42,7 +42,7 @@ class Bins:
 
 
 AGE_DECADES = Bins(tuple(range(0, 90, 10)), (*(f"{a}-{a + 9}" for a in range(0, 80, 10)), "80+"))
-# Months are 28-day blocks, twelve labels, the last open (methods.md 0).
+# Months are 28-day blocks, twelve labels, the last open (methods#hierarchies).
 DSFC_MONTHS = Bins(tuple(range(0, 336, 28)), tuple(f"{m}-{m + 1} month{'s' * (m > 0)}" for m in range(12)))
 # A stay that begins and ends on one day, length 0 in some deliveries, is a stay of one day.
 LENGTHS_OF_STAY = Bins(

@@ -1,4 +1,4 @@
-"""Removed against remaining members in one long table: S3 Tables 1 to 4, claims per member, KS distances (section 3)."""
+"""Removed against remaining members in one long table: Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012, claims per member, KS distances (methods#excluded-members)."""
 
 import numpy as np
 import pandas as pd

@@ -1,9 +1,9 @@
-"""The node that is published, and the members that are suppressed so that it may be (S3 section 5, "flagged for suppression").
+"""The node that is published, and the members that are suppressed so that it may be (methods#suppression; Multimedia Appendix 1, section 5: "flagged for suppression").
 
 Candidates of the search are tried from the least loss on: each is measured on fresh draws in both readings of the
 appendix, and the first that holds is chosen. Only where none holds, and the policy allows it, members flagged on draws
 of the suppression stream are left out, and what remains is measured on fresh draws again. Draws that chose a node or a
-member never judge it: on the same draws nothing would be left to flag, on fresh ones .6 to 3 % are (methods.md 0).
+member never judge it: on the same draws nothing would be left to flag, on fresh ones .6 to 3 % are (methods#suppression).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The best generalization of a flat table: k-anonymity or k-map with a bound on suppressed records (methods.md 2).
+"""The best generalization of a flat table: k-anonymity or k-map with a bound on suppressed records (methods#flat-tables).
 
 A node passes when at most MaxSup of the records lie in classes below k. Classes only merge on the way up, so every node
 above one that passes passes, and every node below one that fails fails; and no node loses less than one below it. So a

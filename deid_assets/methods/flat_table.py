@@ -1,4 +1,4 @@
-"""Flat tables: classes of records that share all quasi-identifiers, counted once and rolled up (methods.md 1, 2).
+"""Flat tables: classes of records that share all quasi-identifiers, counted once and rolled up (methods#flat-tables).
 
 The classes of a node are merged classes of any node below it, so records are read once, at the bottom of the lattice;
 every other node is counted from one directly below it. Where none of these is at hand, the quasi-identifiers of many

@@ -2,7 +2,7 @@
 
 The search is OLA (`optimal_lattice_search`), its question is the node computation (`node_computation`) decided by the
 sequential rule (`sequential_decision`), its order is the information loss. All nodes are asked about the same draws and
-with the same exemptions, so the share never rises on the way up and tagging is sound (methods.md 0, 2, 4).
+with the same exemptions, so the share never rises on the way up and tagging is sound (methods#lattice-search).
 
 Every node ends with a share and an interval, a decision, and how the decision was reached. A node still undecided after
 the last draw is not a candidate.
@@ -129,7 +129,7 @@ class _Search:
         self._open = np.ones(len(nodes), dtype=bool)
 
     def is_candidate(self, node: Node) -> bool:
-        """Steps 4 and 5 of S3 section 5: draw until the rule decides or the cap is reached; asked once, remembered."""
+        """Steps 4 and 5 of the node computation (methods#node-risk): draw until the rule decides or the cap is reached; asked once, remembered."""
         if node not in self.measured:
             flagged = draws = 0
             decision: Decision = "undecided"

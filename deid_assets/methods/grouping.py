@@ -1,4 +1,4 @@
-"""Codes to the groups that are released (S3 sections 7 to 10; methods.md 12, 13)."""
+"""Codes to the groups that are released (El Emam et al. 2012, Multimedia Appendix 1, sections 7 to 10; methods#codes)."""
 
 from deid_assets.store import Query, Table
 

@@ -1,4 +1,4 @@
-"""Information loss of a node (methods.md 2).
+"""Information loss of a node (methods#information-loss).
 
 The non-uniform entropy (de Waal and Willenborg 1999; Gionis and Tassa 2009) asks for every value how many bits it
 takes to find it again from its generalized value: - sum log2(count(original) / count(generalized)), with counts per
@@ -96,7 +96,7 @@ class LatticeLoss:
     """The loss of any node of a longitudinal lattice.
 
     Level-1 attributes are counted over the released members, level-2 attributes over their values in D'. Raw bits are
-    faithful to S0 but let claims dominate, because there are many claims to a member; normalised divides each attribute
+    faithful to the article but let claims dominate, because there are many claims to a member; normalised divides each attribute
     by its loss at its top level and averages over the attributes that the lattice can generalize.
 
     Parameters
@@ -133,7 +133,7 @@ class LatticeLoss:
 
 
 def precision_loss(node: Sequence[int], heights: Sequence[int]) -> float:
-    """Prec as a loss: the average of level / height over the attributes (Sweeney 2002; methods.md 2).
+    """Prec as a loss: the average of level / height over the attributes (Sweeney 2002; methods#information-loss).
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""What the adversary knows: draws of a target and some of its claim values (S3 section 5, steps 4.a and 4.b.i.1).
+"""What the adversary knows: draws of a target and some of its claim values (methods#node-risk, steps 4.a and 4.b.i.1).
 
 A draw is a released member, chosen with replacement, and for each history h a sample without replacement of
 min(p_ih, N_ih) of the member's values in D. Draws come in blocks. Block b of a stream is made from the stream's key and
 b alone, so every node of a lattice sees the same draws, and neither the number of workers nor their order matters.
-Search, suppression and gate are three streams: three keys (methods.md 0).
+Search, suppression and gate are three streams: three keys (methods#random-streams).
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ risk is: a quasi-identifier made coarser by one level, which joins the classes o
 members; a population m times as large, which multiplies every class, so that F < k becomes F < k/m. The others are
 changes that the policy can make, a quasi-identifier left out or more members suppressed. These are tried as the choice of
 a node tries one: in both readings, at the gate's effort, with suppression, against every gate that it asks. Only what
-passed is offered. The release fraction is no change to consider: 1/F does not depend on it (methods.md 0).
+passed is offered. The release fraction is no change to consider: 1/F does not depend on it (methods#population).
 """
 
 import math

@@ -1,10 +1,10 @@
 """What the longitudinal methods work on: members, their histories of claim values, and how both generalize.
 
 Everything is encoded: a value is a small integer, a hierarchy is one array per level. The population is every member
-of the delivery (methods.md section 0: risk is 1/F in the population); the adversary's targets are the released ones.
+of the delivery (methods#population: risk is 1/F in the population); the adversary's targets are the released ones.
 
-Level 1 (one value per member) and level 2 (one value per claim) are the words of S0. A missing level-1 value is a
-category of its own and has its own code; a missing level-2 value is no knowledge and is left out (methods.md 4).
+Level 1 (one value per member) and level 2 (one value per claim) are the words of El Emam et al. 2012. A missing level-1 value is a
+category of its own and has its own code; a missing level-2 value is no knowledge and is left out (methods#hierarchies).
 """
 
 import copy
@@ -23,7 +23,7 @@ class Domain:
     levels
         `levels[l][base_code]` is the code of that value at level l; level 0 is the identity. All have the length of
         the base domain, codes of a level are 0, 1, .. without gaps, and equal codes at a level stay equal at every
-        higher level: the hierarchy nests (methods.md 0).
+        higher level: the hierarchy nests (methods#hierarchies).
 
     Raises
     ------
@@ -197,7 +197,7 @@ class LongitudinalData:
         H `Histories` of the n targets: the values in D, nothing cut. What the adversary may know. Put in order here, so
         that the draws of a stream do not depend on the order in which a database returned the claims.
     power
-        H arrays (n,) int: p_ih of methods.md 3; min(p_ih, N_ih) values are sampled.
+        H arrays (n,) int: p_ih of methods#adversary-power; min(p_ih, N_ih) values are sampled.
 
     Raises
     ------
@@ -237,7 +237,7 @@ class LongitudinalData:
     def keeping(self, keep: np.ndarray) -> "LongitudinalData":
         """The same population with some targets only.
 
-        Suppressed members leave the release, not the population (methods.md 0).
+        Suppressed members leave the release, not the population (methods#population).
 
         Parameters
         ----------

@@ -5,7 +5,7 @@ ranges at every node. Bits lie in blocks of 512, a cache line: a class is counte
 of one cell (`class_size`).
 
 Containment of multisets becomes AND: a member's values contain {a, a, b} when it holds a at least twice and b at least
-once (methods.md 4). One row per (history, level, v, c) therefore serves every node that uses that level.
+once (methods#node-risk). One row per (history, level, v, c) therefore serves every node that uses that level.
 """
 
 import threading

@@ -3,7 +3,7 @@
 Delta-presence (Nergiz, Atzori & Clifton 2007): an adversary who knows the population and what a member's class is holds
 him to be in the release with probability delta = f / F, released members of his class over those of the population.
 Where delta differs from class to class the release tells who is likely to be in it; with removal for sensitive
-conditions, being absent or present is itself sensitive (methods.md 0, "Absence discloses").
+conditions, being absent or present is itself sensitive (methods#absence).
 
 The advantage is the best that a guess can gain over a coin, when a member is drawn from inside or from outside with
 equal chance: (right inside + right outside - 1) = total variation between the classes of those inside and those

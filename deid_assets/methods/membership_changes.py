@@ -1,4 +1,4 @@
-"""What two releases of one population tell of members who are in only one of them (methods.md 22).
+"""What two releases of one population tell of members who are in only one of them (methods#disappearance).
 
 Records of one member in two releases can be linked, as long histories are nearly unique. Then everybody sees who is in an
 earlier release and gone from a later one. They left the delivery, or were suppressed, or now have a sensitive condition:
@@ -108,7 +108,7 @@ def posterior_of_the_missing(released: Roll, other: Roll) -> float:
 def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> np.ndarray:
     """(n,) bool: delivered members whom an earlier release lacks, and who for that are alike with fewer than k of them.
 
-    Released, they would be known for somebody of so few. Risk is 1/F in the population (methods.md 0), so classes are
+    Released, they would be known for somebody of so few. Risk is 1/F in the population (methods#population), so classes are
     counted among delivered members: those whom the earlier release lacks, and, for who was not even delivered then,
     newcomers alone. It does not matter who of them is released now, so that a class is made empty by leaving out these.
     Where a whole demographic class has fewer than k members, they are at risk without any earlier release, and are counted

@@ -1,4 +1,4 @@
-"""Attack 1, the nosey neighbor (S0), and the risk equations that it rests on (S0 Figure 1; methods.md 1).
+"""Attack 1, the nosey neighbor (El Emam et al. 2012), and the risk equations that it rests on (its Figure 1; methods#risk-equations).
 
 An adversary knows one member of the population: his demographics and, per quasi-identifier, p values from his claims.
 He does not know whether the member is in the release. Per trial: a draw with probability alpha decides whether the
@@ -8,7 +8,7 @@ target. The kernel does the sampling and matching; here are the draws of members
 
 Three numbers come of it:
 
-* literal: the share of trials that succeeded, as S0 counted it (.84 %); mostly Monte Carlo noise.
+* literal: the share of trials that succeeded, as the article counts it (.84 %); mostly Monte Carlo noise.
 * unconditional: the average of alpha I / f, where I says whether the knowledge is in the target's own record in D2 and
   f is the size of the matching class. Same mean, far less variance (Rao-Blackwell). At most alpha by construction, so
   that alone it proves nothing when alpha is small.
@@ -160,19 +160,19 @@ def success_given_membership(matched: NDArray[np.bool_], class_size: NDArray) ->
 
 
 def record_risk(population_size: ArrayLike) -> NDArray[np.float64]:
-    """Return theta_j = 1 / F_j, the probability of a right match within a class (S0 equation 1)."""
+    """Return theta_j = 1 / F_j, the probability of a right match within a class (equation 1, methods#risk-equations)."""
     return 1 / np.asarray(population_size, dtype=float)
 
 
 def file_risk(population_size: ArrayLike) -> float:
-    """Return the largest record risk, 1 / min F_j (S0 equation 2)."""
+    """Return the largest record risk, 1 / min F_j (equation 2, methods#risk-equations)."""
     return float(record_risk(population_size).max())
 
 
 def class_size_needed(alpha: float, tau: float = 0.05) -> int:
     """Return k, the smallest class in the release that the large-sample rule accepts: ceil(alpha / tau) (equation 3).
 
-    1 means that everything passes: the release fraction is no lever (methods.md 0).
+    1 means that everything passes: the release fraction is no lever (methods#population).
 
     Examples
     --------
@@ -183,7 +183,7 @@ def class_size_needed(alpha: float, tau: float = 0.05) -> int:
 
 
 def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: float = 0.05) -> float:
-    """Return the share of released records whose risk 1/F is above tau (S0 equation 4); F = 1/tau is safe.
+    """Return the share of released records whose risk 1/F is above tau (equation 4, methods#risk-equations); F = 1/tau is safe.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: f
 
 
 def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: float = 0.05) -> float:
-    """Return the same share with F_j = f_j / alpha, the share of records in classes of fewer than k (S0 equation 5).
+    """Return the same share with F_j = f_j / alpha, the share of records in classes of fewer than k (equation 5, methods#risk-equations).
 
     Examples
     --------
@@ -219,15 +219,15 @@ def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: fl
 
 
 SAFE_HARBOR_UNIQUE = 0.0004
-"""Share of the population that Safe Harbor leaves unique, and so found with certainty (S0; methods.md 1)."""
+"""Share of the population that Safe Harbor leaves unique, and so found with certainty (El Emam et al. 2012; methods#exposure)."""
 
 
 def risk_exposure(high_risk_share: float, probability: float) -> float:
-    """Return the exposure per record, loss times probability (S0, after Safe Harbor).
+    """Return the exposure per record, loss times probability (methods#exposure).
 
     Examples
     --------
-    Safe Harbor leaves .04 % of the population unique, found with certainty; S0 accepts .8 % at a probability of .05.
+    Safe Harbor leaves .04 % of the population unique, found with certainty; the article accepts .8 % at a probability of .05.
     The ".004" printed there has lost a zero.
 
     >>> risk_exposure(0.0004, 1) == risk_exposure(0.008, 0.05)

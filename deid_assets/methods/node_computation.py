@@ -1,4 +1,4 @@
-"""The node computation of S3 section 5: the share of draws at high risk at one node of the lattice (methods.md 0, 4).
+"""The node computation of Multimedia Appendix 1 to El Emam et al. 2012, section 5: the share of draws at high risk at one node of the lattice (methods#node-risk).
 
 Where the steps of the appendix are:
 
@@ -22,7 +22,7 @@ generalized knowledge, as multisets; the target counts itself.
 
 Step 4.b.i.2 has two readings. Decided `once`, at the coarsest node, a draw is exempt at every node or at none, and the
 flags are monotone on the lattice: containment survives coarsening. That one serves the search. `literal`, as the
-appendix says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods.md 0).
+appendix says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods#node-risk).
 """
 
 import copy
@@ -281,7 +281,7 @@ class NodeComputation:
     ) -> TargetFlags:
         """Which released members were flagged, in how many of their draws.
 
-        Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods.md 0).
+        Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods#suppression).
         """
         levels = self._levels(node)
         count = partial(self._ready()._target_flags_of_batch, levels, stream_key, exemption)

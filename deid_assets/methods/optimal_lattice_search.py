@@ -1,4 +1,4 @@
-"""Optimal Lattice Anonymization: the search of El Emam et al. (2009), with predictive tagging (methods.md 2).
+"""Optimal Lattice Anonymization: the search of El Emam et al. (2009), with predictive tagging (methods#lattice-search).
 
 Nothing here knows what a node means: heights and a question that a node passes or fails. The answer is right when the
 question is monotone, that is when every node above one that passes passes too.

@@ -1,6 +1,6 @@
 """What proves that a generalization is optimal and minimal, in a form that can be checked without the search.
 
-The proof rests on two facts (methods.md 2): a node below one that fails fails too, and no node loses less than one below
+The proof rests on two facts (methods#certificate): a node below one that fails fails too, and no node loses less than one below
 it. So a few failed nodes, the antichain, rule out everything below them; the losses of the levels say which nodes would
 lose less than the chosen one; each of these must be ruled out, or must have been looked at and passed over. Where only
 classes tell losses, each node that no failed one rules out must lie above one that was seen to lose no less than the

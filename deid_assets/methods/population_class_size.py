@@ -1,4 +1,4 @@
-"""How large a class is in the population, given its size in the sample (methods.md 5; S0 references 28 and 29).
+"""How large a class is in the population, given its size in the sample (methods#class-size; El Emam & Dankar 2008; Dankar & El Emam 2010).
 
 Where the delivery holds the population, F is counted, and nothing here is needed to gate. These estimators stand
 beside the count, and gate only where no population is at hand (a public extract of a large register). f is the size
@@ -44,7 +44,7 @@ def _check_alpha(alpha: float) -> None:
 
 
 def large_sample(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
-    """Return F = f / alpha, the large-sample simplification of S0 equations 3 and 5."""
+    """Return F = f / alpha, the large-sample simplification of equations 3 and 5 (methods#risk-equations)."""
     return _checked(f, alpha) / alpha
 
 

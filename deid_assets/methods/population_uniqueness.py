@@ -1,4 +1,4 @@
-"""How many members of the population are unique, judged from class sizes in the sample (methods.md 5; Dankar et al. 2012).
+"""How many members of the population are unique, judged from class sizes in the sample (methods#population-uniqueness; Dankar et al. 2012).
 
 s_i is the number of classes of size i in the sample, u = sum s_i their number, n the members sampled, N those of the
 population, f = n / N. Three estimators, each wrong in its own way, and a rule that chooses among them:

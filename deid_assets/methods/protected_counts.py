@@ -1,4 +1,4 @@
-"""Counts that may leave the restricted store: keyed Gaussian noise (S2; methods.md 0 and 14).
+"""Counts that may leave the restricted store: keyed Gaussian noise (Klann et al. 2018; methods#protected-counts).
 
 A protected count is count + round(N(0, 2.5)), negative ones kept. Zeros get noise too: a zero shown as zero reveals
 absence. What describes a small group (percentiles, shares) is replaced by 'T', judged by the NOISY count: judged by

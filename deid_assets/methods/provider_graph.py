@@ -1,6 +1,6 @@
-"""Recognizing a provider by his patterns of care, or by who shares patients with whom (S0; methods.md 7).
+"""Recognizing a provider by his patterns of care, or by who shares patients with whom (methods#provider-graph).
 
-S0 blanks the identifier of a provider where fewer than 20 show a pattern (place, specialty, procedure group, condition
+El Emam et al. 2012 blank the identifier of a provider where fewer than 20 show a pattern (place, specialty, procedure group, condition
 group), because "patterns of treatment" could tell the hospital, and with it the patients. That judges one pattern at a
 time. An identifier that stays joins all claims of its provider, so an adversary may know several patterns of one:
 

@@ -1,4 +1,4 @@
-"""Irreversible keyed pseudonyms (S0, creating pseudonyms)."""
+"""Irreversible keyed pseudonyms (methods#pseudonyms; El Emam et al. 2012)."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""The released rows and what may be known of them, claim by claim, read from the store (S0, sensitivity analysis)."""
+"""The released rows and what may be known of them, claim by claim, read from the store (methods#sensitivity)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Which members and claims may not be released (S3 section 2; methods.md 11)."""
+"""Which members and claims may not be released (El Emam et al. 2012, Multimedia Appendix 1, section 2; methods#removal)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The random sample that is released (S0, facts and assumptions: the release is a small sample of all members)."""
+"""The random sample that is released (methods#sample; El Emam et al. 2012: the release is a small sample of all members)."""
 
 from deid_assets.methods.protected_counts import standard_normal
 from deid_assets.store import Query, Table

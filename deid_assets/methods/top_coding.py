@@ -1,4 +1,4 @@
-"""Top codes: values above a percentile are released as one open class, such as PayDelay '162+' (S0; methods.md 13).
+"""Top codes: values above a percentile are released as one open class, such as PayDelay '162+' (El Emam et al. 2012; methods#top-codes).
 
 Percentiles are nearest-rank, the smallest value that at least the wanted share of the rows do not exceed: a value that
 occurs, the same for any order of the rows, without interpolation. The top code is that value, and every value from it

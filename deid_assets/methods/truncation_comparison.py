@@ -1,4 +1,4 @@
-"""The ways to cut the long tail, side by side: percentile (S0), bins (S1), bins with fewest claims removed (methods.md 9)."""
+"""The ways to cut the long tail, side by side: percentile (El Emam et al. 2012), bins (El Emam & Arbuckle 2013), bins with fewest claims removed (methods#bins-of-claims)."""
 
 from collections.abc import Mapping
 

@@ -1,11 +1,11 @@
-"""How much a member's values of one quasi-identifier vary from claim to claim: the Simpson index (S3 sections 4.1-4.3).
+"""How much a member's values of one quasi-identifier vary from claim to claim: the Simpson index (El Emam et al. 2012, Multimedia Appendix 1, sections 4.1-4.3).
 
 For member i and quasi-identifier h with N non-missing values, n_c of them equal to c,
 
     D_ih = sum_c n_c (n_c - 1) / (N (N - 1)),  D_ih = 1 for N <= 1;    diversity pi_ih = 1 - D_ih
 
 D is the probability that two values drawn without replacement are equal, pi that they differ. A member with no value
-or a single one shows no variability: diversity 0, so that the adversary's power is the largest (methods.md 3).
+or a single one shows no variability: diversity 0, so that the adversary's power is the largest (methods#adversary-power).
 
 The relational form (`value_diversity`) reads claims in DuckDB. The array form (`value_pairs`) reads the values
 of one quasi-identifier at any level of generalization, and is what p is recomputed with on generalized data.
@@ -25,7 +25,7 @@ _CELLS_AT_ONCE = 8_000_000
 
 
 def value_diversity(claims: Table, members: Table, quasi_identifiers: Sequence[str]) -> str:
-    """SELECT the diversity of every member's values, one row per member and quasi-identifier (methods.md 3).
+    """SELECT the diversity of every member's values, one row per member and quasi-identifier (methods#value-diversity).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def value_diversity(claims: Table, members: Table, quasi_identifiers: Sequence[s
     members
         The members wanted (member_id, unique). Claims of others are not read into the aggregate.
     quasi_identifiers
-        Column names of `claims`; `year` may be among them (S3 Table 5 shows it).
+        Column names of `claims`; `year` may be among them (Table 5 of Multimedia Appendix 1 shows it).
 
     Returns
     -------
@@ -83,7 +83,7 @@ def diversity_by_member(diversity: Table, quasi_identifiers: Sequence[str]) -> s
 
 
 def diversity_correlation(diversities: pd.DataFrame) -> pd.DataFrame:
-    """Pearson correlations of the diversities between quasi-identifiers: S3 Table 5, 7 x 7 with year.
+    """Pearson correlations of the diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1, 7 x 7 with year.
 
     Members with no value or one value are in it with diversity 0, as in the computation of p. A cell that was not
     measured (NaN) leaves its member out of the pairs that need it. A quasi-identifier of constant diversity has no
@@ -158,7 +158,7 @@ def value_pairs(offsets: NDArray[np.integer], codes: NDArray[np.integer]) -> Val
 
     Examples
     --------
-    AMI three times, UTI, RENAL3 twice (S3 section 4.1, where the printed sum has a slip): D = 8/30.
+    AMI three times, UTI, RENAL3 twice (Multimedia Appendix 1, section 4.1, where the printed sum has a slip): D = 8/30.
 
     >>> pairs = value_pairs(np.array([0, 6, 7]), np.array([0, 0, 0, 1, 2, 2, 5]))
     >>> pairs.differing.tolist(), pairs.every.tolist(), pairs.diversity.round(4).tolist()

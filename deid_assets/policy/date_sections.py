@@ -1,4 +1,4 @@
-"""The section of a policy that releases dates (S1 ch. 5; methods.md 0, 10)."""
+"""The section of a policy that releases dates (El Emam & Arbuckle 2013, ch. 5; methods#dates)."""
 
 from typing import Annotated, Literal
 

@@ -65,7 +65,7 @@ class FlatPopulation(Section):
 
 
 class FlatRisk(Section):
-    """When a flat release is safe enough (methods.md 1, 2)."""
+    """When a flat release is safe enough (methods#flat-tables)."""
 
     k: ClassSize = Field(description="smallest class that hides a record")
     max_suppressed: Share = Field(description="share of the records that may lie in smaller classes, and are left out (MaxSup)")

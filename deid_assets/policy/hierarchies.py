@@ -1,4 +1,4 @@
-"""Domain generalization hierarchies: every value's label at every level (design.md 5; methods.md 2).
+"""Domain generalization hierarchies: every value's label at every level (methods#hierarchies).
 
 A hierarchy is asked about distinct values, a few thousand at most, never about rows: rows are joined with the answer
 in DuckDB. Each kind of hierarchy is a rule; `Hierarchy` adds what they have in common.

@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 UNIT_DAYS = {"day": 1, "week": 7, "month": 28}
-"""Days in a unit. A month has 28 days, so that days, weeks and two weeks nest in it (methods.md 0)."""
+"""Days in a unit. A month has 28 days, so that days, weeks and two weeks nest in it (methods#hierarchies)."""
 
 LABELS_COMPARED = 1000
 """How many classes of a level without an end have their labels compared with each other."""

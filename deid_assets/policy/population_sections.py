@@ -118,7 +118,7 @@ class DischargeTable(PopulationTable):
 
 
 class VoterListAttack(Section):
-    """Attack 2 (S0): the release is matched with a list of everybody's age and sex."""
+    """Attack 2 (methods#voter-list): the release is matched with a list of everybody's age and sex."""
 
     table: PopulationTable | None = Field(None, description="the list; null: the members of the delivery")
     at_most: Probability | None = Field(
@@ -127,7 +127,7 @@ class VoterListAttack(Section):
 
 
 class InpatientAttack(Section):
-    """Attack 3 (S0): the release's inpatient visits are matched with a discharge database, all visits of a person."""
+    """Attack 3 (methods#inpatient-database): the release's inpatient visits are matched with a discharge database, all visits of a person."""
 
     table: DischargeTable | None = Field(
         None, description="the database; null: the inpatient claims of the delivery, before the long tail is cut"

@@ -20,7 +20,7 @@ CLAIM_COLUMNS = (
     "days_since_first_claim",
     "condition_group",
 )
-"""The columns that an adversary may know: of a member, and of each claim (S0 Tables 2 and 3; methods.md 0)."""
+"""The columns that an adversary may know: of a member, and of each claim (El Emam et al. 2012, Tables 2 and 3; methods#hierarchies)."""
 
 DATE_COLUMNS = ("service_interval", "service_period")
 """What an adversary may know of the dates of claims, where a policy releases dates."""
@@ -159,7 +159,7 @@ class CodedClaims(Section):
 
 
 class Removal(Section):
-    """Members and claims that are never released, and what a delivery must hold for that (methods.md 11)."""
+    """Members and claims that are never released, and what a delivery must hold for that (methods#removal)."""
 
     code_list: Literal["literal", "extended"] | None = Field(
         description="sensitive codes whose members are removed: as printed (literal), with the codes that the printed "
@@ -222,13 +222,13 @@ class Sample(Section):
 
 
 class TopCoding(Section):
-    """Largest values released as one open class (S0): payment delay and days in hospital."""
+    """Largest values released as one open class (methods#top-codes): payment delay and days in hospital."""
 
     percentile: Percentile = Field(description="values from this percentile on are one class")
 
 
 class Grouping(Section):
-    """How codes are grouped (methods.md 12, 13)."""
+    """How codes are grouped (methods#codes)."""
 
     charlson: Literal["quan", "deyo"] = Field("quan", description="whose list of comorbidities")
     charlson_diagnoses: Literal["all", "additional"] = Field(
@@ -241,15 +241,15 @@ _WITHOUT_EFFECT = {"percentile": ("width", "risk", "cap", "lowest_bin"), "bins":
 
 
 class LongTail(Section):
-    """Claims of members with very many are cut (methods.md 8, 9).
+    """Claims of members with very many are cut (methods#long-tail, methods#bins-of-claims).
 
-    A percentile is S0's way; bins of the number of claims, each empty or large enough, are S1's.
+    A percentile is the way of El Emam et al. 2012; bins of the number of claims, each empty or large enough, are that of El Emam & Arbuckle 2013.
     """
 
     method: Literal["percentile", "bins", "optimal_bins"] = Field(
         "percentile",
         description="how many claims stay: up to a percentile, or so many that every bin of the number of claims is "
-        "empty or large enough, by the backward algorithm of S1 (bins) or with the fewest claims removed (optimal_bins)",
+        "empty or large enough, by the backward algorithm of El Emam & Arbuckle 2013 (bins) or with the fewest claims removed (optimal_bins)",
     )
     percentile: Percentile | None = Field(None, description="claims beyond this percentile of claims per unit are cut")
     width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims in a bin")
@@ -336,14 +336,14 @@ class Dimension(Section):
 
 
 class Adversary(Section):
-    """What the adversary knows of a target's claims (methods.md 3)."""
+    """What the adversary knows of a target's claims (methods#adversary-power)."""
 
     power: Annotated[int, Field(ge=1, le=127)] = Field(description="values of each quasi-identifier known at most")
     rounding: Literal["nearest", "floor", "ceiling"] = Field("nearest", description="how fractional power is rounded")
 
 
 class Search(Section):
-    """How the lattice is searched (methods.md 4)."""
+    """How the lattice is searched (methods#sequential-decision)."""
 
     aim: Annotated[float, Field(gt=0, le=1)] = Field(
         0.95,
@@ -372,7 +372,7 @@ class Suppression(Section):
 
 
 class Risk(Section):
-    """When a release is safe enough (S0 Figure 1; methods.md 0, 1, 5)."""
+    """When a release is safe enough (El Emam et al. 2012, Figure 1; methods#risk-equations, methods#population)."""
 
     threshold: Probability = Field(description="a member is at high risk above this probability of re-identification")
     max_high_risk_share: Probability = Field(description="share of released members that may be at high risk (MaxSup)")
@@ -403,7 +403,7 @@ class AttackGate(Section):
 
 
 class NeighborAttack(Section):
-    """Attack 1, the nosey neighbour (S0): over all members, and given that the target is in the release."""
+    """Attack 1, the nosey neighbour (methods#attack-1): over all members, and given that the target is in the release."""
 
     trials: Trials = Field(10_000, description="simulated neighbours")
     unconditional: AttackGate | None = Field(
@@ -421,7 +421,7 @@ class Demographics(Section):
 
 
 class ProviderSuppression(Section):
-    """Identifiers of providers, vendors and PCPs are blanked where few share a pattern of care (methods.md 7)."""
+    """Identifiers of providers, vendors and PCPs are blanked where few share a pattern of care (methods#provider-patterns)."""
 
     providers_at_least: ClassSize = Field(20, description="distinct identifiers that hide each other")
     estimator: Literal["counted"] = Field("counted", description="how their number is known: counted in the delivery")

@@ -1,4 +1,4 @@
-"""The section that says under which other assumptions attack 1 is simulated, and which of them gate (S0 Table 7)."""
+"""The section that says under which other assumptions attack 1 is simulated, and which of them gate (methods#sensitivity; El Emam et al. 2012, Table 7)."""
 
 from typing import Annotated, Literal
 
@@ -19,14 +19,14 @@ VariantName = Literal[
     "power_rounded_down",
     "power_rounded_up",
 ]
-OF_S0 = ("original", "one_claim_jointly", "one_pair_ordered")
-ALL = (*OF_S0, "year_known", "year_of_each_value_known", "power_rounded_down", "power_rounded_up")
+OF_THE_ARTICLE = ("original", "one_claim_jointly", "one_pair_ordered")
+ALL = (*OF_THE_ARTICLE, "year_known", "year_of_each_value_known", "power_rounded_down", "power_rounded_up")
 
 
 class Plausible(Section):
     """The cells that an adversary may reach: the worst of them gates."""
 
-    variants: tuple[VariantName, ...] = Field(OF_S0, min_length=1, description="rows of the analysis")
+    variants: tuple[VariantName, ...] = Field(OF_THE_ARTICLE, min_length=1, description="rows of the analysis")
     powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns of the analysis")
 
 

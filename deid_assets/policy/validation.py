@@ -142,7 +142,7 @@ def _certain_attack_bound(policy: Policy, alpha: float) -> Iterator[Problem]:
 
 
 def _absence_proves(policy: Policy, alpha: float) -> Iterator[Problem]:
-    """When all others are released, whoever is absent was removed for a sensitive condition (methods.md 0).
+    """When all others are released, whoever is absent was removed for a sensitive condition (methods#absence).
 
     Only the obvious case: how much absence tells depends on the share removed, and is gated by
     removal.absence_posterior_at_most once that is counted.

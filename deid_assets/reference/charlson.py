@@ -1,6 +1,6 @@
 """The Charlson comorbidity index of a claim, in the bands of the Heritage Health Prize.
 
-Source: methods.md 13. The default is the enhanced ICD-9-CM coding of Quan et al. (Medical Care 2005; 43:1130-1139); the
+Source: methods#codes. The default is the enhanced ICD-9-CM coding of Quan et al. (Medical Care 2005; 43:1130-1139); the
 option is Deyo et al. (Journal of Clinical Epidemiology 1992; 45:613-619), without its procedure codes. The weights are
 those of Charlson et al. 1987 in both. El Emam et al. 2012 cite the index without saying which coding was used.
 

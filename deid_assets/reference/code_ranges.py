@@ -4,7 +4,7 @@ A range is written with its first and last bound, both of the same length: `410`
 `V28`, or a whole chapter, `V` to `V`. A code matches when its first characters, as many as the bounds have, lie
 between them: 410-414 takes 411.81, and 275.2-276.9 takes 276.51 but not the bare category 276.
 
-Precedence (methods.md 12) is total and does not depend on the order of the rows. Among the matching ranges wins
+Precedence (methods#codes) is total and does not depend on the order of the rows. Among the matching ranges wins
 
 1. the longest bound (five characters before four before three before a chapter's letter),
 2. then the narrower range,

@@ -1,7 +1,7 @@
 """The 45 primary condition groups of the Heritage Health Prize.
 
 Source: El Emam et al. 2012, Multimedia Appendix, section 7 (after Escobar et al., Medical Care 2008; 46(3):232-239);
-methods.md 12. The mapping that was used for the published data is not public. `condition_groups.csv` holds the printed
+methods#codes. The mapping that was used for the published data is not public. `condition_groups.csv` holds the printed
 ranges and, marked as such, our completions of what the appendix leaves in words ("misc.", "some", "multiple codes").
 
 On the 14,567 diagnosis codes of ICD-9-CM version 30 every code has exactly one group, and every group has codes. The

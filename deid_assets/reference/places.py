@@ -1,6 +1,6 @@
 """The eight place-of-service groups of the Heritage Health Prize, from the two-digit CMS codes.
 
-Source: El Emam et al. 2012, Multimedia Appendix, section 9, which names the places; methods.md 12 gives their codes.
+Source: El Emam et al. 2012, Multimedia Appendix, section 9, which names the places; methods#codes gives their codes.
 Group names are spelt as in the published files. Everything that the appendix does not place elsewhere is Other.
 """
 

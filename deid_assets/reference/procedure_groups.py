@@ -1,6 +1,6 @@
 """The 17 CPT groups of the Heritage Health Prize, and what counts as a medical procedure.
 
-Source: El Emam et al. 2012, Multimedia Appendix, sections 2 and 8; methods.md 11 and 12. The printed ranges are
+Source: El Emam et al. 2012, Multimedia Appendix, sections 2 and 8; methods#codes, methods#removal. The printed ranges are
 disjoint. What lies between them is left blank, or completed where the CPT chapter is plain (`procedure_groups.csv`).
 """
 
@@ -46,7 +46,7 @@ def is_procedure(code: str) -> bool:
     """Say whether a code of the claims' CPT column is a medical procedure.
 
     Level II codes (a letter in front) and three-digit revenue or chapter codes are not; their claims are removed, one
-    by one, without removing the member (methods.md 11). Look for sensitive codes first: chapter 897, alcohol or drug
+    by one, without removing the member (methods#removal). Look for sensitive codes first: chapter 897, alcohol or drug
     abuse, is itself a three-digit code. A claim without any code is not covered by this rule.
 
     Examples

@@ -1,6 +1,6 @@
 """Codes that make a member sensitive: members who have one are removed, with all their claims.
 
-Source: El Emam et al. 2012, Multimedia Appendix, section 2; methods.md 11, which reads its slips: place "codes 55-57"
+Source: El Emam et al. 2012, Multimedia Appendix, section 2; methods#removal, which reads its slips: place "codes 55-57"
 by name (54, 55, 57), and "CPT chapter 897" as the MS-DRG of that number, matched as a whole value, in the CPT column
 only.
 

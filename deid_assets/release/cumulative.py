@@ -1,4 +1,4 @@
-"""What was released of the same population before: alpha is cumulative over all releases of one population (methods.md 0).
+"""What was released of the same population before: alpha is cumulative over all releases of one population (methods#population).
 
 Every release leaves keyed tags of its members in the restricted store, and a roll of the members of its delivery. Tags of
 one secret are the same for the same identifier, whatever the delivery or the policy, so that members in common are found

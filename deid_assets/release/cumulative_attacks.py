@@ -1,4 +1,4 @@
-"""Attack 1 for any member, at the alpha of the moment of release: members published meanwhile elsewhere count (methods.md 0).
+"""Attack 1 for any member, at the alpha of the moment of release: members published meanwhile elsewhere count (methods#attack-1).
 
 The assessments measured alpha times the success given membership at the alpha of their time. Success given membership
 is a fact about the staged rows, and alpha is not; so the gate multiplies again.

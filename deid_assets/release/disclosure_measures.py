@@ -6,7 +6,7 @@ them (values in a class, members in classes of one value, distances of distribut
 digits: their whole would be the exact population.
 
 Where the delivery is the population, classes and uniques are counted in it, and a limit is for the larger of the count
-and the estimate (methods.md 0). In public that number is not shown: the protected count stands beside it, and a second
+and the estimate (methods#population). In public that number is not shown: the protected count stands beside it, and a second
 noise on it could be averaged with the first.
 """
 
@@ -103,25 +103,25 @@ def population_measurements(
         size, unit, whole = None, "share of members", "share of members"
     found = [
         _measured(SMALL_CLASSES, whole, small_share, limits.small_class_share_at_most,
-                  "population_class_size", "methods.md 0, 5", size),
-        _measured(UNIQUES, unit, unique_share, limits.unique_share_at_most, "population_uniqueness", "methods.md 0, 5", None),
+                  "population_class_size", "methods#class-size; El Emam & Dankar 2008", size),
+        _measured(UNIQUES, unit, unique_share, limits.unique_share_at_most, "population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012", None),
     ]  # fmt: skip
     uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")}
     for name, share in small.items():
         found.append(
-            _measured(f"demographics/small_class_share_{name}", "share of released members", share, None, "population_class_size", "methods.md 5", released)
+            _measured(f"demographics/small_class_share_{name}", "share of released members", share, None, "population_class_size", "methods#class-size; El Emam & Dankar 2008", released)
         )
     if uniqueness.pitman_at_boundary:
         uniques["pitman_at_boundary"] = uniques.pop("pitman")
     for name, number in uniques.items():
         share = None if number is None else number / population
         found.append(
-            _measured(f"unique_share_{name}", "probability", share, None, "population_uniqueness", "methods.md 5", None)
+            _measured(f"unique_share_{name}", "probability", share, None, "population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012", None)
         )
     if counted is not None:
         # Under the name that demographic_risk has for it: one thing that is counted is one protected cell.
-        found.append(_measured(COUNTED, "share of released members", counted[0], None, "demographic_risk", "methods.md 0", released))
-        found.append(_measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods.md 5", None))
+        found.append(_measured(COUNTED, "share of released members", counted[0], None, "demographic_risk", "methods#demographic-risk", released))
+        found.append(_measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods#population-uniqueness", None))
     return tuple(found)
 
 
@@ -137,7 +137,7 @@ def attribute_measurements(
     released
         Members, or records of a flat table.
     """
-    method, section = "attribute_disclosure", "S0 identity versus attribute disclosure"
+    method, section = "attribute_disclosure", "methods#attribute-disclosure; Machanavajjhala et al. 2007; Li et al. 2007"
     l_of = "least_distinct" if limits.l_kind == "distinct" else "least_entropy"
 
     def worst(field: str, choose) -> float | None:
@@ -181,7 +181,7 @@ def membership_measurements(
         Upper bound on that mean.
     """
     limits = policy.membership
-    section = "methods.md 0; delta-presence"
+    section = "methods#membership-disclosure; Nergiz et al. 2007"
     return (
         _measured(PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, found.greatest_size),
         _measured("least_presence", "share of members", found.least, None, "membership", section, found.least_size),
@@ -196,7 +196,7 @@ def membership_measurements(
 
 def provider_measurements(policy: Policy, found: Recognitions, commitment: str) -> tuple[Measurement, ...]:
     """How well providers are recognized, by kind of identifier and knowledge, before and after suppression."""
-    graph, section = policy.provider_graph, "S0 suppression of providers; methods.md 7"
+    graph, section = policy.provider_graph, "methods#provider-graph; Hay et al. 2008"
 
     def worst(knowledge: str) -> float:
         """Over kinds of identifiers as published; nobody is recognized by an identifier that is never shown."""

@@ -58,7 +58,7 @@ class Measurement:
         The estimate or exact number. None if nothing could be measured.
     bound
         Confidence bound on `value`, on the side that `statistic` names; None without one. It covers Monte Carlo
-        error only (methods.md 0).
+        error only (methods#confidence).
     threshold
         What the gated statistic is compared with; inclusive.
     comparison
@@ -70,7 +70,7 @@ class Measurement:
     method
         The function that measured, such as "neighbor_attack".
     section
-        Where it is specified, such as "methods.md 0".
+        Where it is specified, such as "methods#node-risk".
     sample_size
         Number of draws, trials or rows behind `value`; None if that has no meaning.
     seed_commitment
@@ -86,7 +86,7 @@ class Measurement:
     Examples
     --------
     >>> share = Measurement("high_risk_share", "share of draws", .0041, .0047, .008, "at_most", "upper_bound", .99,
-    ...                     "node_risk", "methods.md 4", 1_000_000, None, gating=True)
+    ...                     "node_risk", "methods#node-risk", 1_000_000, None, gating=True)
     >>> share.compared, share.passed
     (0.0047, True)
     """
@@ -335,7 +335,7 @@ class Refusal:
     """One reason not to release.
 
     `text` may be shown to anybody: it repeats no number about people. `measured` is exact and stays in the
-    restricted store where `unit` is about people (methods.md 0).
+    restricted store where `unit` is about people (methods#protected-counts).
     """
 
     rule: str

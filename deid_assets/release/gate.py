@@ -288,7 +288,7 @@ def cross_check_refusals(
         fixed.disagreements + literal.disagreements,
         0,
         "cross_check",
-        "design 5; methods.md 4",
+        "methods#cross-check",
         fixed.draws + literal.draws,
         seed_commitment=commitment,
     )

@@ -84,15 +84,15 @@ def flat_measurements(
         Released records that the population has no room for; None where classes are counted in the release itself.
     """
     # Classes of the release are told by its rows, those of a population are not. What is beyond it is nothing, or refused.
-    held = () if beyond is None else (exact(BEYOND, "published records", beyond, 0.0, "class_sizes", "methods.md 1", None),)
+    held = () if beyond is None else (exact(BEYOND, "published records", beyond, 0.0, "class_sizes", "methods#flat-tables", None),)
     unit = "published records" if policy.population is None else "members"
     return (
         *held,
         exact(
-            SMALLEST_CLASS, unit, smallest, policy.risk.k, "class_sizes", "methods.md 1", None, comparison="at_least",
+            SMALLEST_CLASS, unit, smallest, policy.risk.k, "class_sizes", "methods#flat-tables; Samarati 2001", None, comparison="at_least",
         ),  # fmt: skip
         exact(
-            SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, "class_sizes", "methods.md 2", records
+            SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, "class_sizes", "methods#flat-tables", records
         ),
     )
 
@@ -100,7 +100,7 @@ def flat_measurements(
 def high_risk_measurements(
     policy: Policy, fixed: NodeMeasurement, literal: NodeMeasurement, commitment: str, number: int
 ) -> tuple[Measurement, ...]:
-    """The share of draws at high risk, in the two readings of methods.md 0; both gate, so the larger one does.
+    """The share of draws at high risk, in the two readings of methods#node-risk; both gate, so the larger one does.
 
     `number`: which try it is.
     """
@@ -117,7 +117,7 @@ def high_risk_measurements(
             statistic="upper_bound" if gate.statistic == "upper_bound" else "value",
             confidence=confidence,
             method="node_computation",
-            section="methods.md 0, 4",
+            section="methods#node-risk; El Emam et al. 2012, Multimedia Appendix 1, section 5",
             sample_size=measured.draws,
             seed_commitment=commitment,
             gating=True,
@@ -129,13 +129,13 @@ def high_risk_measurements(
 def counted_with_suppressed(measured: NodeMeasurement, commitment: str) -> Measurement:
     """The share at high risk if suppressed members counted in the classes of an extract, where they cannot be found."""
     return exact(
-        WITH_SUPPRESSED, "share of draws", measured.share, None, "node_computation", "methods.md 4", measured.draws,
+        WITH_SUPPRESSED, "share of draws", measured.share, None, "node_computation", "methods#node-risk", measured.draws,
         gating=False, seed_commitment=commitment,
     )  # fmt: skip
 
 
 def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """What the share at high risk comes to beside Safe Harbor (S0 results; methods.md 1); none of it gates.
+    """What the share at high risk comes to beside Safe Harbor (methods#exposure); none of it gates.
 
     The exposure is that share times the probability that makes high risk, and stands beside Safe Harbor's; expected to be
     re-identified are, at most, those at high risk surely, and the others with that probability. Third is the MaxSup whose
@@ -151,7 +151,7 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
     def from_share(name: str, of, beside: float | None) -> Measurement:
         return replace(
             worst, name=name, unit="probability", value=of(worst.value, tau), bound=of(worst.bound, tau), threshold=beside,
-            statistic="upper_bound", method=of.__name__, section="S0 results; methods.md 1", gating=False,
+            statistic="upper_bound", method=of.__name__, section="methods#exposure; El Emam et al. 2012", gating=False,
         )  # fmt: skip
 
     like_safe_harbor = max_sup_like_safe_harbor(SAFE_HARBOR_UNIQUE, tau)
@@ -160,7 +160,7 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
         from_share(EXPOSURE, risk_exposure, risk_exposure(SAFE_HARBOR_UNIQUE, 1)),
         exact(
             LIKE_SAFE_HARBOR, "share of draws", like_safe_harbor, policy.risk.max_high_risk_share, LIKE_SAFE_HARBOR,
-            "S0 results; methods.md 1", None, comparison="at_least", gating=False,
+            "methods#exposure; El Emam et al. 2012", None, comparison="at_least", gating=False,
         ),
     )  # fmt: skip
 
@@ -183,7 +183,7 @@ def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: st
             statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
             confidence=confidence_of_try(attack_confidence(policy), number),
             method="neighbor_attack",
-            section="S0 attack 1; methods.md 0, 4",
+            section="methods#attack-1; El Emam et al. 2012",
             sample_size=attack.trials,
             seed_commitment=commitment,
             gating=gate is not None,
@@ -221,14 +221,14 @@ def demographic_measurements(
     absence = absence_posterior(sensitive_share, released_of_eligible)
     expected = expected_reidentified_share(limit, policy.risk.threshold)
     return (
-        exact(DEMOGRAPHIC, "share of released members", share, limit, "demographic_risk", "methods.md 0", risk.released),
+        exact(DEMOGRAPHIC, "share of released members", share, limit, "demographic_risk", "methods#demographic-risk", risk.released),
         exact(
             "smallest_demographic_class",
             "members",
             risk.smallest,
             policy.demographics.class_size_at_least,
             "demographic_risk",
-            "methods.md 0",
+            "methods#demographic-risk",
             None,
             comparison="at_least",
             gating=False,
@@ -239,7 +239,7 @@ def demographic_measurements(
             absence,
             policy.removal.absence_posterior_at_most,
             "absence",
-            "methods.md 0",
+            "methods#absence",
             None,
         ),
         exact(
@@ -248,7 +248,7 @@ def demographic_measurements(
             expected,
             None,
             "neighbor_attack",
-            "S0 results; methods.md 1",
+            "methods#exposure; El Emam et al. 2012",
             None,
             gating=False,
         ),

@@ -1,4 +1,4 @@
-"""Who is in one release and not in another, as measurements and refusals (methods.md 22).
+"""Who is in one release and not in another, as measurements and refusals (methods#disappearance).
 
 Each earlier release is held against the one about to be made, by the rolls that both keep. Releases made with another
 secret have tags of their own, and members drawn independently of these: how much absence tells beside them is the absence
@@ -171,5 +171,5 @@ def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal
 def _counted(name: str, unit: str, value: float, threshold: float, size: int | None = None) -> Measurement:
     return Measurement(
         name=name, unit=unit, value=value, bound=None, threshold=threshold, comparison="at_most", statistic="value",
-        confidence=None, method="membership_changes", section="methods.md 22", sample_size=size, seed_commitment=None, gating=True,
+        confidence=None, method="membership_changes", section="methods#disappearance", sample_size=size, seed_commitment=None, gating=True,
     )  # fmt: skip

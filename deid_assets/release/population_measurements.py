@@ -18,7 +18,7 @@ from deid_assets.release.measure import INPATIENT, VOTER_LIST, exact
 
 CONFIDENCE = 0.99
 FOUR = 4
-"""Columns of each row of S0 Table 6."""
+"""Columns of each row of Table 6 of El Emam et al. 2012."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def voter_list_measurements(
         None where true matches are not known.
     """
     share = matched_share(sizes.released, sizes.population) if sizes and sizes.records else None
-    section = "S0 attack 2; methods.md 6"
+    section = "methods#voter-list; El Emam et al. 2012"
     return (
         _gate(VOTER_LIST, share, at_most, section),
         *_formulas("voter_list", sizes, section, "share of released members"),
@@ -122,7 +122,7 @@ def inpatient_measurements(
     sizes, attempts
         With all columns, over all years.
     """
-    section = "S0 attack 3, Table 6; methods.md 0, 6"
+    section = "methods#inpatient-database; El Emam et al. 2012, Table 6"
     found = [_gate(INPATIENT, max(shares.values(), default=None), at_most, section)]
     for period in sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period)):
         name = f"{INPATIENT}_{period_name(period)}"
@@ -143,7 +143,7 @@ def _formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) ->
     within = known and sizes.records <= sizes.people
     yield _told(f"{prefix}_expected", expected_marketer_risk(sizes.population) if known else None, section)
     published = published_marketer_risk(sizes.population, sizes.records) if within else None
-    yield _told(f"{prefix}_published_formula", published, "S3 section 6, equation 2 (biased low)")
+    yield _told(f"{prefix}_published_formula", published, "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)")
     records = sizes.records if sizes else 0
     missing = missing_records(sizes.released, sizes.population) / records if records else None
     yield exact(

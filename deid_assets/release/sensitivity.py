@@ -107,7 +107,7 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
             statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
             confidence=confidence_of_try(joint_confidence(policy), number),
             method="attack_sensitivity",
-            section="S0 Table 7; methods.md 0, 4",
+            section="methods#sensitivity; El Emam et al. 2012, Table 7",
             sample_size=trials,
             seed_commitment=commitment,
             gating=gate is not None,

@@ -1,7 +1,7 @@
 """The figures of the Dagster UI and of the report.
 
 Every function returns SVG or PNG (see `rendering`) and draws what it is given. The UI may show exact aggregates; a
-figure that is published must be given protected counts (methods.md 0 and 14), because coordinates in a vector drawing
+figure that is published must be given protected counts (methods#protected-counts), because coordinates in a vector drawing
 can be measured. Two safeguards hold in any case: nothing is drawn of fewer than 11 members, and shares of members are
 drawn at two significant digits.
 """
@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 SMALLEST = 11
-"""Members that a mark must stand for, at least (S2; methods.md 14)."""
+"""Members that a mark must stand for, at least (Klann et al. 2018; methods#protected-counts)."""
 
 
 @styled()
 def claims_per_member_figure(counts_before: ArrayLike, counts_after: ArrayLike, cap: float | None = None) -> bytes:
     """Draw the long tail and its cut: the share of members with at least so many claims, before and after.
 
-    A survival curve on two logarithmic axes needs no bins, so that a merged tail looks no higher than it is (S1
+    A survival curve on two logarithmic axes needs no bins, so that a merged tail looks no higher than it is (El Emam & Arbuckle 2013,
     Figure 5-1 shows the same data as a histogram).
 
     Parameters

@@ -1,7 +1,7 @@
-"""What the Heritage Health Prize published about its own release, to be held beside ours (S0).
+"""What the Heritage Health Prize published about its own release, to be held beside ours (El Emam et al. 2012).
 
-The two columns are not measured alike: S0 took F to be f / alpha (the large-sample rule) and did not publish alpha;
-counted in the population the same generalizations carry more risk (methods.md 0).
+The two columns are not measured alike: the article estimates F from the release (truncated Poisson) and does not publish alpha;
+counted in the population the same generalizations carry more risk (methods#population).
 """
 
 import json
@@ -26,7 +26,7 @@ GENERALIZATIONS: Mapping[str, str] = MappingProxyType(
         "PrimaryConditionGroup": "grouped",
     }
 )
-"""S0 Table 5, by the column names of the release."""
+"""Table 5 of El Emam et al. 2012, by the column names of the release."""
 _GROUPED = "{0} → grouped {0}"
 HIERARCHIES: Mapping[str, str] = MappingProxyType(
     {
@@ -43,14 +43,14 @@ HIERARCHIES: Mapping[str, str] = MappingProxyType(
         "PrimaryConditionGroup": "ICD-9-CM code → primary condition group",
     }
 )
-"""S0 Table 4, by the column names of the release; finest first."""
+"""Table 4 of El Emam et al. 2012, by the column names of the release; finest first."""
 MAX_SUP = 0.008
 ATTACK_1 = 0.0084
-"""S0, simulated attack 1 at power 5: the literal procedure, unconditional."""
+"""El Emam et al. 2012, simulated attack 1 at power 5: the literal procedure, unconditional."""
 EXPECTED_AT_MOST = 0.058
-"""S0: .008 + .992 * .05, the most that can be expected to be re-identified."""
+"""El Emam et al. 2012: .008 + .992 * .05, the most that can be expected to be re-identified."""
 SAFE_HARBOR_EXPOSURE = 0.0004
-"""S0: .04 % of the population are unique under Safe Harbor and found with certainty; .8 % at .05 are the same."""
+"""El Emam et al. 2012: .04 % of the population are unique under Safe Harbor and found with certainty; .8 % at .05 are the same."""
 TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
     {
         "original": {5: 0.0084, 10: 0.0094, 15: 0.0117},
@@ -58,7 +58,7 @@ TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
         "one_pair_ordered": {5: 0.0096, 10: 0.0100, 15: 0.0120},
     }
 )
-"""S0 Table 7: attack 1 by assumption and power, the literal procedure, unconditional."""
+"""Table 7 of El Emam et al. 2012: attack 1 by assumption and power, the literal procedure, unconditional."""
 
 
 def heritage_comparison(attack_1: float | None, max_sup: float, expected_at_most: float) -> tuple[ComparisonRow, ...]:
@@ -91,7 +91,7 @@ def heritage_comparison(attack_1: float | None, max_sup: float, expected_at_most
 
 
 def exposure_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
-    """Hold what the measured share at high risk comes to beside S0's numbers and Safe Harbor's.
+    """Hold what the measured share at high risk comes to beside the article's numbers and Safe Harbor's.
 
     Parameters
     ----------
@@ -118,12 +118,12 @@ def _told(found: Mapping | None) -> str:
 def table_7_comparison(
     measured: Iterable[tuple[str, int, float | None]], own_power: int | None = None
 ) -> tuple[ComparisonRow, ...]:
-    """Hold attack 1 under other assumptions beside S0 Table 7.
+    """Hold attack 1 under other assumptions beside Table 7 of El Emam et al. 2012.
 
     Parameters
     ----------
     measured
-        (assumption, power, unconditional success); cells that S0 does not have are left out.
+        (assumption, power, unconditional success); cells that the article does not have are left out.
     own_power
         The adversary's power by the policy: of that power the cell of the unchanged attack is left out, because it is the
         gate's attack 1, simulated a second time, and stands above.

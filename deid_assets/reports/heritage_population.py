@@ -1,7 +1,7 @@
-"""What the Heritage Health Prize published of attacks 2 and 3, to be held beside ours (S0 results, Table 6).
+"""What the Heritage Health Prize published of attacks 2 and 3, to be held beside ours (El Emam et al. 2012, Results and Table 6).
 
-The two columns are not measured alike. S0 matched with the voters of the counties and with the discharges of
-California, and used the closed form, which is biased low (methods.md 6). Its shares are of all records; here they
+The two columns are not measured alike. The article matches with the voters of the counties and with the discharges of
+California, and uses the closed form, which is biased low (methods#marketer-risk). Its shares are of all records; here they
 are of members with inpatient visits, and both are shown. Here the file is the one that the policy
 names, else the delivery itself, which is smaller than any such register, and whom the file lacks counts as found."""
 
@@ -11,7 +11,7 @@ from deid_assets.reports.rendering import percent
 from deid_assets.reports.report import ComparisonRow
 
 ATTACK_2 = 0.000005
-"""S0: expected share of records re-identified with the voter list."""
+"""El Emam et al. 2012: expected share of records re-identified with the voter list."""
 
 PERIODS = ("year_1", "year_2", "year_3", "all_years")
 TABLE_6 = (
@@ -20,8 +20,8 @@ TABLE_6 = (
     (0.013334, 0.010156, 0.010928, 0.013579),
     (0.017272, 0.012702, 0.013797, 0.015991),
 )
-"""S0 Table 6: share of all records, not only of inpatients', matched with the State Inpatient Database in years 1, 2, 3 and all years. Each row
-compared four of age, length of stay, sex, number of visits, condition group and procedure group; which is lost [NF]."""
+"""Table 6 of El Emam et al. 2012: share of all records, not only of inpatients', matched with the State Inpatient Database in years 1, 2, 3 and all years. Each row
+compared four of age, length of stay, sex, number of visits, condition group and procedure group; which is lost in extraction."""
 
 
 def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
@@ -36,8 +36,8 @@ def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     -------
     tuple of ComparisonRow
         Attack 2, then Table 6 period by period: the range over choices of four columns, as a share of all released members,
-        as S0 counts, and of those with inpatient visits, as the product's measurements do; and by all columns, which S0
-        did not publish.
+        as the article counts, and of those with inpatient visits, as the product's measurements do; and by all columns, which the article
+        does not publish.
     """
     manifest = json.loads(public_edition)
     measured = {found["name"]: found["value"] for item in manifest["evidence"] for found in item["measurements"]}

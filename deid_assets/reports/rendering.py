@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 LARGEST = 50_000
-"""Characters of a Markdown image, at most (design 6): metadata go into the event log, and into every page."""
+"""Characters of a Markdown image, at most : metadata go into the event log, and into every page."""
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
@@ -134,7 +134,7 @@ def media_type(image: bytes) -> str:
 
 
 def markdown_image(image: bytes, alt: str, largest: int = LARGEST) -> str:
-    """Return Markdown that shows the image in the Dagster UI, which renders neither mermaid nor raw HTML (design 6).
+    """Return Markdown that shows the image in the Dagster UI, which renders neither mermaid nor raw HTML.
 
     Parameters
     ----------

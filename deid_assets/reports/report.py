@@ -32,7 +32,7 @@ LIMITS = (
     "What a class tells of sensitive attributes is measured for those who are alike in demographics. What can be predicted "
     "from other columns about everyone with such a record, without identifying anybody, is not.",
 )
-"""What the numbers do not say (methods.md 0)."""
+"""What the numbers do not say (methods#confidence, methods#attribute-disclosure)."""
 
 FLAT_LIMITS = (
     "The adversary of the model knows the quasi-identifiers of one person, without error, and nothing else of the record.",

@@ -115,7 +115,7 @@ def retained_sentences(columns: Sequence[ReleasedColumn]) -> tuple[str, ...]:
 
 
 def levels_table(columns: Sequence[ReleasedColumn]) -> ReportTable:
-    """S0 Table 4 beside this policy's: every level that a column could have had, finest first."""
+    """Table 4 of El Emam et al. 2012 beside this policy's: every level that a column could have had, finest first."""
     return ReportTable(
         "levels",
         "Levels to choose from (Table 4)",

@@ -1,4 +1,4 @@
-"""The figure of the sensitivity analysis: attack 1 by what is known and by power, beside S0 Table 7."""
+"""The figure of the sensitivity analysis: attack 1 by what is known and by power, beside Table 7 of El Emam et al. 2012."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ _MARKS = {
 def sensitivity_figure(
     rows: Sequence[Row], unconditional_at_most: float | None = None, given_membership_at_most: float | None = None
 ) -> bytes:
-    """Draw both figures of every cell with their joint upper bounds, S0's numbers, and the thresholds.
+    """Draw both figures of every cell with their joint upper bounds, the article's numbers, and the thresholds.
 
     Parameters
     ----------
@@ -89,6 +89,6 @@ def sensitivity_figure(
         for mark, color, label in _MARKS.values()
     ]
     hollow = {"color": BLACK, "markerfacecolor": "none", "linestyle": "none", "markersize": 5}
-    handles.append(Line2D([], [], marker="D", label="S0, any member", **hollow))
+    handles.append(Line2D([], [], marker="D", label="El Emam et al. 2012, any member", **hollow))
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return rendered(figure)

@@ -7,7 +7,7 @@ from deid_assets.policy.sections import CLAIM_COLUMNS
 from deid_assets.schemas.contract import Role, column, contract
 
 MEASURED_COLUMNS = ("year", *CLAIM_COLUMNS)
-"""Columns whose diversity is measured: those of S3 Table 5."""
+"""Columns whose diversity is measured: those of Table 5 of Multimedia Appendix 1 (El Emam et al. 2012)."""
 
 
 def _quasi_identifier(names: tuple[str, ...]):

@@ -1,4 +1,4 @@
-"""What a delivery is, and how a policy says where its columns lie (design.md sections 2 and 5)."""
+"""What a delivery is, and how a policy says where its columns lie."""
 
 import json
 import re

@@ -3,7 +3,7 @@
 Nobody in it exists. Claims per member, ages, sexes, lengths of stay, days since first claim and missing values follow
 what is published (`synthetic_shape`), codes are real (`synthetic_tables`), members have conditions that come back
 (`synthetic_members`), and claims follow from conditions (`synthetic_claims`): histories differ as histories do, and are
-neither independent draws nor made to be found. methods.md, last section; S1 Figure 5-1; S3 section 3.
+neither independent draws nor made to be found. methods#synthetic-deliveries.
 
 Members are drawn in blocks of `BLOCK`, each from its own counter-based random stream: memory does not grow with the
 delivery, and the same seed, number of members and package versions give the same bytes.
@@ -79,7 +79,7 @@ def write_delivery(
 ) -> SyntheticDelivery:
     """Write a synthetic delivery: `members.parquet` and `claims.parquet`.
 
-    Columns are the canonical ones (design.md, contract of intake) except `days_since_first_claim`, which intake
+    Columns are the canonical ones (`schemas/intake.py`) except `days_since_first_claim`, which intake
     computes from the dates of service. `claim_id` is a whole number; the other identifiers are text.
 
     Parameters

@@ -221,7 +221,7 @@ def _draw_times_in_care(random: np.random.Generator, members: Members) -> tuple[
     """Return the first day and the number of days in care, each (members, 3), by year.
 
     Members join and leave within a year and start care late: without it the days since the first claim would be spread
-    evenly, where S3 Table 2 falls from month to month.
+    evenly, where Table 2 of Multimedia Appendix 1 (El Emam et al. 2012) falls from month to month.
     """
     size = members.enrolled.shape
     start = np.floor(_LATE_START_DAYS * random.random(size))

@@ -35,7 +35,7 @@ class Members:
     Attributes
     ----------
     female, sensitive
-        bool. A sensitive member has at least one claim with a code of S3 section 2.
+        bool. A sensitive member has at least one claim with a sensitive code (methods#removal).
     age
         int64, completed years at the first claim of year 1, else at the start of year 1; 0 for the unborn.
     enrolled
@@ -138,7 +138,7 @@ def birth_dates(random: np.random.Generator, members: Members, first_service: np
 
 
 def _draw_decades(random: np.random.Generator, sensitive: np.ndarray) -> np.ndarray:
-    """Return decades of age 0..8 by S3 Table 3, for sensitive and other members."""
+    """Return decades of age 0..8 by Table 3 of Multimedia Appendix 1 (El Emam et al. 2012), for sensitive and other members."""
     cumulated = np.cumsum(shape.AGE_DECADES, axis=1)
     bounds = (cumulated / cumulated[:, -1:])[sensitive.astype(np.int64), :-1]
     return (random.random(len(sensitive))[:, None] >= bounds).sum(axis=1)

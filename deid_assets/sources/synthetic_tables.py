@@ -4,8 +4,8 @@ Seven CSV files beside this module, all ours, say what happens to whom. Codes ar
 frequencies, chosen so that the groups of the Heritage files come out about as frequent as published.
 
 * `synthetic_conditions.csv`: ICD-9-CM codes with weight, whether chronic, whether severe, the age curve, limits of
-  sex and age, the clinical profile, and the use: `general`, `sensitive` (only for members drawn to be sensitive; S3
-  section 2) or `newborn` (only within 28 days of birth);
+  sex and age, the clinical profile, and the use: `general`, `sensitive` (only for members drawn to be sensitive; see
+  methods#removal) or `newborn` (only within 28 days of birth);
 * `synthetic_age_curves.csv`: how a condition's frequency changes over the ten age bands;
 * `synthetic_settings.csv`: how a profile's visits divide over office, laboratory, outpatient, emergency, inpatient;
 * `synthetic_pathways.csv`: which services a visit of that profile and setting consists of;
