@@ -7,7 +7,7 @@ def main() -> None:
     """Execute the command line."""
     answer_signals()
     try:
-        from deid_assets.cli import main as command
+        from deid_assets.command_line.main import main as command
 
         command(prog_name="deid")
     except Exception:

@@ -24,24 +24,24 @@ from deid_assets.assets import (
     intake,
     population_attacks,
     preparation,
-    rule_needs,
     provider_graph_attack,
     reachable_risk,
     record_risk,
     release,
+    rule_needs,
     sensitivity,
 )
+from deid_assets.automation.refused_runs import refusal_sensor
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
-from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import RESTRICTED_SECTIONS, ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policies_in
-from deid_assets.refused_runs import refusal_sensor
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
 from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
+from deid_assets.store.home import Home
 
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta one; pyproject.toml pins the version of
 # Dagster on which both were verified.

@@ -15,12 +15,9 @@ from pandera.ibis import DataFrameSchema
 from pydantic import PrivateAttr
 
 from deid_assets.errors import PolicyError, StoreError
-from deid_assets.guard import without_values
-from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
-from deid_assets.registration import registered_delivery
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
@@ -31,11 +28,14 @@ from deid_assets.release.cumulative import (
 )
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
-from deid_assets.release.registry import Registry
-from deid_assets.sources.delivery import Delivery, plain_key
+from deid_assets.release.registry.chain import Registry
+from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.registration import registered_delivery
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import Query, Table, fingerprint, held_open, write_table
-from deid_assets.store_lock import StoreLock
+from deid_assets.store.guard import without_values
+from deid_assets.store.home import Home, plain_key
+from deid_assets.store.lock import StoreLock
+from deid_assets.store.tables import Query, Table, fingerprint, held_open, write_table
 
 JOB_PREFIX = "release_"
 """A policy's main job is called after it."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from deid_assets.methods.flat_table import FlatTable
-from deid_assets.methods.longitudinal_data import Domain
+from deid_assets.methods.flat.classes import FlatTable
+from deid_assets.methods.population.longitudinal_data import Domain
 
 
 def adult_table(folder: Path) -> tuple[list[str], FlatTable]:

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import deid_assets
-from deid_assets.cli import main
-from deid_assets.policy.hierarchy_specs import IntervalLevel
+from deid_assets.command_line.main import main
+from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
@@ -64,7 +64,7 @@ class TestPage:
                 name, *words = words
                 assert name in command.commands, f"deid has no command {name}"
                 command = command.commands[name]
-            command.make_context(command.name, list(words))
+            command.make_context(command.name, list(words), parent=click.Context(main, **main.context_settings))
 
 
 def test_the_readme_is_short_and_has_the_command_lines_of_continuous_integration():

@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 import deid_assets
-from deid_assets.cli import main
-from deid_assets.home import Home
+from deid_assets.command_line.main import main
 from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
 from deid_assets.release.keys import Secret
-from deid_assets.release.publication import Releases
+from deid_assets.release.publication.publish import Releases
+from deid_assets.store.home import Home
 from deid_assets_tests.release.making import publish
 
 PACKAGE = Path(deid_assets.__file__).parent

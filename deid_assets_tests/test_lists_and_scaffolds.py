@@ -11,13 +11,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from deid_assets.cli import main
-from deid_assets.home import Home
+from deid_assets.command_line.main import main
 from deid_assets.policy.loading import load_policy, policy_by_name
-from deid_assets.registration import register_delivery
 from deid_assets.release.keyring import signing_key_of
-from deid_assets.release.publication import Releases
+from deid_assets.release.publication.publish import Releases
 from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.registration import register_delivery
+from deid_assets.store.home import Home
 from deid_assets_tests.release.making import publish
 
 

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from deid_assets.executors import search_executor
+from deid_assets.cluster.executors import search_executor
 from deid_assets.meter import Meter, peak_memory_gb
 
 

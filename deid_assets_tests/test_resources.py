@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import StoreError
-from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.release.keys import Secret
@@ -24,8 +23,9 @@ from deid_assets.resources import (
     observed_schema,
 )
 from deid_assets.schemas import contracts_of
-from deid_assets.store import Query, Table
-from deid_assets.store_lock import StoreLock
+from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
+from deid_assets.store.tables import Query, Table
 from deid_assets_tests.policy.policy_texts import public_values
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)

@@ -5,11 +5,11 @@ import pytest
 
 from deid_assets.checks.risk import RISK_CHECKS
 from deid_assets.definitions import build_definitions, job_name
-from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.policy.loading import policies_in
 from deid_assets.stages import FLAT_STAGES, STAGE_OF, STAGES, stages_of
+from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICIES = policies_in()

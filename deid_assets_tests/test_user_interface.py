@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 import deid_assets
-from deid_assets.home import Home
-from deid_assets.instance import workspace_file
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.command_line.instance import workspace_file
+from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGES, STAGES_WITH_DATES
+from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, deid
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 

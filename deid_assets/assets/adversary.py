@@ -6,13 +6,13 @@ import pandas as pd
 
 from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods.adversary_power import adversary_power as power_of
-from deid_assets.methods.value_diversity import ValuePairs, diversity_by_member
-from deid_assets.methods.value_diversity import diversity_correlation as correlation_of
-from deid_assets.methods.value_diversity import value_diversity as value_diversity_query
+from deid_assets.methods.adversary.adversary_power import adversary_power as power_of
+from deid_assets.methods.adversary.value_diversity import ValuePairs, diversity_by_member
+from deid_assets.methods.adversary.value_diversity import diversity_correlation as correlation_of
+from deid_assets.methods.adversary.value_diversity import value_diversity as value_diversity_query
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 
 def _measured(policy: Policy) -> tuple[str, ...]:

@@ -10,6 +10,11 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.cumulative_attacks import BECAUSE, because_of
+from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
+from deid_assets.assessments.membership_changes import Change, change_refusals, changes_measured, changes_since
 from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL
 from deid_assets.assets.claim_numbers import NumberedClaims, number_of_claims_risk
 from deid_assets.assets.earlier_releases import Tags, present_members, removed_for_claims
@@ -25,35 +30,25 @@ from deid_assets.assets.planted_attacks import demographics_of_canaries
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.tries import delivery_tries, note_if_refused
-from deid_assets.executors import search_executor
-from deid_assets.methods.canary_checks import flags_of_canaries, neighbors_of_canaries
-from deid_assets.methods.absence import absence_numbers
-from deid_assets.methods.candidate import generalized_claims, generalized_members
-from deid_assets.methods.confidence import clopper_pearson_interval, confidence_of_try
-from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
-from deid_assets.methods.demographic_risk import demographic_risk as summarize_demographic_risk
-from deid_assets.methods.literal_reading import both_readings
-from deid_assets.methods.membership_changes import Roll
-from deid_assets.methods.neighbor_attack import neighbor_attack as evaluate_neighbor_attack
-from deid_assets.methods.node_computation import NodeComputation
-from deid_assets.methods.released_rows import released_data, released_profiles
+from deid_assets.cluster.executors import search_executor
+from deid_assets.methods.adversary.two_readings import both_readings
+from deid_assets.methods.attacks.neighbor_attack import neighbor_attack as evaluate_neighbor_attack
+from deid_assets.methods.canaries.checks import flags_of_canaries, neighbors_of_canaries
+from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
+from deid_assets.methods.disclosure.absence import absence_numbers
+from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes
+from deid_assets.methods.disclosure.demographic_classes import demographic_risk as summarize_demographic_risk
+from deid_assets.methods.disclosure.membership_changes import Roll
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.released_population import released_data, released_profiles
+from deid_assets.methods.statistics.confidence import clopper_pearson_interval, confidence_of_try
 from deid_assets.policy.models import Policy
-from deid_assets.release import measure
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.cumulative_attacks import BECAUSE, because_of
-from deid_assets.release.digests import tables_digest_once
-from deid_assets.release.evidence import Evidence, Measurement, to_frame
-from deid_assets.release.membership_changes import (
-    Change,
-    change_refusals,
-    changes_measured,
-    changes_since,
-    comparable_rolls,
-)
+from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table, write_table, write_view
+from deid_assets.store.digests import tables_digest_once
+from deid_assets.store.tables import Table, write_table, write_view
 
 
 @stage_asset(policy_sections=["risk", "adversary"], version=METHOD_VERSIONS["longitudinal_risk"], kinds=("duckdb", "numpy"))

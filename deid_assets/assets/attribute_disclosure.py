@@ -6,21 +6,21 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assets.assessment import evidence_frame, profiles_query
 from deid_assets.assets.candidate import YEARS
 from deid_assets.assets.encoded import member_columns
 from deid_assets.assets.planted_disclosure import attributes_of_canaries
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.errors import PolicyError
-from deid_assets.methods import attribute_disclosure as attributes
+from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.policy.models import Policy
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release.canaries import canaries_measurement
 from deid_assets.reports.disclosure_figures import dots_figure
 from deid_assets.reports.figures import markdown_image
 from deid_assets.resources import Policies
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table, write_table
+from deid_assets.store.tables import Table, write_table
 
 
 @stage_asset(

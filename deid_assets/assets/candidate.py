@@ -8,13 +8,13 @@ import dagster as dg
 from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods import candidate
-from deid_assets.methods.provider_suppression import providers_needed, suppress_identifiers, suppression_summary
-from deid_assets.methods.top_coding import top_code
+from deid_assets.methods.candidate import released_tables
+from deid_assets.methods.candidate.provider_suppression import providers_needed, suppress_identifiers, suppression_summary
+from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections import DATE_COLUMNS
+from deid_assets.policy.sections.longitudinal import DATE_COLUMNS
 from deid_assets.resources import Policies
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
 """Released years of days in hospital, and their columns."""
@@ -80,7 +80,7 @@ def members_query(
     """SELECT the members table of the release from the restricted store."""
     listed = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
     own = {column: levels[column] for column in listed}
-    return candidate.release_members(profiles, suppressed, crosswalk, domains, own, listed)
+    return released_tables.release_members(profiles, suppressed, crosswalk, domains, own, listed)
 
 
 def days_query(
@@ -90,7 +90,7 @@ def days_query(
     years = {year: column for year, column in YEARS.items() if policy.publishes(column)}
     truncated = policy.publishes("claims_truncated")
     own = {column: levels[column] for column in [*years.values(), *(["claims_truncated"] if truncated else [])]}
-    return candidate.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
+    return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
 
 
 def claims_query(
@@ -98,7 +98,7 @@ def claims_query(
 ) -> str:
     """SELECT the claims table of the release from the restricted store."""
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
-    return candidate.release_claims(
+    return released_tables.release_claims(
         suppress_identifiers(claims.truncated, claims.grouped, needed),
         profiles,
         suppressed,

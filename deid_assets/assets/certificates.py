@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from deid_assets.assessments.evidence import Refusal
 from deid_assets.assets.generalization import chosen_node
-from deid_assets.methods.optimal_lattice_search import Node, lower_neighbours, node_text, parse_node
-from deid_assets.methods.optimality_certificate import (
+from deid_assets.methods.lattice.certificate import (
     Criterion,
     MeasuredNode,
     OptimalityCertificate,
     failed_antichain,
     no_better_nodes,
 )
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, node_text, parse_node
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release.evidence import Refusal
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 
 def longitudinal_certificate(

@@ -10,14 +10,14 @@ import pandas as pd
 from deid_assets.assets.encoded import member_columns, smallest_safe_class
 from deid_assets.assets.long_tail_cut import require_bins
 from deid_assets.assets.stage_asset import prefix_of
-from deid_assets.methods.demographic_risk import DemographicRisk, demographic_class_sizes
-from deid_assets.methods.demographic_risk import demographic_risk as summarize
-from deid_assets.methods.long_tail import claims_of_units, keep_claims
-from deid_assets.methods.number_of_claims import bin_columns, truncate_within_classes, with_bins
-from deid_assets.methods.top_coding import top_code
+from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes
+from deid_assets.methods.disclosure.demographic_classes import demographic_risk as summarize
+from deid_assets.methods.long_tail.number_of_claims import bin_columns, truncate_within_classes, with_bins
+from deid_assets.methods.long_tail.truncation import claims_of_units, keep_claims
+from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Workplace
-from deid_assets.store import Query, Table, quoted, write_table
+from deid_assets.store.tables import Query, Table, quoted, write_table
 
 DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
 

@@ -6,16 +6,16 @@ from functools import partial
 
 import numpy as np
 
+from deid_assets.assessments.evidence import Refusal
 from deid_assets.assets.dates import GENERALIZED, INDEPENDENT, SHIFTED, compared_ways, date_keys, widths_of
 from deid_assets.assets.public_cells import shapes_of_measurements
-from deid_assets.methods import dated_claims as dated
-from deid_assets.methods.date_errors import SMALLEST, date_errors, released_errors
-from deid_assets.methods.date_intervals import Events, drawn_on_average, interval_bins
-from deid_assets.methods.protected_counts import CountNoise
+from deid_assets.methods.counts.protected_counts import CountNoise
+from deid_assets.methods.dates import dated_claims as dated
+from deid_assets.methods.dates.errors import SMALLEST, date_errors, released_errors
+from deid_assets.methods.dates.intervals import Events, drawn_on_average, interval_bins
 from deid_assets.policy.models import Policy
-from deid_assets.release.evidence import Refusal
 from deid_assets.resources import Workplace
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 _LIKELIEST = 1 / 28
 """No released day of a first service is likelier than this to be the delivered one: an anchor's period has 28 days or more."""

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from deid_assets.assets.candidate import YEARS
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release.dictionary import DescribedTable
-from deid_assets.release.gate import Staged
+from deid_assets.release.gate.judgement import Staged
+from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.schemas.candidate import IN_DAYS_IN_HOSPITAL, release_contracts
 from deid_assets.schemas.flat import release_records_contract
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 _COUNTED = "Where all labels are numbers, the largest stands for itself and all above, as in the Heritage Health Prize files"
 

@@ -11,6 +11,9 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.assessment import evidence_frame, kept_targets, profiles_query
 from deid_assets.assets.encoded import (
     PopulationTables,
@@ -24,24 +27,21 @@ from deid_assets.assets.generalization import chosen_levels, chosen_node
 from deid_assets.assets.planted_attacks import presence_of_canaries, small_classes_of_canaries
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
-from deid_assets.methods import membership
-from deid_assets.methods.canary_checks import gains_of_canaries
-from deid_assets.methods.candidate import generalized_members
-from deid_assets.methods.confidence import empirical_bernstein_upper_bound
-from deid_assets.methods.demographic_risk import demographic_class_sizes
-from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData, generalization_at
-from deid_assets.methods.node_computation import NodeComputation
-from deid_assets.methods.population_class_size import minimum_sample_class_size
-from deid_assets.methods.population_uniqueness import Uniqueness, population_uniqueness
+from deid_assets.methods.canaries.checks import gains_of_canaries
+from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.methods.disclosure import membership
+from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData, generalization_at
+from deid_assets.methods.statistics.confidence import empirical_bernstein_upper_bound
+from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
+from deid_assets.methods.statistics.population_uniqueness import Uniqueness, population_uniqueness
 from deid_assets.policy.models import Policy
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.evidence import Measurement
 from deid_assets.reports.disclosure_figures import dots_figure
 from deid_assets.reports.figures import markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table, write_table, write_view
+from deid_assets.store.tables import Table, write_table, write_view
 
 CONFIDENCE = 0.99
 """Of the bound on what an adversary who knows claims gains."""

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from deid_assets.assessments.membership_changes import Present
 from deid_assets.assets.encoded import member_columns
-from deid_assets.methods.candidate import generalized_members
-from deid_assets.methods.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.models import Policy
-from deid_assets.release.membership_changes import Present, comparable_rolls
+from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.resources import Workplace
-from deid_assets.store import Table, quoted
+from deid_assets.store.tables import Table, quoted
 
 Tags = Callable[[Sequence[str]], np.ndarray]
 """(n,) uint64: the keyed tag of each member, in the order given."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods import encoding
-from deid_assets.methods.information_loss import kept_at_levels
-from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData
-from deid_assets.methods.population_class_size import minimum_sample_class_size
+from deid_assets.methods.lattice.information_loss import kept_at_levels
+from deid_assets.methods.population import encoding
+from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
+from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.models import Policy
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 
 @dataclass(frozen=True)

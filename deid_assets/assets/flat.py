@@ -6,6 +6,9 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.detail import detail_measurements, detail_refusals
+from deid_assets.assessments.evidence import Context, Evidence, Refusal, judge
 from deid_assets.assets.certificates import certificate_refusals, flat_certificate
 from deid_assets.assets.described import described_records
 from deid_assets.assets.flat_attributes import attribute_leaks
@@ -15,9 +18,10 @@ from deid_assets.assets.public_cells import shape, shapes_of_measurements
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.record_risk import levels_of, measured_risk
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods import flat_rows
-from deid_assets.methods.encoding import domains_of, record_codes
-from deid_assets.methods.flat_search import (
+from deid_assets.methods.counts.protected_counts import TOO_SMALL, CountNoise, shown_if_large
+from deid_assets.methods.flat import queries
+from deid_assets.methods.flat.classes import FlatTable
+from deid_assets.methods.flat.search import (
     FlatResult,
     average_class_size,
     entropy_losses,
@@ -25,29 +29,26 @@ from deid_assets.methods.flat_search import (
     search_flat_table,
     search_flat_table_by_classes,
 )
-from deid_assets.methods.flat_table import FlatTable
-from deid_assets.methods.information_loss import information_kept, monotone_discernibility
-from deid_assets.methods.optimal_lattice_search import node_text, parse_node
-from deid_assets.methods.protected_counts import TOO_SMALL, CountNoise, shown_if_large
-from deid_assets.methods.value_domains import distinct_values, value_domain
+from deid_assets.methods.lattice.certificate import rounding_step
+from deid_assets.methods.lattice.information_loss import information_kept, monotone_discernibility
+from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
+from deid_assets.methods.population.encoding import domains_of, record_codes
+from deid_assets.methods.population.value_domains import distinct_values, value_domain
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.release import gate, measure
-from deid_assets.release.certificate import rounding_step
-from deid_assets.release.cross_check import SCHEMA
-from deid_assets.release.detail import detail_measurements, detail_refusals
-from deid_assets.release.dictionary import FILE as DICTIONARY
-from deid_assets.release.dictionary import dictionary
-from deid_assets.release.digests import tables_digest
-from deid_assets.release.evidence import Context, Evidence, Refusal, judge
-from deid_assets.release.manifest import AttritionStep
-from deid_assets.release.publication import Staging
+from deid_assets.release.gate import judgement
+from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
+from deid_assets.release.manifest.dictionary import dictionary
+from deid_assets.release.manifest.editions import AttritionStep
+from deid_assets.release.publication.publish import Staging
 from deid_assets.reports.figures import frontier_figure, heights_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import RECORDS
 from deid_assets.stages import FLAT_STAGES, METHOD_VERSIONS
-from deid_assets.store import Table, connect, drop_schema
+from deid_assets.store.digests import tables_digest
+from deid_assets.store.tables import Table, connect, drop_schema
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
@@ -152,7 +153,7 @@ def suppressed_records(
     """Numbers of the records that stay in classes below k at the chosen node: they are not released."""
     policy = policies.of(context)
     levels = levels_of(policy, record_generalization)
-    return flat_rows.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
+    return queries.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "attributes", "formulas"])
@@ -199,7 +200,7 @@ def release(
             refusals += judge(evidence, measure.required_of_flat(policy), bound_to)
             levels = levels_of(policy, record_generalization)
             measured = measured_risk(policy, staged, records, record_domains, levels)
-            refusals += gate.measurement_refusals("gate", measured)
+            refusals += judgement.measurement_refusals("gate", measured)
             leaks, leaking = attribute_leaks(
                 policy, staged, records, suppressed_records, record_domains, record_generalization
             )
@@ -307,7 +308,7 @@ def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains
     """SELECT the rows to be published from the restricted store."""
     others = [column.release_as for column in policy.attributes]
     neutralize = policy.formulas == "neutralize"
-    return flat_rows.released_records(records, suppressed, domains, levels_of(policy, chosen), others, neutralize)
+    return queries.released_records(records, suppressed, domains, levels_of(policy, chosen), others, neutralize)
 
 
 def _of_blanks(
@@ -318,10 +319,10 @@ def _of_blanks(
     How many are blank is a protected count.
     """
     tops = {qi.release_as: policy.hierarchy_of(qi.release_as).levels - 1 for qi in policy.quasi_identifiers}
-    alone = flat_rows.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
+    alone = queries.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
     own = [name for name, top in tops.items() if policy.hierarchy_of(name).missing_label(top) is None]
-    blanks = flat_rows.blanks(records, own)
-    held_up = [name for name, count in blanks.items() if count and flat_rows.blanks(records, [name], among=alone)[name]]
+    blanks = queries.blanks(records, own)
+    held_up = [name for name, count in blanks.items() if count and queries.blanks(records, [name], among=alone)[name]]
     if not held_up:
         return ""
     delivery = workplace.delivery(context.partition_key)
@@ -367,7 +368,7 @@ def _row_refusals(policy: FlatPolicy, staged: Table, expected: str) -> list[Refu
     for rule, rows in violations(staged, release_records_contract(policy)).items():
         text = f"release_records: the staged rows break the contract, {rule}"
         found.append(Refusal("broken_contract", "release_records", float(rows), 0.0, text, "rows"))
-    rows = int(staged.query(gate.either_way(f"SELECT * FROM {staged.sql}", f"SELECT * FROM ({expected})"))["n"].iloc[0])
+    rows = int(staged.query(judgement.either_way(f"SELECT * FROM {staged.sql}", f"SELECT * FROM ({expected})"))["n"].iloc[0])
     if rows:
         text = "release_records: the staged rows are not those that the restricted store gives"
         found.append(Refusal("inconsistent_rows", "release_records", float(rows), 0.0, text, "rows"))

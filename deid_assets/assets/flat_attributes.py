@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
+from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assets.record_risk import levels_of
-from deid_assets.methods.attribute_leaks import (
+from deid_assets.methods.disclosure.attribute_leaks import (
     Column,
     Withheld,
     blank_values,
@@ -15,14 +17,12 @@ from deid_assets.methods.attribute_leaks import (
     told_together,
     withheld_labels,
 )
-from deid_assets.methods.encoding import domains_of, record_codes
-from deid_assets.methods.flat_rows import published_records
-from deid_assets.methods.identifier_patterns import named_as_identifier, patterns_of
-from deid_assets.methods.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
+from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.methods.flat.queries import published_records
+from deid_assets.methods.population.encoding import domains_of, record_codes
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.release.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
-from deid_assets.release.evidence import Measurement, Refusal
-from deid_assets.store import Table, quoted
+from deid_assets.store.tables import Table, quoted
 
 _INSTEAD = "Do not publish it, or publish it as a quasi-identifier with a hierarchy"
 

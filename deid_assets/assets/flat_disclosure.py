@@ -3,19 +3,19 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.evidence import Evidence, to_frame
 from deid_assets.assets.attribute_disclosure import attribute_metadata, ordered_ranks
 from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_records import record_attributes_of_canaries
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods import attribute_disclosure as attributes
+from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.digests import tables_digest
-from deid_assets.release.evidence import Evidence, to_frame
 from deid_assets.resources import Policies
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table
+from deid_assets.store.digests import tables_digest
+from deid_assets.store.tables import Table
 
 
 @stage_asset(

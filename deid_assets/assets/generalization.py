@@ -8,6 +8,9 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.attack_sensitivity import joint_confidence
+from deid_assets.assessments.detail import enough_detail
 from deid_assets.assets.claim_numbers import claim_bins_of
 from deid_assets.assets.earlier_releases import standing_out
 from deid_assets.assets.encoded import (
@@ -26,30 +29,28 @@ from deid_assets.assets.policy_changes import absence_tells_too_much, changed_se
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.assets.tries import delivery_tries
-from deid_assets.executors import search_executor
-from deid_assets.methods import encoding, engine
-from deid_assets.methods.attack_sensitivity import confidence_of_each
-from deid_assets.methods.confidence import confidence_of_try
-from deid_assets.methods.flagged_suppression import choose_generalization
-from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
-from deid_assets.methods.information_loss import LatticeLoss
-from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
-from deid_assets.methods.lattice_diagnosis import COLUMNS, Demands, diagnose
-from deid_assets.methods.literal_reading import Adversary
-from deid_assets.methods.longitudinal_data import top_node
-from deid_assets.methods.node_computation import NodeComputation
-from deid_assets.methods.optimal_lattice_search import node_text, parse_node
-from deid_assets.methods.other_gates import TOO_LITTLE, OtherGates
-from deid_assets.methods.top_coding import top_code
-from deid_assets.methods.value_domains import distinct_values, value_domain
+from deid_assets.cluster.executors import search_executor
+from deid_assets.methods.adversary.two_readings import Adversary
+from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE, OtherGates
+from deid_assets.methods.lattice.choice import choose_generalization
+from deid_assets.methods.lattice.diagnosis import COLUMNS, Demands, diagnose
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
+from deid_assets.methods.population import encoding
+from deid_assets.methods.population.longitudinal_data import top_node
+from deid_assets.methods.population.value_domains import distinct_values, value_domain
+from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release import measure
-from deid_assets.release.detail import enough_detail
-from deid_assets.release.sensitivity import joint_confidence
 from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 _DIAGNOSIS_DRAWS = 100_000
 

@@ -8,7 +8,7 @@ from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, s
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.resources import Policies, RestrictedStore, Workplace
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.store import owner_only
+from deid_assets.store.tables import owner_only
 
 _SECTIONS = ["source", "intake"]
 

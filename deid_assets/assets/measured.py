@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.stage_asset import markdown_table
-from deid_assets.release.evidence import Measurement
 
 
 def outcome(found: Measurement) -> str:

@@ -10,20 +10,20 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.attribute_leaks import ColumnLeaks, leak_measurements, leak_refusals
+from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assets.candidate import released_dates
 from deid_assets.assets.encoded import PopulationTables
 from deid_assets.assets.flat_attributes import column_of
-from deid_assets.methods.attribute_leaks import Column, Withheld, most_told, told_together, withheld_labels
-from deid_assets.methods.candidate import passed_on
-from deid_assets.methods.identifier_patterns import named_as_identifier, patterns_of
-from deid_assets.methods.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
-from deid_assets.methods.top_coding import TopCode
-from deid_assets.methods.value_domains import label_joins
+from deid_assets.methods.candidate.released_tables import passed_on
+from deid_assets.methods.disclosure.attribute_leaks import Column, Withheld, most_told, told_together, withheld_labels
+from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
+from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.methods.population.value_domains import label_joins
+from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
-from deid_assets.release.attribute_leaks import ColumnLeaks, leak_measurements, leak_refusals
-from deid_assets.release.evidence import Measurement, Refusal
-from deid_assets.store import Table, quoted
+from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
+from deid_assets.store.tables import Table, quoted
 
 _INSTEAD = "Lower top_coding.percentile if payment delays are rare, or mend the delivery if a column holds what it should not"
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.methods.canaries import Findings, compare
-from deid_assets.release.evidence import Measurement
-from deid_assets.store import Table, connect, quoted
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.methods.canaries.planting import Findings, compare
+from deid_assets.store.tables import Table, connect, quoted
 
 PLAIN = 1_000_000
 """The value that canaries have where they are like all others; values of their own come after it."""

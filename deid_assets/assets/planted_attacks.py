@@ -9,6 +9,9 @@ from itertools import chain
 
 import numpy as np
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments import measure, membership_changes
+from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.earlier_releases import Tags
 from deid_assets.assets.planted import (
     PLAIN,
@@ -21,14 +24,11 @@ from deid_assets.assets.planted import (
     released_sizes,
 )
 from deid_assets.assets.planted_members import PlantedClaim, PlantedMember, label, members_of, plant_members
-from deid_assets.methods.canaries import Findings, compare
-from deid_assets.methods.inpatient_classes import ALL_YEARS, MEMBER_LEVEL, VISIT_LEVEL, VISITS, subsets
-from deid_assets.methods.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, MEMBER_LEVEL, VISIT_LEVEL, VISITS, subsets
+from deid_assets.methods.canaries.planting import Findings, compare
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.models import Policy
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release import measure, membership_changes
-from deid_assets.release.evidence import Measurement
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]
 Rolls = Iterable[tuple[str, Roll]]

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.planted import PLAIN, as_certain, own_values, planted_store
 from deid_assets.assets.planted_members import PlantedClaim, PlantedMember, plant_members
-from deid_assets.methods.attribute_disclosure import AttributeDisclosure
-from deid_assets.methods.canaries import Findings, compare
-from deid_assets.policy.disclosure import DisclosureLimits
+from deid_assets.methods.canaries.planting import Findings, compare
+from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.policy.models import Policy
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release.evidence import Measurement
-from deid_assets.store import Table
+from deid_assets.policy.sections.disclosure import DisclosureLimits
+from deid_assets.store.tables import Table
 
 ONE, OTHER = PLAIN, PLAIN + 1
 """The values of a sensitive attribute; of numbers the second is the larger."""

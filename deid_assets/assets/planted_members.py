@@ -7,7 +7,7 @@ from pathlib import Path
 from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.assets.planted import PLAIN, Group, plant
 from deid_assets.policy.models import Policy
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 PSEUDONYM = 5_000_000
 """Pseudonyms of canaries are their numbers from here on."""

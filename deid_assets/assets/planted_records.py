@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from deid_assets.assessments import measure
 from deid_assets.assets.planted import PLAIN, Attack, as_certain, plant, planted_store
 from deid_assets.assets.planted_disclosure import attribute_classes, told_of_canaries
 from deid_assets.assets.planted_members import domain_rows, label
-from deid_assets.methods.attribute_disclosure import AttributeDisclosure
-from deid_assets.methods.canaries import Findings
+from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.release import measure
 from deid_assets.sources.flat import POPULATION
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 
 def records_of_canaries(

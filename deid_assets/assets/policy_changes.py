@@ -8,21 +8,21 @@ import dagster as dg
 import pandas as pd
 import yaml
 
+from deid_assets.assessments.cumulative_attacks import because_of
 from deid_assets.errors import PolicyError
-from deid_assets.methods.absence import (
+from deid_assets.methods.disclosure.absence import (
     absence_numbers,
     absence_posterior,
     released_at_most,
     removed_and_eligible,
 )
-from deid_assets.methods.lattice_diagnosis import Change
-from deid_assets.methods.other_gates import TOO_LITTLE
-from deid_assets.methods.sampling import SIZE_SD
+from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
+from deid_assets.methods.lattice.diagnosis import Change
+from deid_assets.methods.preparation.sampling import SIZE_SD
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
-from deid_assets.release.cumulative_attacks import because_of
 from deid_assets.resources import Workplace
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 ABSENCE = "what absence from the release tells"
 _TRIED = (

@@ -17,13 +17,23 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.population import (
+    Attempts,
+    ClassSizes,
+    inpatient_measurements,
+    period_name,
+    voter_list_measurements,
+)
 from deid_assets.assets.assessment import evidence_frame
 from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.planted_attacks import inpatients_of_canaries, voters_of_canaries
 from deid_assets.assets.population_table import read_table
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
-from deid_assets.methods.identified_file import (
+from deid_assets.methods.attacks.file_classes import class_numbers, class_sizes
+from deid_assets.methods.attacks.identified_file import (
     compared,
     delivered_people,
     delivered_visits,
@@ -32,7 +42,7 @@ from deid_assets.methods.identified_file import (
     released_people,
     released_visits,
 )
-from deid_assets.methods.inpatient_classes import (
+from deid_assets.methods.attacks.inpatient_classes import (
     ALL_YEARS,
     COLUMNS,
     MEMBER_LEVEL,
@@ -44,23 +54,13 @@ from deid_assets.methods.inpatient_classes import (
     subsets,
     visit_histories,
 )
-from deid_assets.methods.linkage_simulation import simulate_linkage
-from deid_assets.methods.population_classes import class_numbers, class_sizes
+from deid_assets.methods.attacks.linkage import simulate_linkage
 from deid_assets.policy.models import Policy
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.evidence import Measurement
-from deid_assets.release.population_measurements import (
-    Attempts,
-    ClassSizes,
-    inpatient_measurements,
-    period_name,
-    voter_list_measurements,
-)
 from deid_assets.reports.population_figures import inpatient_figure, matched_figure
 from deid_assets.reports.rendering import markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Query, Table, write_table
+from deid_assets.store.tables import Query, Table, write_table
 
 LINKAGE_TRIALS = 100
 """Simulated adversaries of each kind."""

@@ -9,10 +9,10 @@ import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.models import Policy
-from deid_assets.policy.population_labels import TOO_WIDE, table_labels
-from deid_assets.policy.population_sections import DischargeTable, PopulationTable
+from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
+from deid_assets.policy.sections.population import DischargeTable, PopulationTable
 from deid_assets.sources.population_tables import TableLayout, read_population_table
-from deid_assets.store import Table, owner_only
+from deid_assets.store.tables import Table, owner_only
 
 
 def read_table(

@@ -8,28 +8,26 @@ from deid_assets.assets.dates import date_columns
 from deid_assets.assets.encoded import claim_columns
 from deid_assets.assets.long_tail_cut import cut_long_tail, members_left
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
-from deid_assets.methods.balanced_score import claim_balanced_scores
-from deid_assets.methods.dated_claims import delivered_dates
-from deid_assets.methods.exclusion_tables import exclusion_tables
-from deid_assets.methods.grouping import grouped_claims as grouped_claims_query
-from deid_assets.methods.grouping import member_profiles as member_profiles_query
-from deid_assets.methods.long_tail import claim_support_scores as claim_support_scores_query
-from deid_assets.methods.long_tail import claims_truncated as claims_truncated_query
-from deid_assets.methods.pseudonyms import pseudonyms
-from deid_assets.methods.removal import DIAGNOSES, codes_of_claims, distinct_codes
-from deid_assets.methods.removal import eligible_claims as eligible_claims_query
-from deid_assets.methods.removal import eligible_members as eligible_members_query
-from deid_assets.methods.removal import opt_out_match
-from deid_assets.methods.removal import removed_members as removed_members_query
-from deid_assets.methods.sampling import members_left_out
-from deid_assets.methods.sampling import released_sample as released_sample_query
-from deid_assets.methods.sampling import sample_size
-from deid_assets.methods.top_coding import top_code
+from deid_assets.methods.dates.dated_claims import delivered_dates
+from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
+from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
+from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
+from deid_assets.methods.preparation.eligibility import DIAGNOSES, codes_of_claims, distinct_codes, opt_out_match
+from deid_assets.methods.preparation.eligibility import eligible_claims as eligible_claims_query
+from deid_assets.methods.preparation.eligibility import eligible_members as eligible_members_query
+from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
+from deid_assets.methods.preparation.exclusion_tables import exclusion_tables
+from deid_assets.methods.preparation.grouping import grouped_claims as grouped_claims_query
+from deid_assets.methods.preparation.grouping import member_profiles as member_profiles_query
+from deid_assets.methods.preparation.pseudonyms import pseudonyms
+from deid_assets.methods.preparation.sampling import members_left_out, sample_size
+from deid_assets.methods.preparation.sampling import released_sample as released_sample_query
+from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.release.keys import Secret
 from deid_assets.resources import Policies, Workplace
-from deid_assets.store import Query, Table, write_table
+from deid_assets.store.tables import Query, Table, write_table
 
 CLAIM_QUASI_IDENTIFIERS = (
     "specialty",

@@ -6,23 +6,23 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.assessment import evidence_frame
 from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.planted_disclosure import providers_of_canaries
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods import provider_graph
-from deid_assets.methods.candidate import generalized_claims
-from deid_assets.methods.provider_suppression import PATTERN
+from deid_assets.methods.attacks import provider_graph
+from deid_assets.methods.candidate.provider_suppression import PATTERN
+from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.policy.models import Policy
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.evidence import Measurement
 from deid_assets.reports.disclosure_figures import dots_figure
 from deid_assets.reports.figures import markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table, quoted, write_table, write_view
+from deid_assets.store.tables import Table, quoted, write_table, write_view
 
 IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
 """Kinds of providers: column in the store, and name in the release."""

@@ -12,19 +12,17 @@ import duckdb
 import pandas as pd
 
 import deid_assets
+from deid_assets.assessments.discrimination import vacuity_refusals
+from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.assets.intake import delivery_version
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import risk_checks_of
 from deid_assets.errors import PolicyError, ReleaseError
-from deid_assets.methods.optimality_certificate import OptimalityCertificate
-from deid_assets.methods.protected_counts import CountNoise
+from deid_assets.methods.counts.protected_counts import CountNoise
+from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
-from deid_assets.release import clock
-from deid_assets.release.certificate import FILE as CERTIFICATE
-from deid_assets.release.certificate import certificate_editions
-from deid_assets.release.discrimination import vacuity_refusals
 from deid_assets.release.event_log import (
     data_versions,
     edited_evidence,
@@ -33,10 +31,11 @@ from deid_assets.release.event_log import (
     stale_inputs,
     witness,
 )
-from deid_assets.release.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
-from deid_assets.release.manifest import (
+from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
+from deid_assets.release.manifest.certificate import certificate_editions
+from deid_assets.release.manifest.editions import (
     AttritionStep,
     Manifest,
     Place,
@@ -44,13 +43,14 @@ from deid_assets.release.manifest import (
     editions,
     package_versions,
 )
-from deid_assets.release.publication import Releases, Staging
-from deid_assets.release.registry import Entry
-from deid_assets.release.tries import Tried
+from deid_assets.release.publication.publish import Releases, Staging
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import Entry
+from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, stages_of
-from deid_assets.store import Table, fingerprint
+from deid_assets.store.tables import Table, fingerprint
 
 
 def releases_of(workplace: Workplace) -> Releases:

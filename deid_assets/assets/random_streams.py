@@ -5,9 +5,9 @@ from functools import lru_cache
 import dagster as dg
 
 from deid_assets.assets.stage_asset import prefix_of
-from deid_assets.release.digests import bytes_digest, canonical_json, tables_digest
 from deid_assets.resources import Workplace
-from deid_assets.store import Table
+from deid_assets.store.digests import bytes_digest, canonical_json, tables_digest
+from deid_assets.store.tables import Table
 
 _TAKEN_IN = ("members", "claims")
 

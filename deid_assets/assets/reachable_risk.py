@@ -11,11 +11,10 @@ from deid_assets.assets.generalization import node_computation, other_gates_of
 from deid_assets.assets.policy_changes import what_helps_against_absence
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods.absence import removed_and_eligible
-from deid_assets.methods.flagged_suppression import HIGH_RISK
-from deid_assets.methods.longitudinal_data import top_node
-from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS
-from deid_assets.methods.reachable_risk import (
+from deid_assets.methods.disclosure.absence import removed_and_eligible
+from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS
+from deid_assets.methods.lattice.choice import HIGH_RISK
+from deid_assets.methods.lattice.reachable_risk import (
     ABSENCE,
     ERROR,
     Reach,
@@ -24,9 +23,10 @@ from deid_assets.methods.reachable_risk import (
     reach_of_demographics,
     reach_of_high_risk,
 )
+from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies, Workplace
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
 _REMEDIES = {

@@ -3,19 +3,19 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.evidence import Evidence, to_frame
 from deid_assets.assets.flat_intake import population_of
 from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_records import records_of_canaries
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods import flat_rows
+from deid_assets.methods.flat import queries
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.release import measure
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.digests import tables_digest
-from deid_assets.release.evidence import Evidence, to_frame
 from deid_assets.resources import Policies
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table
+from deid_assets.store.digests import tables_digest
+from deid_assets.store.tables import Table
 
 
 @stage_asset(policy_sections=["population", "risk"], version=METHOD_VERSIONS["record_risk"])
@@ -57,14 +57,14 @@ def levels_of(policy: FlatPolicy, chosen: Table) -> dict[str, int]:
 def measured_risk(policy: FlatPolicy, released: Table, records: Table, domains: Table, levels: dict[str, int]):
     """The smallest class of the rows given, counted in them or in the population, and the share of records left out."""
     population = population_of(policy, records)
-    hiding = released.sql if population is None else f"({flat_rows.generalized_records(population, domains, levels)})"
-    sized = flat_rows.class_sizes(released.sql, hiding, list(levels))
+    hiding = released.sql if population is None else f"({queries.generalized_records(population, domains, levels)})"
+    sized = queries.class_sizes(released.sql, hiding, list(levels))
     found = released.query(f"SELECT min(class_size) AS smallest, count(*) AS n FROM ({sized})").iloc[0]
     delivered, n = records.count(), int(found["n"])
     smallest = int(found["smallest"]) if n else None
     beyond = None
     if population is not None:
         # A population that lacks the records hides nobody, however large its classes are.
-        classes = flat_rows.classes_beyond(released.sql, hiding, list(levels))
+        classes = queries.classes_beyond(released.sql, hiding, list(levels))
         beyond = int(released.query(f"SELECT coalesce(sum(beyond), 0) AS n FROM ({classes})")["n"].iloc[0])
     return measure.flat_measurements(policy, smallest, (delivered - n) / delivered, delivered, beyond)

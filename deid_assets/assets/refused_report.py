@@ -9,16 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deid_assets.assessments.evidence import from_frame
 from deid_assets.assets.generalization import chosen_level_names, chosen_node
 from deid_assets.assets.release_report import levels_by_number, named
-from deid_assets.home import Home
-from deid_assets.methods.lattice_diagnosis import outcome_of_change
-from deid_assets.methods.optimal_lattice_search import node_text
+from deid_assets.methods.lattice.diagnosis import outcome_of_change
+from deid_assets.methods.lattice.predictive_tagging import node_text
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release import clock, durable
-from deid_assets.release.evidence import from_frame
+from deid_assets.release.registry import clock
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.reports.manifest_content import gates_of, tried
@@ -34,7 +33,9 @@ from deid_assets.reports.report import (
     render_report,
 )
 from deid_assets.stages import STAGE_OF, stages_of
-from deid_assets.store import Table
+from deid_assets.store import durable
+from deid_assets.store.home import Home
+from deid_assets.store.tables import Table
 
 RESTRICTED = (
     "Restricted: this report holds exact numbers about people, and was made for those who answer for the delivery. It must not "

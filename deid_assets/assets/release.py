@@ -7,6 +7,11 @@ from functools import partial
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.assessments.detail import detail_measurements, detail_refusals
+from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
+from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since
 from deid_assets.assets.assessment import (
     demographics_of,
     kept_targets,
@@ -31,36 +36,26 @@ from deid_assets.assets.release_report import report_of
 from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.tries import DeliveryTries, delivery_tries, note_if_refused
+from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
-from deid_assets.executors import search_executor
-from deid_assets.methods.absence import absence_numbers
-from deid_assets.methods.top_coding import top_code
+from deid_assets.methods.disclosure.absence import absence_numbers
+from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.policy.validation import check_vacuous
-from deid_assets.release import gate, measure
-from deid_assets.release.cross_check import SCHEMA
-from deid_assets.release.cumulative import removal_digest
-from deid_assets.release.cumulative_attacks import cumulative_refusals, naming_releases
-from deid_assets.release.detail import detail_measurements, detail_refusals
-from deid_assets.release.dictionary import FILE as DICTIONARY
-from deid_assets.release.dictionary import dictionary
-from deid_assets.release.digests import tables_digest
-from deid_assets.release.evidence import Evidence, Measurement, Refusal
-from deid_assets.release.manifest import AttritionStep
-from deid_assets.release.membership_changes import (
-    change_refusals,
-    changes_measured,
-    changes_since,
-    comparable_rolls,
-    removal_list_refusals,
-)
-from deid_assets.release.publication import Staging
-from deid_assets.release.tries import Tried
+from deid_assets.policy.rules.validation import check_vacuous
+from deid_assets.release.cumulative import comparable_rolls, removal_digest, removal_list_refusals
+from deid_assets.release.gate import judgement
+from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
+from deid_assets.release.manifest.dictionary import dictionary
+from deid_assets.release.manifest.editions import AttritionStep
+from deid_assets.release.publication.publish import Staging
+from deid_assets.release.registry.tries import Tried
 from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table, connect, drop_schema, write_table
+from deid_assets.store.digests import tables_digest
+from deid_assets.store.tables import Table, connect, drop_schema, write_table
 
 FILES = {"release_members": "Members", "release_claims": "Claims"}
 
@@ -185,7 +180,7 @@ class _Earlier:
 
 
 def _against_earlier(
-    context, policy: Policy, workplace: Workplace, tables: PopulationTables, staged: gate.Staged, chosen: Table, crosswalk: Table,
+    context, policy: Policy, workplace: Workplace, tables: PopulationTables, staged: judgement.Staged, chosen: Table, crosswalk: Table,
     removed: Table,
 ) -> Callable[[], _Earlier]:  # fmt: skip
     """Hold the staged rows against the earlier releases there are whenever it is asked."""
@@ -206,7 +201,7 @@ def _against_earlier(
     return held
 
 
-def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> gate.Staged:
+def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> judgement.Staged:
     """Write the files, and read them back into the scratch schema."""
     years = [year for year, column in YEARS.items() if policy.publishes(column)]
     read = {}
@@ -231,7 +226,7 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
     none = [f"SELECT * FROM {days.sql} WHERE false"]
     parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
     write_table(days_table, " UNION ALL ".join(none + parts))
-    return gate.Staged(read["release_members"], read["release_claims"], days_table)
+    return judgement.Staged(read["release_members"], read["release_claims"], days_table)
 
 
 def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
@@ -243,7 +238,7 @@ def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
 
 def _judge(
     context, policy: Policy, workplace: Workplace, tries: DeliveryTries, tried: Tried, tables: PopulationTables,
-    staged: gate.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
+    staged: judgement.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
     sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
     """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them.
@@ -256,10 +251,10 @@ def _judge(
     digest = tables_digest(staged.by_name())
     evidence, refusals = read_evidence(assessments)
     refusals += tries.refusals(tried)
-    refusals += gate.contract_refusals(policy, staged)
+    refusals += judgement.contract_refusals(policy, staged)
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
     write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
-    refusals += gate.consistency_refusals(
+    refusals += judgement.consistency_refusals(
         policy, staged, staged_profiles, levels, tables.profiles, tables.held, tables.domains, crosswalk, suppressed
     )
     common = (policy, levels, tables.profiles, suppressed, crosswalk, tables.domains)
@@ -268,14 +263,14 @@ def _judge(
         "release_days_in_hospital": days_query(*common),
         "release_claims": claims_query(*common, ClaimTables(eligible_claims, tables.known, tables.held)),
     }
-    refusals += gate.identity_refusals(staged, expected)
+    refusals += judgement.identity_refusals(staged, expected)
     refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
-    refusals += gate.membership_refusals(policy, staged, crosswalk, sample, removed)
-    refusals += gate.opt_out_refusals(policy, tables.profiles)
+    refusals += judgement.membership_refusals(policy, staged, crosswalk, sample, removed)
+    refusals += judgement.opt_out_refusals(policy, tables.profiles)
     secret = workplace.secret()
-    refusals += gate.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
-    refusals += gate.provider_refusals(policy, staged, levels, tables.known, tables.domains)
-    refusals += gate.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS, tried.number)
+    refusals += judgement.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
+    refusals += judgement.provider_refusals(policy, staged, levels, tables.known, tables.domains)
+    refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS, tried.number)
     refusals += common_refusals(
         context, policy, workplace, tables.profiles.file, evidence, ("members", "claims")
     )
@@ -295,7 +290,7 @@ def _judge(
         NumberedClaims(tables.held, staged.claims),
     )  # fmt: skip
     alone = risk.demographics
-    refusals += gate.demographic_refusals(alone, staged.members.count())
+    refusals += judgement.demographic_refusals(alone, staged.members.count())
     absence = absence_numbers(eligible, removed, alone.released + before)
     measured = [*measure.demographic_measurements(policy, alone, *absence), *changes]
     measured += measure.number_of_claims_measurements(policy, risk.with_number_of_claims)
@@ -305,14 +300,14 @@ def _judge(
     # What is changed after a refusal, but for the delivery or the sample, is judged on the draws of the try that it is.
     key = gate_stream_key(context, workplace, tables.profiles, tried.number)
     with search_executor() as executor:
-        measured += gate.risk_measurements(policy, computation, node, adversary, key, commitment, executor, tried.number)
+        measured += judgement.risk_measurements(policy, computation, node, adversary, key, commitment, executor, tried.number)
     note_if_refused(workplace, tried, measured)
-    disagreements, cross = gate.cross_check_refusals(
+    disagreements, cross = judgement.cross_check_refusals(
         policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
         crosswalk, suppressed, key, commitment,
     )  # fmt: skip
     refusals += disagreements
-    refusals += gate.measurement_refusals("gate", measured)
+    refusals += judgement.measurement_refusals("gate", measured)
     by_level = kept_by_level(policy, computation.data)
     detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
     refusals += detail_refusals(detail)

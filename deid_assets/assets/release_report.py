@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.attack_sensitivity import ASSET, number_known, table_rows
+from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assets.encoded import smallest_safe_class
 from deid_assets.assets.generalization import chosen_node
 from deid_assets.assets.sensitivity import figure_limits
-from deid_assets.methods.neighbor_attack import expected_reidentified_share
-from deid_assets.methods.optimal_lattice_search import lower_neighbours, node_text, parse_node
-from deid_assets.methods.optimality_certificate import OptimalityCertificate
+from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
+from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
+from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, node_text, parse_node
 from deid_assets.policy.models import Policy
-from deid_assets.release import measure
-from deid_assets.release.canaries import CANARIES
-from deid_assets.release.certificate import rounding_step
-from deid_assets.release.sensitivity import ASSET, number_known, table_rows
 from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
 from deid_assets.reports.heritage import exposure_comparison, heritage_comparison, table_7_comparison
 from deid_assets.reports.heritage_population import population_comparison
@@ -31,7 +30,7 @@ from deid_assets.reports.rendering import words
 from deid_assets.reports.report import CertificateRow, ReportFigure, ReportTable, render_report
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 
 def report_of(

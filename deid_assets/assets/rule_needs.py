@@ -3,14 +3,14 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments.evidence import Refusal
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods.rule_figures import rule_figures
+from deid_assets.methods.preparation.rule_figures import rule_figures
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rule_needs import JudgedNeed, judged_needs
+from deid_assets.policy.rules.needs import JudgedNeed, judged_needs
 from deid_assets.reference.code_book import RARE_VISIBLE_REASON
-from deid_assets.release.evidence import Refusal
 from deid_assets.resources import Policies
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 COLUMNS = ["rule", "figure", "count", "of", "at_least", "met"]
 

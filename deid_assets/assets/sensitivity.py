@@ -8,31 +8,37 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.attack_sensitivity import (
+    joint_confidence,
+    number_known,
+    sensitivity_measurements,
+    table_rows,
+    wrong_values,
+)
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.assessment import evidence_frame, original_members, profiles_query
 from deid_assets.assets.encoded import claim_columns, member_columns, sampling_fraction
 from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.assets.tries import delivery_tries, note_if_refused
-from deid_assets.methods.adversary_power import Rounding
-from deid_assets.methods.adversary_power import adversary_power as power_of
-from deid_assets.methods.attack_sensitivity import AttackSensitivity, Cell, Knows, cell_of, confidence_of_each
-from deid_assets.methods.canary_checks import sensitivity_of_canaries
-from deid_assets.methods.candidate import generalized_claims
-from deid_assets.methods.confidence import confidence_of_try
-from deid_assets.methods.released_claims import DAY, delivered_days, released_records
-from deid_assets.methods.released_rows import own_positions
-from deid_assets.methods.value_diversity import ValuePairs
+from deid_assets.methods.adversary.adversary_power import Rounding
+from deid_assets.methods.adversary.adversary_power import adversary_power as power_of
+from deid_assets.methods.adversary.value_diversity import ValuePairs
+from deid_assets.methods.attacks.attack_sensitivity import AttackSensitivity, Cell, Knows, cell_of, confidence_of_each
+from deid_assets.methods.canaries.checks import sensitivity_of_canaries
+from deid_assets.methods.candidate.released_tables import generalized_claims
+from deid_assets.methods.population.released_claims import DAY, delivered_days, released_records
+from deid_assets.methods.population.released_population import own_positions
+from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
-from deid_assets.release import measure
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.evidence import Measurement
-from deid_assets.release.sensitivity import joint_confidence, number_known, sensitivity_measurements, table_rows, wrong_values
 from deid_assets.reports.rendering import markdown_image
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import METHOD_VERSIONS
-from deid_assets.store import Table, write_table
+from deid_assets.store.tables import Table, write_table
 
 
 @dataclass(frozen=True)

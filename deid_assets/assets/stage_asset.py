@@ -8,11 +8,11 @@ from pathlib import Path
 import dagster as dg
 import pandas as pd
 
-from deid_assets.guard import without_values
-from deid_assets.home import Home
 from deid_assets.meter import meter
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import held_open, require_plain_tables
+from deid_assets.store.guard import without_values
+from deid_assets.store.home import Home
+from deid_assets.store.tables import held_open, require_plain_tables
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Method version and policy sections of every asset, as they were declared."""

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import taken_in_digest
-from deid_assets.methods.confidence import TRIES_AT_MOST
-from deid_assets.methods.other_gates import NOT_COARSER, REFUSED, Node
+from deid_assets.methods.lattice.candidate_gates import NOT_COARSER, REFUSED, Node
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.models import Policy
-from deid_assets.release.evidence import Measurement, Refusal
-from deid_assets.release.recovery import REGISTRY
-from deid_assets.release.registry import Registry
-from deid_assets.release.tries import Partitions, Sample, Tried, Tries, refused_by_draws, tries_of, what_is_next
+from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.tries import Partitions, Sample, Tried, Tries, refused_by_draws, tries_of, what_is_next
 from deid_assets.resources import Workplace
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 AFTER_THE_LAST = (
     f"releases of this delivery and sample were refused {TRIES_AT_MOST} times by what random draws measured, under whatever "

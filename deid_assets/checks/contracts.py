@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from deid_assets.guard import without_values
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.resources import Policies
 from deid_assets.schemas import contracts_of
 from deid_assets.schemas.contract import violations
 from deid_assets.stages import stages_of
-from deid_assets.store import Table
+from deid_assets.store.guard import without_values
+from deid_assets.store.tables import Table
 
 
 def contract_check_name(asset: str) -> str:

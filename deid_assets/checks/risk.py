@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from deid_assets.guard import without_values
+from deid_assets.assessments import disclosure, measure, membership_changes
+from deid_assets.assessments.attack_sensitivity import ASSET, WITH_VALUES, WORST
+from deid_assets.assessments.canaries import CANARIES, FLAT_WITH_CANARIES, WITH_CANARIES
+from deid_assets.assessments.evidence import from_frame
 from deid_assets.partitions import deliveries
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.release import disclosure_measures, measure, membership_changes
-from deid_assets.release.canaries import CANARIES, FLAT_WITH_CANARIES, WITH_CANARIES
-from deid_assets.release.evidence import from_frame
-from deid_assets.release.sensitivity import ASSET, WITH_VALUES, WORST
 from deid_assets.stages import FLAT_STAGES, stages_of
-from deid_assets.store import Table
+from deid_assets.store.guard import without_values
+from deid_assets.store.tables import Table
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ def _attribute_checks(asset: str) -> tuple[RiskCheck, ...]:
         RiskCheck(
             f"{asset}_homogeneity_within_threshold",
             asset,
-            disclosure_measures.HOMOGENEOUS,
+            disclosure.HOMOGENEOUS,
             "At most the allowed share of members are in a class in which all have one value of a sensitive attribute.",
         ),
         RiskCheck(
             f"{asset}_diversity_within_threshold",
             asset,
-            disclosure_measures.DIVERSITY,
+            disclosure.DIVERSITY,
             "Every class has at least the demanded diversity of every sensitive attribute (l-diversity).",
         ),
         RiskCheck(
             f"{asset}_closeness_within_threshold",
             asset,
-            disclosure_measures.CLOSENESS,
+            disclosure.CLOSENESS,
             "In no class is a sensitive attribute distributed further from the whole than allowed (t-closeness).",
         ),
     )
@@ -161,44 +161,44 @@ RISK_CHECKS = (
     RiskCheck(
         "small_classes_within_threshold",
         "population_estimates",
-        disclosure_measures.SMALL_CLASSES,
+        disclosure.SMALL_CLASSES,
         "At most the allowed share of released members are in a small demographic class, by estimate and, where there is one, by count.",
     ),
     RiskCheck(
         "uniques_within_threshold",
         "population_estimates",
-        disclosure_measures.UNIQUES,
+        disclosure.UNIQUES,
         "At most the allowed share of the population is unique by demographics, by estimate and, where there is one, by count.",
     ),
     *_attribute_checks("attribute_disclosure"),
     RiskCheck(
         "presence_within_threshold",
         "membership_disclosure",
-        disclosure_measures.PRESENCE,
+        disclosure.PRESENCE,
         "No member's demographics tell with more than the allowed probability that he is in the release.",
     ),
     RiskCheck(
         "membership_advantage_within_threshold",
         "membership_disclosure",
-        disclosure_measures.ADVANTAGE,
+        disclosure.ADVANTAGE,
         "Guessing from demographics who is in the release gains at most what is allowed over a coin.",
     ),
     RiskCheck(
         "provider_patterns_within_threshold",
         "provider_graph_attack",
-        disclosure_measures.PATTERN_SUCCESS,
+        disclosure.PATTERN_SUCCESS,
         "Who knows patterns of care of a provider recognizes him with at most the allowed probability.",
     ),
     RiskCheck(
         "provider_all_patterns_within_threshold",
         "provider_graph_attack",
-        disclosure_measures.ALL_PATTERNS_SUCCESS,
+        disclosure.ALL_PATTERNS_SUCCESS,
         "Who knows all patterns of care of an identifier recognizes the provider with at most the allowed probability.",
     ),
     RiskCheck(
         "provider_graph_within_threshold",
         "provider_graph_attack",
-        disclosure_measures.GRAPH_SUCCESS,
+        disclosure.GRAPH_SUCCESS,
         "Who knows how providers share patients recognizes one with at most the allowed probability.",
     ),
 )

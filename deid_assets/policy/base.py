@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.files import Folder
-from deid_assets.policy.hierarchies import Hierarchy
-from deid_assets.policy.hierarchy_specs import AnyHierarchy, CsvSpec
-from deid_assets.policy.sections import ColumnName, Name, Owner, Recipients, Said, Section
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.hierarchies.specs import AnyHierarchy, CsvSpec
+from deid_assets.policy.sections.longitudinal import ColumnName, Name, Owner, Recipients, Said, Section
 
 RESTRICTED_SECTIONS = ("opt_outs",)
 """Sections that name members. They never leave, not even as a digest: a guessed identifier could be tried on it."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from deid_assets.methods.identifier_patterns import named_as_identifier
-from deid_assets.methods.leak_limits import LIMITS, MADE_OF, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
+from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
+from deid_assets.methods.disclosure.leak_limits import LIMITS, MADE_OF, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 

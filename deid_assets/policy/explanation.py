@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from deid_assets.methods.confidence import TRIES_AT_MOST
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
-from deid_assets.policy.rule_needs import LISTED, needs_of
-from deid_assets.policy.sections import CLAIM_COLUMNS, MEMBER_COLUMNS, PASSED_ON_COLUMNS, AttackGate, Statistic
+from deid_assets.policy.rules.needs import LISTED, needs_of
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS, PASSED_ON_COLUMNS, AttackGate, Statistic
 
 
 def explain(policy: ReleasePolicy) -> str:

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.disclosure import FlatAttributeDisclosure
-from deid_assets.policy.hierarchies import Hierarchy
-from deid_assets.policy.limits import limit_problems
-from deid_assets.policy.sections import ClassSize, ColumnName, Intake, Name, Said, Section, Share
-from deid_assets.policy.validation import Problem, detail_problems, did_you_mean
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.rules.limits import limit_problems
+from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean
+from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
+from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
 
 LARGEST_LATTICE = 2_000_000
 """Nodes of a lattice that is kept in memory as a whole."""

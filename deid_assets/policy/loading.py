@@ -13,12 +13,12 @@ from deid_assets.policy.base import Origin
 from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
 from deid_assets.policy.models import Policy
-from deid_assets.policy.population_rules import population_problems
 from deid_assets.policy.refusals import problems_of, without_members
-from deid_assets.policy.validation import Problem, did_you_mean, problems
+from deid_assets.policy.rules.population import population_problems
+from deid_assets.policy.rules.validation import Problem, did_you_mean, problems
 from deid_assets.policy.yaml_text import Parsed, parse
 
-SHIPPED = Path(str(resources.files("deid_assets.policy")))
+SHIPPED = Path(str(resources.files("deid_assets.policy") / "shipped"))
 
 
 def load_policy(path: Path) -> Policy:

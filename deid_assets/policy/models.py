@@ -8,18 +8,16 @@ from pydantic import Field
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.date_sections import Dates
-from deid_assets.policy.disclosure import (
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.sections.dates import Dates
+from deid_assets.policy.sections.disclosure import (
     SENSITIVE_BY_DEFAULT,
     AttributeDisclosure,
     MembershipDisclosure,
     PopulationEstimates,
     ProviderGraph,
 )
-from deid_assets.policy.hierarchies import Hierarchy
-from deid_assets.policy.number_of_claims import REPORTED, NumberOfClaims
-from deid_assets.policy.population_sections import InpatientAttack, PopulationTable, VoterListAttack
-from deid_assets.policy.sections import (
+from deid_assets.policy.sections.longitudinal import (
     PASSED_ON_COLUMNS,
     Adversary,
     AnyQuasiIdentifier,
@@ -38,7 +36,9 @@ from deid_assets.policy.sections import (
     Sample,
     TopCoding,
 )
-from deid_assets.policy.sensitivity_sections import AttackSensitivity
+from deid_assets.policy.sections.number_of_claims import REPORTED, NumberOfClaims
+from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
+from deid_assets.policy.sections.sensitivity import AttackSensitivity
 from deid_assets.sources.delivery import SourceOptions
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.models import Policy
-from deid_assets.policy.validation import Problem, did_you_mean
+from deid_assets.policy.rules.validation import Problem, did_you_mean
 
 _EXPECTED = {
     "bool_type": "true or false",

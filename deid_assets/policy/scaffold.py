@@ -7,8 +7,8 @@ from pathlib import Path
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy, shipped_policies
-from deid_assets.policy.validation import did_you_mean
-from deid_assets.release import durable
+from deid_assets.policy.rules.validation import did_you_mean
+from deid_assets.store import durable
 
 _DESCRIPTION = re.compile(r"^description: >\n(?:  .*\n)+", re.MULTILINE)
 

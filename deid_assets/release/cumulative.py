@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
+from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.membership_changes import Roll
-from deid_assets.release.digests import bytes_digest
+from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.release.keys import Secret
-from deid_assets.release.registry import Entry, Registry
-from deid_assets.release.tries import Tried
-from deid_assets.release.verification import MANIFEST
+from deid_assets.release.publication.verification import MANIFEST
+from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.release.registry.tries import Tried
+from deid_assets.store.digests import bytes_digest
 
 _NUMBER = re.compile(r"\d{4,}")
 
@@ -239,3 +240,42 @@ def _unreadable(file: Path) -> ReleaseError:
         "the one of the release that was published, so that it is not known what was released before; restore it, and the "
         "folder of the release, from a backup"
     )
+
+
+def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple[str, Roll]]:
+    """Name and roll of every earlier release made with the secret of a commitment; one roll is in memory at a time.
+
+    Raises
+    ------
+    ReleaseError
+        If a roll cannot be read or is not the one that was kept.
+    """
+    return ((made.name, made.roll()) for made in earlier if made.commitment == commitment and len(made.tags))
+
+
+def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal_digest: str) -> list[Refusal]:
+    """Refuse another removal list than that of an earlier release of the same delivery, or than one that is not known.
+
+    The difference of two releases of one delivery would be those who are on one list only: exactly members with a
+    sensitive condition.
+
+    Parameters
+    ----------
+    delivery_digest, removal_digest
+        Of the delivery about to be released, and of the members removed from it for what their claims tell.
+    """
+    return [
+        Refusal(
+            "another_removal_list", made.name, None, None,
+            f"{made.name} is a release of the same delivery, and "
+            + ("not the same members were" if made.removal_digest else "it is not known which members were")
+            + " removed from it for what their claims tell: whoever is in one release only would be known for a sensitive "
+            "condition; "
+            + (
+                "use its code_list and rare_visible_diseases, and read the same years, columns of codes and dates as it did"
+                if made.removal_digest else "do not release this delivery again"
+            ),
+        )
+        for made in earlier
+        if len(made.tags) and made.delivery_digest == delivery_digest and made.removal_digest != removal_digest
+    ]  # fmt: skip

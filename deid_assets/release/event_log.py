@@ -10,7 +10,7 @@ import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord, AssetCheckExecutionRecordStatus
 
-from deid_assets.release.evidence import Evidence, Refusal
+from deid_assets.assessments.evidence import Evidence, Refusal
 
 
 def witness(

@@ -16,15 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
-from deid_assets.home import Home
-from deid_assets.release import clock, durable
-from deid_assets.release.digests import parse_json
-from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_FILE, PublicKey, Secret, SigningKey, given_secret, load_secret
-from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes
-from deid_assets.release.recovery import LOCK, REGISTRY, recovered, release_folders, signer_in_force
-from deid_assets.release.registry import Chain, Registry
-from deid_assets.release.registry_entries import ClockCorrection, KeyRotation, signed_correction, signed_rotation
-from deid_assets.release.verification import MANIFEST
+from deid_assets.release.keys import (
+    GENERATED,
+    SECRET_FILE,
+    SIGNING_KEY_FILE,
+    PublicKey,
+    Secret,
+    SigningKey,
+    given_secret,
+    load_secret,
+)
+from deid_assets.release.publication.recovery import LOCK, REGISTRY, recovered, release_folders, signer_in_force
+from deid_assets.release.publication.verification import MANIFEST
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import Chain, Registry
+from deid_assets.release.registry.entries import ClockCorrection, KeyRotation, signed_correction, signed_rotation
+from deid_assets.store import durable
+from deid_assets.store.digests import parse_json
+from deid_assets.store.home import Home
+from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 
 NEXT_KEY_FILE = "signing_key.next.pem"
 ACCEPTED_FILE = "secret.accepted"

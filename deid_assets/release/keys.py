@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release import durable
-from deid_assets.release.digests import bytes_digest, canonical_json
-from deid_assets.release.reading import SMALL_AT_MOST, regular_bytes
-from deid_assets.store import owner_only
+from deid_assets.store import durable
+from deid_assets.store.digests import bytes_digest, canonical_json
+from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.store.tables import owner_only
 
 SIGNING_KEY_FILE = "signing_key.pem"
 SECRET_FILE = "secret"

@@ -1,0 +1,1 @@
+"""The release report, its tables and its figures."""

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from deid_assets.methods import leak_limits as leaks
-from deid_assets.release import disclosure_measures as measures
+from deid_assets.assessments import disclosure as measures
+from deid_assets.methods.disclosure import leak_limits as leaks
 from deid_assets.reports.numbers import shown, shown_bound
 from deid_assets.reports.rendering import words
 from deid_assets.reports.report import ReportTable

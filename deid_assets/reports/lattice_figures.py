@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from deid_assets.methods.optimal_lattice_search import lower_neighbours, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, node_text, parse_node
 from deid_assets.reports.rendering import (
     BLACK,
     BLUE,

@@ -17,7 +17,7 @@ def truncation_figure(compared: pd.DataFrame, needed: int) -> bytes:
     Parameters
     ----------
     compared
-        As `truncation_comparison` returns it.
+        As `comparison` returns it.
     needed
         Members that a bin must hold.
 

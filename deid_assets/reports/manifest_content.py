@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.attribute_leaks import MEANINGS as LEAKS
+from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.measure import FIXED, WITH_SUPPRESSED
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.confidence import TRIES_AT_MOST
-from deid_assets.release import measure
-from deid_assets.release.attribute_leaks import MEANINGS as LEAKS
-from deid_assets.release.canaries import CANARIES
-from deid_assets.release.measure import FIXED, WITH_SUPPRESSED
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.numbers import shown
 from deid_assets.reports.rendering import words

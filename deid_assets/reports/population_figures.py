@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from deid_assets.release.evidence import Measurement
+from deid_assets.assessments.evidence import Measurement
 from deid_assets.reports.figures import neighbor_attack_figure
 from deid_assets.reports.heritage_population import TABLE_6
 from deid_assets.reports.rendering import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure, plain, rendered, styled

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import yaml
 
-from deid_assets.policy.hierarchies import Hierarchy
-from deid_assets.policy.intervals import Cuts, Intervals
-from deid_assets.release.dictionary import DescribedTable
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.hierarchies.intervals import Cuts, Intervals
+from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.reports.report import ReportTable
-from deid_assets.store import quoted
+from deid_assets.store.tables import quoted
 
 FEW = 20
 """Released members that a label should have, at least: as many as hide each other elsewhere."""

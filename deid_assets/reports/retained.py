@@ -6,11 +6,12 @@ What is told of classes is the policy's, and what is left of the information is 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from deid_assets.policy.hierarchies import Hierarchy
-from deid_assets.release.detail import kept_name
+from deid_assets.assessments.detail import kept_name
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.reports.heritage import GENERALIZATIONS, HIERARCHIES
 from deid_assets.reports.rendering import percent
 from deid_assets.reports.report import GeneralizationRow, ReportTable
+
 
 @dataclass(frozen=True)
 class ReleasedColumn:

@@ -36,7 +36,7 @@ def sensitivity_figure(
     Parameters
     ----------
     rows
-        (name of the assumption, power, {figure: (value, bound)}), probabilities; `sensitivity.table_rows`.
+        (name of the assumption, power, {figure: (value, bound)}), probabilities; `attack_sensitivity.table_rows`.
 
     Raises
     ------

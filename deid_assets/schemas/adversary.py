@@ -3,7 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
-from deid_assets.policy.sections import CLAIM_COLUMNS
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.schemas.contract import Role, column, contract
 
 MEASURED_COLUMNS = ("year", *CLAIM_COLUMNS)

@@ -3,7 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
-from deid_assets.policy.hierarchies import Hierarchy
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.schemas.contract import Role, column, contract

@@ -12,7 +12,7 @@ import pandera.errors
 from pandera.config import ValidationDepth, config_context
 from pandera.ibis import Check, Column, DataFrameSchema
 
-from deid_assets.store import Table, connect, quoted
+from deid_assets.store.tables import Table, connect, quoted
 
 
 class Role(StrEnum):

@@ -3,9 +3,9 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
-from deid_assets.methods.flagged_suppression import HIGH_RISK
-from deid_assets.methods.other_gates import ATTACK, DEMOGRAPHICS, NOT_COARSER, NUMBER, REFUSED, TOO_LITTLE
-from deid_assets.methods.reachable_risk import GATES
+from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, NOT_COARSER, NUMBER, REFUSED, TOO_LITTLE
+from deid_assets.methods.lattice.choice import HIGH_RISK
+from deid_assets.methods.lattice.reachable_risk import GATES
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
 

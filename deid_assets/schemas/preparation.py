@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check
 
-from deid_assets.methods.pseudonyms import DIGITS
+from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.reference.code_book import RARE_VISIBLE_REASON
 from deid_assets.reference.tables import read_table

@@ -23,7 +23,7 @@ import numpy as np
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.files import Columns, Staging, count_rows, require_columns, require_once, row_key
-from deid_assets.store import quoted
+from deid_assets.store.tables import quoted
 
 _CHUNK = 1 << 24  # bytes read at a time
 _HEADER_AT_MOST = 1 << 20  # characters of the first line

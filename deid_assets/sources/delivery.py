@@ -8,13 +8,24 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.received import DeliveredFile, content_digest, delivered_files, digest_of_contents
+from deid_assets.store.home import plain_key
 
 KINDS = ("synthetic", "desynpuf", "tables", "flat")
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
+
+
 # What DuckDB reads in a format: the specifiers of strptime without those that only some platforms know.
 _DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")
 
@@ -39,22 +50,6 @@ DELIVERED_CLAIM_COLUMNS = (
 )  # fmt: skip
 """What a delivery may give of a claim: the canonical columns, and those from which some of them are made."""
 DATE_COLUMNS = ("birth_date", "death_date", "service_date", *CLAIM_INGREDIENTS)
-
-
-def plain_key(key: str) -> str:
-    """Return the key of a delivery, if files may be called after it: partitions can be added by hand, under any name.
-
-    Raises
-    ------
-    DeliveryError
-        If it is no such key.
-    """
-    if not _KEY.match(key) or ".." in key:
-        raise DeliveryError(
-            "a delivery's key may hold letters, digits, '_', '.' (not two in a row) and '-', begins with a letter or digit, and "
-            "has at most 128 characters"
-        )
-    return key
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufSource, Years
 from deid_assets.sources.files import LINE_BITS, Columns, Staging
 from deid_assets.sources.layout import Delivered, Rule, parsed_day
-from deid_assets.store import quoted
+from deid_assets.store.tables import quoted
 
 FIRST_YEAR = 2008
 _FILE = re.compile(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.files import Staging, count_rows, quoted_foreign, require_columns, require_plain, row_key
-from deid_assets.store import interruptible, quoted
+from deid_assets.store.tables import interruptible, quoted
 
 _DATABASE = "delivered"
 _ROWS_AT_A_TIME = 100_000

@@ -8,7 +8,6 @@ DuckDB files in `duckdb_files`. All read the copies that `received` makes.
 """
 
 import glob
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import duckdb
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.received import Received
-from deid_assets.store import quoted
+from deid_assets.store.tables import quoted
 
 LINE_BITS = 6  # a row of a file may hold up to 63 claims (45 lines of an outpatient claim)
 ROW_BITS = 35  # and a file up to 34 billion rows

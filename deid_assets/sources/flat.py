@@ -15,7 +15,7 @@ from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files, stage_parquet
 from deid_assets.sources.received import Received
 from deid_assets.sources.shapes import shape_sql, told
-from deid_assets.store import connect, owner_only, quoted
+from deid_assets.store.tables import connect, owner_only, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
 _UNKNOWN = "value outside the hierarchy"

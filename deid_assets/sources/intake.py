@@ -31,7 +31,7 @@ from deid_assets.sources.report import IntakeReport
 from deid_assets.sources.rules import CLAIM_CODE_COLUMNS, CODE_COLUMNS, DUPLICATE_CLAIM, DUPLICATE_MEMBER, MEMBER_RULES, claim_rules
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.sources.window import open_window
-from deid_assets.store import connect, owner_only, quoted
+from deid_assets.store.tables import connect, owner_only, quoted
 
 SCHEMA = "intake"
 _ADAPTERS = {"synthetic": lay_out_synthetic, "desynpuf": lay_out_desynpuf, "tables": lay_out_tables}

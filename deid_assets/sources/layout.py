@@ -17,7 +17,7 @@ from deid_assets.sources.delivery import (
     Years,
 )
 from deid_assets.sources.files import Staging
-from deid_assets.store import quoted
+from deid_assets.store.tables import quoted
 
 _DATES = set(DATE_COLUMNS)
 _ISO = ("%Y-%m-%d",)

@@ -19,7 +19,7 @@ from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, count_rows, naming_damaged_files, stage_parquet
 from deid_assets.sources.received import Received, delivered_files
-from deid_assets.store import Table, connect, owner_only, quoted
+from deid_assets.store.tables import Table, connect, owner_only, quoted
 
 Labels = Callable[[list[str]], pd.DataFrame]
 """From distinct values as text to value | label | rule; a rule says why there is no label."""

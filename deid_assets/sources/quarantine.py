@@ -7,7 +7,7 @@ from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.sources.report import RuleCount
 from deid_assets.sources.rules import OUTSIDE, UNPARSEABLE, WRONG_TYPE
 from deid_assets.sources.shapes import shape_sql, told
-from deid_assets.store import quoted
+from deid_assets.store.tables import quoted
 
 TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}

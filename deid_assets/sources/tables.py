@@ -21,7 +21,7 @@ from deid_assets.sources.delivery import (
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, stage_parquet, unite
 from deid_assets.sources.layout import Delivered
-from deid_assets.store import quoted
+from deid_assets.store.tables import quoted
 
 _CSV_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 _PARQUET_SUFFIXES = (".parquet", ".pq")

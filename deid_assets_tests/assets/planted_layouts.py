@@ -5,6 +5,8 @@ from functools import partial
 
 import numpy as np
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.population import inpatient_measurements, voter_list_measurements
 from deid_assets.assets import (
     assessment,
     attribute_disclosure,
@@ -24,17 +26,15 @@ from deid_assets.assets.planted_attacks import (
 )
 from deid_assets.assets.planted_disclosure import attributes_of_canaries, providers_of_canaries
 from deid_assets.assets.planted_records import record_attributes_of_canaries, records_of_canaries
-from deid_assets.methods.canaries import Findings
-from deid_assets.methods.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
+from deid_assets.methods.attacks.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
+from deid_assets.methods.canaries.planting import Findings
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release import disclosure_measures as measures
 from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.keys import Secret
-from deid_assets.release.population_measurements import inpatient_measurements, voter_list_measurements
 from deid_assets.schemas import contracts_of
 from deid_assets.sources.flat import POPULATION
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 from deid_assets_tests.methods.small_tables import SmallStore
 
 TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "int8": "TINYINT", "boolean": "BOOLEAN",

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods import candidate
-from deid_assets.methods.released_rows import released_profiles
-from deid_assets.methods.top_coding import TopCode
-from deid_assets.methods.value_domains import value_domain
-from deid_assets.store import Table, connect, write_table
+from deid_assets.methods.candidate import released_tables as candidate
+from deid_assets.methods.population.released_population import released_profiles
+from deid_assets.methods.population.value_domains import value_domain
+from deid_assets.methods.preparation.top_coding import TopCode
+from deid_assets.store.tables import Table, connect, write_table
 from deid_assets_tests.methods.small_tables import SmallStore
 
 MEMBER_COLUMNS = ("age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from deid_assets.assets.date_release import ReleasedDates, notes_of, told_of_dates
-from deid_assets.home import Home
-from deid_assets.methods.date_intervals import Events, Redrawing, redraw
+from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets.policy import policy_from
-from deid_assets.registration import register_delivery
 from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.registration import register_delivery
+from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.policy.test_dates import JUDGED, with_dates
 

@@ -11,7 +11,7 @@ from deid_assets.assets.encoded import (
     member_columns,
     sampling_fraction,
 )
-from deid_assets.methods.optimal_lattice_search import node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets_tests.assets.small_release import random_rows, small_release
 from deid_assets_tests.methods.small_tables import small_store

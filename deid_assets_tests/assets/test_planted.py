@@ -6,20 +6,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments import membership_changes
+from deid_assets.assessments import population as population_measurements
+from deid_assets.assessments.canaries import FLAT_WITH_CANARIES, WITH_CANARIES, canaries_measurement
 from deid_assets.assets import assessment, attribute_disclosure, claim_numbers, disclosure, population_attacks
 from deid_assets.assets import provider_graph_attack as providers
 from deid_assets.assets.planted import as_certain, plant, planted_store
-from deid_assets.methods import attribute_disclosure as attributes
-from deid_assets.methods import flat_rows, linkage_simulation, membership, provider_graph
-from deid_assets.methods.canaries import Findings
-from deid_assets.methods.demographic_risk import DemographicRisk
-from deid_assets.methods.inpatient_classes import match_table, visit_histories
-from deid_assets.methods.population_uniqueness import Uniqueness
+from deid_assets.methods.attacks import linkage, provider_graph
+from deid_assets.methods.attacks.inpatient_classes import match_table, visit_histories
+from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.disclosure import attribute_disclosure as attributes
+from deid_assets.methods.disclosure import membership
+from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
+from deid_assets.methods.flat import queries
+from deid_assets.methods.statistics.population_uniqueness import Uniqueness
 from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release import membership_changes, population_measurements
-from deid_assets.release.canaries import FLAT_WITH_CANARIES, WITH_CANARIES, canaries_measurement
-from deid_assets.store import Table, connect
+from deid_assets.store.tables import Table, connect
 from deid_assets_tests.assets.planted_layouts import Canaries, FlatCanaries
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
@@ -230,7 +233,7 @@ class TestBrokenAttacks:
 
     def test_linkage_that_is_never_right(self, canaries, monkeypatch):
         def never(own, classes, match, random, trials, cautious):
-            return linkage_simulation.Linkage(len(own), 1, np.zeros(trials, np.int64))
+            return linkage.Linkage(len(own), 1, np.zeros(trials, np.int64))
 
         monkeypatch.setattr(population_attacks, "simulate_linkage", never)
         self.broken(canaries, "voter_list_attack")
@@ -387,29 +390,29 @@ class TestBrokenAttacks:
 class TestBrokenFlatAttacks:
     @pytest.mark.parametrize("column, population", [*itertools.product(["Town", "Age", "Sex"], [False, True])])
     def test_classes_that_overlook_a_column(self, store, monkeypatch, column, population):
-        own, honest = FlatCanaries(store, flat(population)), flat_rows.class_sizes
+        own, honest = FlatCanaries(store, flat(population)), queries.class_sizes
         monkeypatch.setattr(
-            flat_rows, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, [n for n in names if n != column])
+            queries, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, [n for n in names if n != column])
         )
         assert own.record_risk().share < 1
 
     def test_classes_that_are_all_large(self, store, monkeypatch):
-        own, honest = FlatCanaries(store, flat()), flat_rows.class_sizes
+        own, honest = FlatCanaries(store, flat()), queries.class_sizes
         monkeypatch.setattr(
-            flat_rows, "class_sizes", lambda *of: f"SELECT * REPLACE (1000 AS class_size) FROM ({honest(*of)})"
+            queries, "class_sizes", lambda *of: f"SELECT * REPLACE (1000 AS class_size) FROM ({honest(*of)})"
         )
         assert own.record_risk().share < 1
 
     def test_missing_values_that_are_like_nothing(self, store, monkeypatch):
-        own, honest = FlatCanaries(store, flat()), flat_rows.class_sizes
+        own, honest = FlatCanaries(store, flat()), queries.class_sizes
         monkeypatch.setattr(
-            flat_rows, "class_sizes", lambda *of: honest(*of).replace("IS NOT DISTINCT FROM", "=")
+            queries, "class_sizes", lambda *of: honest(*of).replace("IS NOT DISTINCT FROM", "=")
         )
         assert own.record_risk().share < 1
 
     def test_a_population_that_is_never_too_small(self, store, monkeypatch):
         own = FlatCanaries(store, flat(population=True))
-        monkeypatch.setattr(flat_rows, "classes_beyond", constant("SELECT 0 AS beyond WHERE false"))
+        monkeypatch.setattr(queries, "classes_beyond", constant("SELECT 0 AS beyond WHERE false"))
         assert own.record_risk().share < 1
 
     @pytest.mark.parametrize("column", ["Town", "Age", "Sex"])

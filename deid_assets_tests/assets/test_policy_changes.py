@@ -6,11 +6,17 @@ import pandas as pd
 import pytest
 import yaml
 
-from deid_assets.assets.policy_changes import ABSENCE, absence_tells_too_much, changed_sections, no_choice, what_helps_against_absence
-from deid_assets.methods.lattice_diagnosis import COLUMNS, NOT_TRIED, Change
+from deid_assets.assets.policy_changes import (
+    ABSENCE,
+    absence_tells_too_much,
+    changed_sections,
+    no_choice,
+    what_helps_against_absence,
+)
+from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED, Change
 from deid_assets.policy import policy_from
 from deid_assets.policy.yaml_text import parse
-from deid_assets.store import Table, write_table
+from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.policy.policy_texts import public_values, with_levels_of_its_own
 from deid_assets_tests.scenarios.policies import SMALL, changed
 

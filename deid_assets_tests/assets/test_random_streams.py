@@ -6,7 +6,7 @@ import pytest
 
 from deid_assets.assets.random_streams import gate_stream_key, stream_key
 from deid_assets.release.keys import Secret
-from deid_assets.store import Table, write_table
+from deid_assets.store.tables import Table, write_table
 
 SECRET = Secret(b"0123456789abcdef" * 2, "environment")
 MEMBERS = "SELECT 'm' || range AS member_id, 30 AS age FROM range(9)"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import deid_assets
+from deid_assets.assessments.evidence import NOT_JUDGED, Refusal
 from deid_assets.assets.publishing import refusal
-from deid_assets.release.evidence import NOT_JUDGED, Refusal
 
 PRIVACY = ("failed_measurement", "unsuppressed_identifier", "wrong_pseudonym", "small_bin", "vacuous_policy", "a rule of tomorrow")
 

@@ -7,17 +7,17 @@ import pandas as pd
 import pytest
 
 from deid_assets.assets.rule_needs import need_refusals
-from deid_assets.methods.removal import distinct_codes
-from deid_assets.methods.removal import removed_members as removed_members_query
 from deid_assets.errors import PolicyError
+from deid_assets.methods.preparation.eligibility import distinct_codes
+from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.reference.code_book import code_book
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.sources.synthetic import write_delivery
-from deid_assets.store import Table, write_table
+from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.tables_delivery import TABLES, tables_of_synthetic

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from deid_assets.assets.tries import DeliveryTries
-from deid_assets.methods.other_gates import NOT_COARSER, REFUSED
+from deid_assets.methods.lattice.candidate_gates import NOT_COARSER, REFUSED
 from deid_assets.release.keys import Secret
-from deid_assets.release.tries import Partitions, Sample, Tries
+from deid_assets.release.registry.tries import Partitions, Sample, Tries
 
 SECRET = Secret(b"0123456789abcdef" * 2, "environment")
 CODES = {"age": [[0, 1, 2, 3], [0, 0, 1, 1], [0, 0, 0, 0]], "place": [[0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 0, 1]]}

@@ -89,7 +89,7 @@ def populations_table(policy: str, sizes: list[int]) -> None:
     for members in sizes:
         asked = ("--policy", policy, "--members", str(members), "--release", str(members // 10))
         with tempfile.TemporaryDirectory() as home:
-            command = [sys.executable, "-W", "ignore", "-m", "deid_assets.cli", "plan", *asked]
+            command = [sys.executable, "-W", "ignore", "-m", "deid_assets.command_line.main", "plan", *asked]
             planned = subprocess.run(command, env={**os.environ, "DEID_HOME": home}, stdout=subprocess.PIPE, text=True, check=False)
         reached = [found.groups() for line in planned.stdout.splitlines() if (found := _REACH.match(line))]
         ruled_out = [verdict for *_, verdict in reached if verdict != "not ruled out"]

@@ -11,11 +11,11 @@ it, in which all take turns and are held to agree.
 import numpy as np
 import pytest
 
-from deid_assets.methods import engine
-from deid_assets.methods.flat_search import entropy_losses, search_flat_table
-from deid_assets.methods.flat_table import FlatTable
-from deid_assets.methods.knowledge import DRAWS_PER_BLOCK, draw_knowledge
-from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.flat.classes import FlatTable
+from deid_assets.methods.flat.search import entropy_losses, search_flat_table
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets_tests.benchmarks.flat import K as FLAT_K
 from deid_assets_tests.benchmarks.flat import random_table
 from deid_assets_tests.benchmarks.heritage_size import DIMENSIONS, NODES, K, heritage_size

@@ -7,9 +7,9 @@ shares at high risk run from nearly 1 at the finest to somewhat below a MaxSup o
 
 import numpy as np
 
-from deid_assets.methods.adversary_power import adversary_power
-from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
-from deid_assets.methods.value_diversity import value_pairs
+from deid_assets.methods.adversary.adversary_power import adversary_power
+from deid_assets.methods.adversary.value_diversity import value_pairs
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 MEMBERS = 113_000
 CLAIMS = 2_669_000

@@ -12,10 +12,10 @@ import argparse
 
 import numpy as np
 
-from deid_assets.methods import engine
-from deid_assets.methods.knowledge import DRAWS_PER_BLOCK, draw_knowledge
-from deid_assets.methods.longitudinal_data import Generalization
-from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import Generalization
 from deid_assets_tests.benchmarks.__main__ import machine
 from deid_assets_tests.benchmarks.heritage_size import CLAIMS, DIMENSIONS, MEMBERS, NODES, K, heritage_size
 from deid_assets_tests.benchmarks.kernel_others import with_duckdb, with_numpy, with_pandas

@@ -10,9 +10,9 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.knowledge import Knowledge
-from deid_assets.methods.longitudinal_data import Generalization, LongitudinalData
-from deid_assets.store import Table
+from deid_assets.methods.kernel.knowledge import Knowledge
+from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData
+from deid_assets.store.tables import Table
 from deid_assets_tests.benchmarks.join_and_having import class_sizes_by_joins
 
 Counting = Callable[[], np.ndarray]

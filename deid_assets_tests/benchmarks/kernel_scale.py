@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from deid_assets.methods import engine
-from deid_assets.methods.drawn_blocks import BLOCKS_KEPT
-from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
-from deid_assets.methods.information_loss import LatticeLoss
-from deid_assets.methods.knowledge import DRAWS_PER_BLOCK
-from deid_assets.methods.longitudinal_data import Generalization, LongitudinalData
-from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.drawn_blocks import BLOCKS_KEPT
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData
 from deid_assets_tests.benchmarks.heritage_size import (
     CLAIMS,
     DIMENSIONS,

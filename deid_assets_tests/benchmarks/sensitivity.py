@@ -9,11 +9,11 @@ import time
 
 import numpy as np
 
-from deid_assets.methods import engine
-from deid_assets.methods.adversary_power import adversary_power
-from deid_assets.methods.attack_sensitivity import KNOWS, AttackSensitivity
-from deid_assets.methods.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values
-from deid_assets.methods.value_diversity import value_pairs
+from deid_assets.methods.adversary.adversary_power import adversary_power
+from deid_assets.methods.adversary.value_diversity import value_pairs
+from deid_assets.methods.attacks.attack_sensitivity import KNOWS, AttackSensitivity
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values
 from deid_assets_tests.benchmarks.heritage_size import CLAIMS, MEMBERS, heritage_size
 
 POWERS = (5, 10, 15)

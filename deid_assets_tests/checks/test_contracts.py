@@ -6,10 +6,10 @@ import dagster as dg
 import pytest
 
 from deid_assets.checks.contracts import contract_checks
-from deid_assets.home import Home
 from deid_assets.partitions import deliveries
 from deid_assets.policy import policy_by_name
 from deid_assets.resources import Policies, RestrictedStore
+from deid_assets.store.home import Home
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 

@@ -5,15 +5,15 @@ import warnings
 import dagster as dg
 import pytest
 
+from deid_assets.assessments import measure
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.evidence import Evidence, to_frame
 from deid_assets.checks.risk import FLAT_RISK_CHECKS, RISK_CHECKS, risk_checks
-from deid_assets.home import Home
-from deid_assets.methods.canaries import Findings
+from deid_assets.methods.canaries.planting import Findings
 from deid_assets.partitions import deliveries
 from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.release import measure
-from deid_assets.release.canaries import canaries_measurement
-from deid_assets.release.evidence import Evidence, to_frame
 from deid_assets.resources import RestrictedStore
+from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.release.making import measurement
 from deid_assets_tests.scenarios.test_flat_release import FLAT

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.tables_delivery import CLAIMS_HEADER, MEMBERS_HEADER, TABLES, claim, member, write_csv
 from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people

@@ -21,10 +21,11 @@ import threading
 import dagster as dg
 from dagster._core.storage.event_log import SqliteEventLogStorage
 
-from deid_assets import running, store
-from deid_assets.cli import main
-from deid_assets.release.publication import Staging
+from deid_assets.command_line import run
+from deid_assets.command_line.main import main
+from deid_assets.release.publication.publish import Staging
 from deid_assets.resources import RestrictedStore
+from deid_assets.store import tables
 from deid_assets_tests.release.crashing import CALLS
 
 made = 0
@@ -104,14 +105,14 @@ class NeverCommits:
 
 def die_at_table(moment: str, asset: str) -> None:
     """Die before, while, or after the table of an asset is written."""
-    honest, connect = RestrictedStore._write, store.connect
+    honest, connect = RestrictedStore._write, tables.connect
 
     def write(self, context, content):
         if context.asset_key.path[-1] == asset:
             if moment == "write":
                 die()
             if moment == "commit":
-                store.connect = dying_connection
+                tables.connect = dying_connection
         return honest(self, context, content)
 
     @contextlib.contextmanager
@@ -129,12 +130,12 @@ def die_at_table(moment: str, asset: str) -> None:
 
 
 def die_while_made() -> None:
-    honest = running.write_delivery
+    honest = run.write_delivery
 
     def half(folder, members, seed, progress):
         honest(folder, members, seed, lambda done, of: die())
 
-    running.write_delivery = half
+    run.write_delivery = half
 
 
 def arm(point: str) -> None:

@@ -17,9 +17,9 @@ import pytest
 import sqlalchemy
 from click.testing import CliRunner
 
-from deid_assets.cli import ERROR, main
-from deid_assets.home import Home
+from deid_assets.command_line.main import ERROR, main
 from deid_assets.policy import loading
+from deid_assets.store.home import Home
 from deid_assets_tests.matrices.deliveries import KINDS, NUMBER, VALUE
 from deid_assets_tests.matrices.table import Matrix, Outcome
 from deid_assets_tests.scenarios.pipeline import publish_earlier_release

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.digests import bytes_digest, canonical_json
 from deid_assets.release.keys import PublicKey, SigningKey
-from deid_assets.release.registry import read_chain
-from deid_assets.release.registry_entries import Entry, signed_rotation
-from deid_assets.release.verification import verify
+from deid_assets.release.publication.verification import verify
+from deid_assets.release.registry.chain import read_chain
+from deid_assets.release.registry.entries import Entry, signed_rotation
+from deid_assets.store.digests import bytes_digest, canonical_json
 
 GIGANTIC = 1 << 42
 

@@ -14,20 +14,20 @@ from types import SimpleNamespace
 import dagster as dg
 import yaml
 
+from deid_assets.assessments.evidence import Refusal, from_frame, to_frame
 from deid_assets.assets.publishing import common_refusals, read_evidence, releases_of
 from deid_assets.errors import DeidError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
-from deid_assets.release import gate
 from deid_assets.release.cumulative import earlier_releases
-from deid_assets.release.digests import tables_digest
-from deid_assets.release.evidence import Refusal, from_frame, to_frame
+from deid_assets.release.gate import judgement
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.registry import Registry
+from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
 from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, STAGES
-from deid_assets.store import Table, held_open, require_plain_tables, write_table
+from deid_assets.store.digests import tables_digest
+from deid_assets.store.tables import Table, held_open, require_plain_tables, write_table
 from deid_assets_tests.matrices.tampered_files import ODD, flipped, write
 from deid_assets_tests.scenarios.pipeline import Pipeline
 
@@ -74,7 +74,7 @@ def _refusals(pipeline: Pipeline, policy: ReleasePolicy, workplace: Workplace, f
     evidence, found = read_evidence(assessments)
     rows = {name: pipeline.table(KEY, name) for name in ("release_members", "release_claims", "release_days_in_hospital")}
     digest = tables_digest(rows) if all(rows_are_there(table) for table in rows.values()) else ""
-    found += gate.evidence_refusals(policy, KEY, evidence, digest, METHOD_VERSIONS, 1)
+    found += judgement.evidence_refusals(policy, KEY, evidence, digest, METHOD_VERSIONS, 1)
     context = SimpleNamespace(instance=pipeline.instance, partition_key=KEY, run=SimpleNamespace(run_id="a run that looks"))
     return found + common_refusals(context, policy, workplace, file, evidence, ("members", "claims"))
 

@@ -13,7 +13,7 @@ import pytest
 
 from deid_assets.release.keyring import rotate, signing_key_of
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication import Releases
+from deid_assets.release.publication.publish import Releases
 from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets_tests.matrices import tampered_files, tampered_stores
 from deid_assets_tests.matrices.table import Matrix, Outcome

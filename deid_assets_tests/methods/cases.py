@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from deid_assets.methods import generalization_lattice, knowledge, node_computation
-from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets.methods.kernel import knowledge, node_computation
+from deid_assets.methods.lattice import longitudinal_search
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.oracle import Person
 
 KEY = bytes(range(16))
@@ -142,6 +143,6 @@ def middling_case(count: int = 2500):
 def short_blocks() -> Iterator[None]:
     """Blocks of 64 draws, for comparisons that are slow."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (knowledge, node_computation, generalization_lattice):
+        for module in (knowledge, node_computation, longitudinal_search):
             patch.setattr(module, "DRAWS_PER_BLOCK", 64)
         yield

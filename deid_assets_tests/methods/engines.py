@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deid_assets.methods import engine
+from deid_assets.methods.kernel import engine
 
 needs_numba = pytest.mark.skipif(
     "numba" not in engine.available_engines(), reason="numba, the extra `fast`, is not installed"

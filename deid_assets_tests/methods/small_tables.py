@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from deid_assets.store import Query, Table, connect, write_table
+from deid_assets.store.tables import Query, Table, connect, write_table
 
 
 class SmallStore:

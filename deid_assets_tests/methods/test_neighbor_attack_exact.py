@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.confidence import clopper_pearson_interval, empirical_bernstein_upper_bound
-from deid_assets.methods.longitudinal_data import Histories, LongitudinalData
-from deid_assets.methods.neighbor_attack import neighbor_attack
-from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.attacks.neighbor_attack import neighbor_attack
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import Histories, LongitudinalData
+from deid_assets.methods.statistics.confidence import clopper_pearson_interval, empirical_bernstein_upper_bound
 from deid_assets_tests.methods.cases import KEY, cases, data_of, flat
 from deid_assets_tests.methods.oracle import class_size, every_knowledge, exempt
 

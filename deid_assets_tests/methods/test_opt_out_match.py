@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.methods.removal import OptOutMatch, opt_out_match
+from deid_assets.methods.preparation.eligibility import OptOutMatch, opt_out_match
 from deid_assets_tests.methods.small_tables import small_store
 
 MEMBERS = ("0017", "0018", "ab-1", "AB-2", "0", "zo\u00eb")

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods import knowledge
-from deid_assets.methods.generalization_lattice import LatticeSearch, search_lattice
-from deid_assets.methods.information_loss import LatticeLoss
-from deid_assets.methods.knowledge import draw_knowledge
-from deid_assets.methods.longitudinal_data import generalization_at, top_node
-from deid_assets.methods.node_computation import NodeComputation
-from deid_assets.methods.optimal_lattice_search import all_nodes
-from deid_assets.methods.sequential_decision import SequentialRule
+from deid_assets.methods.kernel import knowledge
+from deid_assets.methods.kernel.knowledge import draw_knowledge
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.predictive_tagging import all_nodes
+from deid_assets.methods.population.longitudinal_data import generalization_at, top_node
+from deid_assets.methods.statistics.sequential_decision import SequentialRule
 from deid_assets_tests.methods import oracle
 from deid_assets_tests.methods.cases import KEY, cases, data_of, rich_case, short_blocks
 

@@ -2,15 +2,15 @@
 
 import pytest
 
+from deid_assets.assessments import disclosure
 from deid_assets.policy import explain, policy_by_name, policy_from
 from deid_assets.policy.loading import policies_in
-from deid_assets.release import disclosure_measures
 from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, public_values, refusal
 
 
 @pytest.mark.parametrize("policy", policies_in().values(), ids=lambda policy: policy.name)
 def test_the_policies_that_ship_measure_all_and_gate_nothing_for_which_no_source_has_a_threshold(policy):
-    assert disclosure_measures.required(policy) == ()
+    assert disclosure.required(policy) == ()
     days = () if policy.name == "claims_dates" else ("days_in_hospital_y2", "days_in_hospital_y3")
     assert policy.sensitive_columns == ("condition_group", "charlson", *days)
 
@@ -23,7 +23,7 @@ def test_sections_that_are_left_out_count_as_their_defaults():
 
 
 def test_every_limit_is_demanded():
-    demanded = disclosure_measures.required(policy_from(public_values(**DISCLOSURE_LIMITS)))
+    demanded = disclosure.required(policy_from(public_values(**DISCLOSURE_LIMITS)))
     assert sorted(one.threshold for one in demanded) == sorted(DISCLOSURE_LIMITS.values())
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.policy import Hierarchy, policy_by_name
-from deid_assets.policy.dates import Dates
-from deid_assets.policy.hierarchies import CodeTable, Identity, Prefixes
-from deid_assets.policy.intervals import Cuts, Intervals, Wording
+from deid_assets.policy.hierarchies.dates import Dates
+from deid_assets.policy.hierarchies.hierarchy import CodeTable, Identity, Prefixes
+from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.reference.condition_groups import condition_group_names
 from deid_assets_tests.public_data import public_data
 

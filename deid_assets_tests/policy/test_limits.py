@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from deid_assets.errors import PolicyError
 from deid_assets.policy import policy_from
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.limits import FLAT, LONGITUDINAL, NO_LIMIT, Limit, limit_problems
 from deid_assets.policy.loading import shipped_policies
 from deid_assets.policy.models import Policy
+from deid_assets.policy.rules.limits import FLAT, LONGITUDINAL, NO_LIMIT, Limit, limit_problems
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_VALUES
 

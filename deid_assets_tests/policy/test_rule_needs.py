@@ -2,11 +2,11 @@
 
 import pytest
 
-from deid_assets.methods.rule_figures import Figure
+from deid_assets.methods.preparation.rule_figures import Figure
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import load_policy, shipped_policies
-from deid_assets.policy.rule_needs import Need, judged_needs, needs_of
+from deid_assets.policy.rules.needs import Need, judged_needs, needs_of
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 from deid_assets_tests.policy.test_dates import with_dates
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from deid_assets.assessments.attack_sensitivity import rows_of
 from deid_assets.errors import PolicyError
 from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.policy.explanation import explain
-from deid_assets.policy.sensitivity_sections import OF_S0
-from deid_assets.policy.validation import check_vacuous
-from deid_assets.release.sensitivity import rows_of
+from deid_assets.policy.rules.validation import check_vacuous
+from deid_assets.policy.sections.sensitivity import OF_THE_ARTICLE
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 GATE = {"at_most": 0.05}
@@ -21,7 +21,7 @@ def with_section(**section):
 def test_policies_that_ship_measure_table_7_with_enough_trials(name):
     section = policy_by_name(name).attack_sensitivity
     assert section.powers == (5, 10, 15) and section.trials >= 10_000
-    assert {*OF_S0, "year_known", "power_rounded_up"} <= set(section.variants)
+    assert {*OF_THE_ARTICLE, "year_known", "power_rounded_up"} <= set(section.variants)
     assert section.wrong_shares == (0.05, 0.1)
     assert section.number_of_claims_widths == (1, 5, 10, 50)
 

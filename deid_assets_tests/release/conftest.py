@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.release.publication import Published, Releases
+from deid_assets.release.publication.publish import Published, Releases
 from deid_assets_tests.release.making import publish, releases_in
 
 

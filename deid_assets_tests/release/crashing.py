@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from deid_assets.release.verification import verify
+from deid_assets.release.publication.verification import verify
 from deid_assets_tests.release.making import publish, releases_in
 
 CALLS = ("open", "write", "fsync", "fchmod", "chmod", "mkdir", "rename", "unlink", "rmdir", "ftruncate")

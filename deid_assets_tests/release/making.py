@@ -5,15 +5,15 @@ from pathlib import Path
 
 import duckdb
 
-from deid_assets.methods.optimality_certificate import Criterion, MeasuredNode, OptimalityCertificate
-from deid_assets.methods.protected_counts import CountNoise
-from deid_assets.release.certificate import FILE, CertificateEditions, certificate_editions
+from deid_assets.assessments.evidence import Evidence, Measurement
+from deid_assets.methods.counts.protected_counts import CountNoise
+from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
 from deid_assets.release.cumulative import member_tags
-from deid_assets.release.evidence import Evidence, Measurement
 from deid_assets.release.keys import Secret, SigningKey
-from deid_assets.release.manifest import AttritionStep, Editions, Manifest, Place, PolicyText, editions
-from deid_assets.release.publication import Published, Releases, Staging
-from deid_assets.store import Table
+from deid_assets.release.manifest.certificate import FILE, CertificateEditions, certificate_editions
+from deid_assets.release.manifest.editions import AttritionStep, Editions, Manifest, Place, PolicyText, editions
+from deid_assets.release.publication.publish import Published, Releases, Staging
+from deid_assets.store.tables import Table
 
 SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
 DELIVERY_DIGEST = "d" * 64

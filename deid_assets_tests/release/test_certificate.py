@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.methods.optimality_certificate import LARGEST_LATTICE
-from deid_assets.release.certificate import (
+from deid_assets.methods.lattice.certificate import LARGEST_LATTICE, rounding_step
+from deid_assets.release.manifest.certificate import (
     certificate_editions,
     certificate_problems,
     names_exact_edition,
-    rounding_step,
 )
-from deid_assets.release.digests import canonical_json
+from deid_assets.store.digests import canonical_json
 from deid_assets_tests.release.making import PROOF
 
 SALT = bytes(32)

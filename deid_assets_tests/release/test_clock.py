@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.home import Home
-from deid_assets.release import clock
 from deid_assets.release.keyring import correct_clock, signing_key_of
-from deid_assets.release.publication import Releases
-from deid_assets.release.registry import GENESIS, Entry, Registry
-from deid_assets.release.verification import verify
+from deid_assets.release.publication.publish import Releases
+from deid_assets.release.publication.verification import verify
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import GENESIS, Entry, Registry
+from deid_assets.store.home import Home
 from deid_assets_tests.release import making
 
 IN_TIME = "the release is not older than what was registered before it"
@@ -87,8 +87,8 @@ def test_times_that_go_back_are_told_of_the_release_that_goes_back(releases, mon
     """In a registry that was written before times were compared."""
     publish_at(releases, "first", "2030-01-01T00:00:00Z")
     with monkeypatch.context() as patch:
-        patch.setattr("deid_assets.release.publication.goes_back", lambda *_: False)
-        patch.setattr("deid_assets.release.registry._goes_back", lambda *_: False)
+        patch.setattr("deid_assets.release.publication.publish.goes_back", lambda *_: False)
+        patch.setattr("deid_assets.release.registry.chain._goes_back", lambda *_: False)
         publish_at(releases, "second", "1999-01-01T00:00:00Z")
     publish_at(releases, "third", "2030-02-01T00:00:00Z")
     reports = [verify(releases.path("heritage", n), releases.key.public, releases.registry.path) for n in (1, 2, 3)]

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from deid_assets.release import durable
 from deid_assets.release.keys import SigningKey
+from deid_assets.store import durable
 from deid_assets_tests.release.making import publish, releases_in
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from deid_assets.methods.class_size_query import held_values
-from deid_assets.methods.knowledge import draw_knowledge
-from deid_assets.methods.longitudinal_data import Dimension, LongitudinalData
-from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
-from deid_assets.release import cross_check
-from deid_assets.release.cross_check import Counted, CountedByQuery, compare, compare_fixed, count_by_query
-from deid_assets.store import Table, write_view
+from deid_assets.methods.attacks.sql_class_sizes import held_values
+from deid_assets.methods.kernel.knowledge import draw_knowledge
+from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
+from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
+from deid_assets.release.gate import cross_check
+from deid_assets.release.gate.cross_check import Counted, CountedByQuery, compare, compare_fixed, count_by_query
+from deid_assets.store.tables import Table, write_view
 from deid_assets_tests.methods.cases import KEY, data_of, flat, rich_case
 from deid_assets_tests.methods.oracle import Person
 from deid_assets_tests.methods.small_tables import SmallStore, small_store

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.membership_changes import REMOVED, Roll
+from deid_assets.methods.disclosure.membership_changes import REMOVED, Roll
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
@@ -20,9 +20,9 @@ from deid_assets.release.cumulative import (
     removal_digest,
     tags_in_order,
 )
-from deid_assets.release.digests import bytes_digest
 from deid_assets.release.keys import Secret
-from deid_assets.release.manifest import editions
+from deid_assets.release.manifest.editions import editions
+from deid_assets.store.digests import bytes_digest
 from deid_assets_tests.release.making import SECRET, manifest, protect, releases_in, stage_certificate
 
 OTHER = Secret(bytes(range(100, 132)), "environment")

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
+from deid_assets.assessments.attack_sensitivity import WORST
+from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.assessments.evidence import Refusal
+from deid_assets.assessments.measure import ABSENCE, GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.policy import policy_from
-from deid_assets.release.cumulative_attacks import cumulative_refusals, naming_releases
-from deid_assets.release.evidence import Refusal
-from deid_assets.release.measure import ABSENCE, GIVEN_MEMBERSHIP, UNCONDITIONAL
-from deid_assets.release.sensitivity import WORST
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import evidence, measurement
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.release.certificate import rounding_step
-from deid_assets.release.detail import detail_measurements, detail_refusals, enough_detail, rounded_down
+from deid_assets.assessments.detail import detail_measurements, detail_refusals, enough_detail, rounded_down
+from deid_assets.methods.lattice.certificate import rounding_step
 
 KEPT = {"AgeAtFirstClaim": 0.3456, "DSFS": 0.0, "Sex": 1.0}
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release import digests
-from deid_assets.release.digests import (
+from deid_assets.store import digests
+from deid_assets.store.digests import (
     canonical_json,
     columns_digest,
     combined_digest,
@@ -18,7 +18,7 @@ from deid_assets.release.digests import (
     parse_json,
     rows_digest,
 )
-from deid_assets.store import Query, Table, write_table
+from deid_assets.store.tables import Query, Table, write_table
 
 TEXT = st.one_of(st.none(), st.text("a:1 é,\"\n", max_size=3))
 ROWS = st.lists(st.tuples(TEXT, TEXT), max_size=5)

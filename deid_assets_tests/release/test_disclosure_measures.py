@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from deid_assets.methods.attribute_disclosure import AttributeDisclosure
-from deid_assets.methods.membership import membership
-from deid_assets.methods.population_uniqueness import Uniqueness, population_uniqueness
-from deid_assets.methods.provider_graph import Recognition
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments import measure
+from deid_assets.methods.attacks.provider_graph import Recognition
+from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
+from deid_assets.methods.disclosure.membership import membership
+from deid_assets.methods.statistics.population_uniqueness import Uniqueness, population_uniqueness
 from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release import measure
-from deid_assets.release.manifest import editions
+from deid_assets.release.manifest.editions import editions
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deid_assets.methods.demographic_risk import demographic_risk
-from deid_assets.methods.longitudinal_data import Domain, Histories, LongitudinalData
-from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.assessments import measure
+from deid_assets.assessments.discrimination import BY_ALPHA, LAID_OPEN, vacuity_refusals
+from deid_assets.assessments.evidence import Evidence
+from deid_assets.methods.disclosure.demographic_classes import demographic_risk
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
 from deid_assets.policy import policy_from
-from deid_assets.policy.limits import LONGITUDINAL
 from deid_assets.policy.loading import load_policy, shipped_policies
-from deid_assets.release import measure
-from deid_assets.release.discrimination import BY_ALPHA, LAID_OPEN, vacuity_refusals
-from deid_assets.release.evidence import Evidence
+from deid_assets.policy.rules.limits import LONGITUDINAL
 from deid_assets_tests.methods.cases import KEY
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.policy.test_limits import FLAT_VALUES, laxest, with_value

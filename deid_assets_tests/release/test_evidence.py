@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from deid_assets.errors import ReleaseError
-from deid_assets.release.digests import canonical_json, parse_json
-from deid_assets.release.evidence import (
+from deid_assets.assessments.evidence import (
     Context,
     Evidence,
     Measurement,
@@ -19,7 +17,9 @@ from deid_assets.release.evidence import (
     judge,
     to_frame,
 )
-from deid_assets.store import Table, write_table
+from deid_assets.errors import ReleaseError
+from deid_assets.store.digests import canonical_json, parse_json
+from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.release.making import evidence, measurement
 
 CONTEXT = Context("2024", "p" * 64, {"neighbor_attack": "a" * 64}, {"neighbor_attack": "1"})

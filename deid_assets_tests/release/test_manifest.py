@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from deid_assets.assessments.evidence import LEFT_OUT
 from deid_assets.errors import ReleaseError
-from deid_assets.release.digests import bytes_digest, canonical_json
-from deid_assets.release.evidence import LEFT_OUT
-from deid_assets.release.manifest import (
+from deid_assets.release.manifest.editions import (
     AttritionStep,
     Place,
     PolicyText,
@@ -18,7 +17,8 @@ from deid_assets.release.manifest import (
     editions,
     package_versions,
 )
-from deid_assets.release.registry import GENESIS
+from deid_assets.release.registry.chain import GENESIS
+from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import POLICY, evidence, manifest, measurement, protect
 
 FILE = ReleasedFile("data/Claims.csv", "f" * 64, 100, 60, "a" * 64)

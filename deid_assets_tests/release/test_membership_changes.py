@@ -5,10 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deid_assets.methods.membership_changes import NOT_RELEASED, REMOVED, Roll
-from deid_assets.policy import policy_from
-from deid_assets.release.cumulative import Made, removal_digest
-from deid_assets.release.membership_changes import (
+from deid_assets.assessments.membership_changes import (
     APPEARED,
     CAME,
     DISAPPEARED,
@@ -18,9 +15,10 @@ from deid_assets.release.membership_changes import (
     changes_measured,
     changes_required,
     changes_since,
-    comparable_rolls,
-    removal_list_refusals,
 )
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.policy import policy_from
+from deid_assets.release.cumulative import Made, comparable_rolls, removal_digest, removal_list_refusals
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICY = policy_from(public_values())

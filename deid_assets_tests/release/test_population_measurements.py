@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from deid_assets.methods.inpatient_classes import ALL_YEARS, COLUMNS, subsets
-from deid_assets.methods.linkage_simulation import Linkage
-from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.release import measure
-from deid_assets.release.population_measurements import (
+from deid_assets.assessments import measure
+from deid_assets.assessments.population import (
     Attempts,
     ClassSizes,
     inpatient_measurements,
     voter_list_measurements,
 )
+from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, COLUMNS, subsets
+from deid_assets.methods.attacks.linkage import Linkage
+from deid_assets.policy import policy_by_name, policy_from
 from deid_assets.reports.heritage_population import ATTACK_2, TABLE_6, population_comparison
 from deid_assets.reports.population_figures import inpatient_figure, matched_figure
 from deid_assets.reports.rendering import markdown_image

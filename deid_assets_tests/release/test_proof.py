@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.spreadsheet_text import RULES, broken_rules
-from deid_assets.release import publication
-from deid_assets.release.digests import bytes_digest
-from deid_assets.release.export import read_back, write_both
-from deid_assets.release.proof import same_rows
-from deid_assets.store import Table
+from deid_assets.methods.candidate.spreadsheet_text import RULES, broken_rules
+from deid_assets.release.gate.proof import same_rows
+from deid_assets.release.publication import publish as publication
+from deid_assets.release.publication.export import read_back, write_both
+from deid_assets.store.digests import bytes_digest
+from deid_assets.store.tables import Table
 from deid_assets_tests.release.making import describe, judge, stage_certificate
 
 ROWS = """

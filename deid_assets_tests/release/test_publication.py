@@ -9,12 +9,12 @@ import duckdb
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.digests import rows_digest
-from deid_assets.release.export import write_ordered
-from deid_assets.release.manifest import editions
-from deid_assets.release.publication import Releases
-from deid_assets.release.verification import verify
-from deid_assets.store import Query
+from deid_assets.release.manifest.editions import editions
+from deid_assets.release.publication.export import write_ordered
+from deid_assets.release.publication.publish import Releases
+from deid_assets.release.publication.verification import verify
+from deid_assets.store.digests import rows_digest
+from deid_assets.store.tables import Query
 from deid_assets_tests.release.making import (
     CLAIMS,
     SECRET,
@@ -337,7 +337,7 @@ def test_a_registry_that_cannot_be_written_is_told_and_mended_at_the_next_start(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched, pytest.raises(ReleaseError, match="at the next start"):
-        patched.setattr("deid_assets.release.registry.Registry.append", full)
+        patched.setattr("deid_assets.release.registry.chain.Registry.append", full)
         publish(releases, "first")
     [completed] = releases.recover().completed
     assert verify(releases.path("heritage", completed.number), releases.key.public, releases.registry.path).ok

@@ -7,8 +7,8 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey
-from deid_assets.release.reading import regular_bytes, regular_digest
-from deid_assets.release.verification import verify
+from deid_assets.release.publication.verification import verify
+from deid_assets.store.reading import regular_bytes, regular_digest
 from deid_assets_tests.matrices.tampered_files import ODD
 
 NOT_FILES = ("removed", "a symbolic link to the same bytes", "a link to a device", "a pipe", "a folder", "a socket", "four terabytes")

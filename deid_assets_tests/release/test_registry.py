@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.digests import canonical_json, parse_json
-from deid_assets.release.registry import GENESIS, Entry, Registry, read_chain
+from deid_assets.release.registry.chain import GENESIS, Entry, Registry, read_chain
+from deid_assets.store.digests import canonical_json, parse_json
 
 
 def entry(number: int, previous: str, **changes) -> Entry:

@@ -2,13 +2,7 @@
 
 import pytest
 
-from deid_assets.methods.attack_sensitivity import Cell
-from deid_assets.methods.canaries import Findings
-from deid_assets.methods.neighbor_attack import Estimate
-from deid_assets.policy import policy_from
-from deid_assets.release.canaries import CANARIES, canaries_measurement, canaries_required
-from deid_assets.release.evidence import Context, Evidence, judge
-from deid_assets.release.sensitivity import (
+from deid_assets.assessments.attack_sensitivity import (
     ASSET,
     WITH_VALUES,
     WORST,
@@ -17,6 +11,12 @@ from deid_assets.release.sensitivity import (
     sensitivity_required,
     table_rows,
 )
+from deid_assets.assessments.canaries import CANARIES, canaries_measurement, canaries_required
+from deid_assets.assessments.evidence import Context, Evidence, judge
+from deid_assets.methods.attacks.attack_sensitivity import Cell
+from deid_assets.methods.attacks.neighbor_attack import Estimate
+from deid_assets.methods.canaries.planting import Findings
+from deid_assets.policy import policy_from
 from deid_assets_tests.policy.policy_texts import public_values
 
 GATED = policy_from(

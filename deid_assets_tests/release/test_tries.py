@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from deid_assets.assessments.evidence import Context, Requirement, from_frame, judge, to_frame
 from deid_assets.errors import ReleaseError
-from deid_assets.home import Home
-from deid_assets.methods.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
-from deid_assets.release.clock import parse_time
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.release.cumulative import releases_made
-from deid_assets.release.evidence import Context, Requirement, from_frame, judge, to_frame
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.manifest import editions
-from deid_assets.release.publication import Releases
-from deid_assets.release.registry import GENESIS, read_chain
-from deid_assets.release.registry_entries import RefusedTry, signed_rotation
-from deid_assets.release.tries import Partitions, Sample, Tried, refused_by_draws, tries_of, what_is_next
-from deid_assets.release.verification import verify
+from deid_assets.release.manifest.editions import editions
+from deid_assets.release.publication.publish import Releases
+from deid_assets.release.publication.verification import verify
+from deid_assets.release.registry.chain import GENESIS, read_chain
+from deid_assets.release.registry.clock import parse_time
+from deid_assets.release.registry.entries import RefusedTry, signed_rotation
+from deid_assets.release.registry.tries import Partitions, Sample, Tried, refused_by_draws, tries_of, what_is_next
+from deid_assets.store.home import Home
 from deid_assets_tests.release import making
 
 SUBJECT = making.SECRET.keyed_digest("delivery of a try", "a" * 64)
@@ -278,7 +278,7 @@ def test_releases_before_and_after_a_refused_try_are_verified(releases):
 
 def test_a_registry_of_another_time_takes_no_line_while_the_clock_is_wrong(releases, monkeypatch):
     publish(releases, None, "first")
-    monkeypatch.setattr("deid_assets.release.publication.clock.now", lambda last: "2025-01-01T00:00:00+00:00")
+    monkeypatch.setattr("deid_assets.release.publication.publish.clock.now", lambda last: "2025-01-01T00:00:00+00:00")
     before = releases.registry.path.read_bytes()
     with pytest.raises(ReleaseError, match="set the clock right"):
         releases.note_refused(tried("a"), True)

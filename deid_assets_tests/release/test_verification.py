@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from deid_assets.release.digests import bytes_digest, canonical_json
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.registry import GENESIS
-from deid_assets.release.verification import verify
+from deid_assets.release.publication.verification import verify
+from deid_assets.release.registry.chain import GENESIS
+from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import publish
 
 VALID, TRUSTED, OTHER = "the signature is valid", "the signer is trusted", "there is no other file"

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.bin_truncation import Bins
-from deid_assets.methods.truncation_comparison import truncation_comparison
+from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.comparison import truncation_comparison
 from deid_assets.reports.date_figure import date_error_figure
 from deid_assets.reports.long_tail_figure import truncation_figure
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from deid_assets.release.manifest import editions
+from deid_assets.release.manifest.editions import editions
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.disclosure_figures import dots_figure
 from deid_assets.reports.rendering import markdown_image

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.release.dictionary import DescribedTable
+from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.reports.rare_labels import joined_levels, rare_labels
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets_tests.methods.small_tables import small_store

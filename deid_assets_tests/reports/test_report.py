@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from deid_assets.assessments import measure
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.neighbor_attack import expected_reidentified_share
-from deid_assets.methods.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
+from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy import policy_by_name
-from deid_assets.release import measure
-from deid_assets.release.manifest import AttritionStep, Editions, Place, ReleasedFile, editions
+from deid_assets.release.manifest.editions import AttritionStep, Editions, Place, ReleasedFile, editions
 from deid_assets.reports.figures import neighbor_attack_figure
 from deid_assets.reports.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
 from deid_assets.reports.manifest_content import content_from_manifest

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.home import Home
 from deid_assets.stages import STAGE_OF
+from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import deid
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, write_policy

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from deid_assets.release.evidence import LEFT_OUT, Measurement
+from deid_assets.assessments.evidence import LEFT_OUT, Measurement
 
 _NUMBER = re.compile(
     r"((?<![\w.#-])-?\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\w.#])-?\d+(?:\.\d+)?(?:[eE]-?\d+)?(?![\w.]))((?:\s|&nbsp;|\u202f)?%)?"

@@ -12,23 +12,23 @@ import dagster as dg
 import duckdb
 from dagster._core.definitions.asset_selection import AssetSelection
 
+from deid_assets.automation.outcomes import RunSummary, outcome_of
+from deid_assets.command_line.instance import prepare_dagster_home
 from deid_assets.definitions import build_definitions, job_name
-from deid_assets.home import Home
-from deid_assets.instance import prepare_dagster_home
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
-from deid_assets.registration import register_delivery
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
-from deid_assets.release.manifest import AttritionStep, editions
-from deid_assets.release.publication import Releases
-from deid_assets.release.registry import Registry
-from deid_assets.release.registry_entries import RefusedTry
-from deid_assets.running_summary import RunSummary, outcome_of
+from deid_assets.release.manifest.editions import AttritionStep, editions
+from deid_assets.release.publication.publish import Releases
+from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.entries import RefusedTry
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.sources.registration import register_delivery
+from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import Table
+from deid_assets.store.home import Home
+from deid_assets.store.tables import Table
 from deid_assets_tests.release import making
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -42,13 +42,13 @@ class InDestructor:
 
 def _in_query() -> None:
     """Before the table of an asset is written, start a query that takes hours, and send the signal while it works."""
-    from deid_assets import store
     from deid_assets.resources import RestrictedStore
+    from deid_assets.store import tables
 
     honest = RestrictedStore._write
 
     def write(self, context, content):
-        with store.connect(self.table(context.asset_key, context.partition_key).file) as connection:
+        with tables.connect(self.table(context.asset_key, context.partition_key).file) as connection:
             threading.Thread(target=send, daemon=True).start()
             connection.execute("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE (a.range * b.range) % 7 = 3")
         return honest(self, context, content)

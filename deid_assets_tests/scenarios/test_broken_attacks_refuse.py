@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.evidence import from_frame
 from deid_assets.assets import population_attacks, sensitivity
-from deid_assets.methods import attack_sensitivity, engine, provider_graph
-from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
-from deid_assets.release.canaries import CANARIES
-from deid_assets.release.evidence import from_frame
-from deid_assets.running_summary import ERROR, REFUSED
-from deid_assets.store import Query
+from deid_assets.automation.outcomes import ERROR, REFUSED
+from deid_assets.methods.attacks import attack_sensitivity, provider_graph
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
+from deid_assets.store.tables import Query
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 

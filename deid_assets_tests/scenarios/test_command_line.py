@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.home import Home
+from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid, start_deid, unwrapped
 from deid_assets_tests.scenarios.policies import write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables

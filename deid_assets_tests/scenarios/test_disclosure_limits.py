@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.release import disclosure_measures as measures
-from deid_assets.release.evidence import from_frame
-from deid_assets.running_summary import REFUSED
+from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.evidence import from_frame
+from deid_assets.automation.outcomes import REFUSED
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

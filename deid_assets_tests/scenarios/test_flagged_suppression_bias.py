@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from deid_assets.methods.flagged_suppression import members_to_suppress
-from deid_assets.methods.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
-from deid_assets.methods.node_computation import NodeComputation
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.choice import members_to_suppress
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 TAU, MAX_SUP, K = 0.05, 0.008, 20
 CHOOSING, FRESH = bytes(range(16)), bytes(range(1, 17))

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from deid_assets.assets.flat import domains_frame, flat_table
+from deid_assets.automation.outcomes import PUBLISHED, REFUSED
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.methods import flat_rows
+from deid_assets.methods.flat import queries
 from deid_assets.policy import explain, policy_from
 from deid_assets.policy.files import Folder, read_rows
-from deid_assets.running_summary import PUBLISHED, REFUSED
 from deid_assets.sources import flat
 from deid_assets.sources.delivery import Delivery
-from deid_assets.store import Table, write_table
+from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, released_rows, write_people
@@ -78,9 +78,9 @@ def test_search_store_and_brute_force_count_the_same_classes(tmp_path, joined):
         sizes = Counter(labels)
         small = [number for number, one in enumerate(labels, start=1) if sizes[one] < 7]
         levels = dict(zip(names, node, strict=True))
-        found = records.query(flat_rows.small_records(records, None, domains, levels, 7))["record"].tolist()
+        found = records.query(queries.small_records(records, None, domains, levels, 7))["record"].tolist()
         assert found == small and table.classes_at(node).below(7) == len(small)
-        shown = records.query(f"SELECT * FROM ({flat_rows.generalized_records(records, domains, levels)}) ORDER BY record")
+        shown = records.query(f"SELECT * FROM ({queries.generalized_records(records, domains, levels)}) ORDER BY record")
         assert [tuple(None if one != one else one for one in row) for row in shown[names].to_numpy(dtype=object)] == labels
 
 

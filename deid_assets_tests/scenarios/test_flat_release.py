@@ -16,12 +16,13 @@ import duckdb
 import pytest
 import yaml
 
-from deid_assets.methods import attribute_disclosure, flat_rows
-from deid_assets.release.canaries import CANARIES
-from deid_assets.release.export import write_ordered
+from deid_assets.assessments.canaries import CANARIES
+from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.methods.disclosure import attribute_disclosure
+from deid_assets.methods.flat import queries
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.verification import verify
-from deid_assets.running_summary import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.release.publication.export import write_ordered
+from deid_assets.release.publication.verification import verify
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.stages import FLAT_STAGES
 from deid_assets_tests.scenarios.command_line import deid, unwrapped
@@ -152,8 +153,8 @@ class TestBrokenAttacks:
         refused(pipeline, because=f"{asset}/{CANARIES}")
 
     def test_classes_that_overlook_a_column_are_refused(self, pipeline, monkeypatch):
-        honest = flat_rows.class_sizes
-        monkeypatch.setattr(flat_rows, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, names[1:]))
+        honest = queries.class_sizes
+        monkeypatch.setattr(queries, "class_sizes", lambda rows, hiding, names: honest(rows, hiding, names[1:]))
         self.refused_for(pipeline, "record_risk")
 
     def test_attributes_of_which_nothing_is_told_are_refused(self, pipeline, monkeypatch):
@@ -286,7 +287,7 @@ class TestGate:
             if path.suffix == ".csv":
                 path.write_bytes(path.read_bytes() + b"town 11,20,F,tea\n")
 
-        monkeypatch.setattr("deid_assets.release.export.write_ordered", tampering)
+        monkeypatch.setattr("deid_assets.release.publication.export.write_ordered", tampering)
         summary = pipeline.run(KEY, ["release"])
         assert summary.exit_code == ERROR and summary.release is None
         assert "does not read back" in " ".join(summary.reasons)

@@ -3,9 +3,9 @@
 import pytest
 
 from deid_assets.assets import release as release_asset
-from deid_assets.release import publication
-from deid_assets.release.publication import Staging
-from deid_assets.running_summary import PUBLISHED
+from deid_assets.automation.outcomes import PUBLISHED
+from deid_assets.release.publication import publish
+from deid_assets.release.publication.publish import Staging
 from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.test_gate_refuses import refused
@@ -89,7 +89,7 @@ def test_a_file_tampered_with_before_it_is_read_back_refuses(pipeline, monkeypat
 
 def test_a_parquet_file_swapped_after_it_was_compared_refuses(pipeline, monkeypatch):
     """Risk is measured on the CSV file: a Parquet file that holds something else must not be published beside it."""
-    honest = publication.read_back
+    honest = publish.read_back
 
     def swapped(connection, path, columns, digest):
         rows = honest(connection, path, columns, digest)
@@ -97,7 +97,7 @@ def test_a_parquet_file_swapped_after_it_was_compared_refuses(pipeline, monkeypa
             connection.execute(f"""COPY (SELECT * REPLACE ('F' AS "Sex") FROM read_parquet('{path}')) TO '{path}' (FORMAT parquet)""")
         return rows
 
-    monkeypatch.setattr(publication, "read_back", swapped)
+    monkeypatch.setattr(publish, "read_back", swapped)
     refused(pipeline, "data/Members.parquet is not what the judged rows give, byte for byte")
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import yaml
 
-from deid_assets.methods.lattice_diagnosis import best_change
-from deid_assets.methods.node_computation import DrawnClasses, NodeComputation
-from deid_assets.release.evidence import from_frame, to_frame
+from deid_assets.assessments.evidence import from_frame, to_frame
+from deid_assets.automation.outcomes import ERROR, REFUSED, RunSummary
+from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
+from deid_assets.methods.lattice.diagnosis import best_change
 from deid_assets.resources import Workplace
-from deid_assets.running_summary import ERROR, REFUSED, RunSummary
 from deid_assets.stages import STAGES
-from deid_assets.store import write_table
+from deid_assets.store.tables import write_table
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

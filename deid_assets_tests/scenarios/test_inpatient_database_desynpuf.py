@@ -8,9 +8,9 @@ import duckdb
 import pandas as pd
 import pytest
 
-from deid_assets.release.evidence import from_frame
+from deid_assets.assessments.evidence import from_frame
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import write_table
+from deid_assets.store.tables import write_table
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.home import Home
-from deid_assets.running import dagster_instance
+from deid_assets.command_line.run import dagster_instance
+from deid_assets.store.home import Home
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 
@@ -125,7 +125,7 @@ def test_while_a_synthetic_delivery_is_made(tmp_path, signal):
     assert (ended.code, ended.said) == (CODES[signal], SAID)
 
 
-KEYRING, VERIFICATION = "deid_assets.release.keyring", "deid_assets.release.verification"
+KEYRING, VERIFICATION = "deid_assets.release.keyring", "deid_assets.release.publication.verification"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ KEYRING, VERIFICATION = "deid_assets.release.keyring", "deid_assets.release.veri
         matrix("key export", KEYRING),
         matrix("key rotate", KEYRING),
         matrix("verify nowhere", VERIFICATION),
-        matrix("ui", "deid_assets.instance"),
+        matrix("ui", "deid_assets.command_line.instance"),
     ],
 )
 def test_other_commands(tmp_path, arguments, module):

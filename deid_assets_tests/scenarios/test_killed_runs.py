@@ -10,12 +10,12 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from deid_assets.home import Home
-from deid_assets.instance import prepare_dagster_home
-from deid_assets.release.registry import Registry
+from deid_assets.command_line.instance import prepare_dagster_home
+from deid_assets.command_line.run import clean_orphans, dagster_instance, run_policy
+from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import STORE_TAG
-from deid_assets.running import clean_orphans, dagster_instance, run_policy
-from deid_assets.store_lock import StoreLock
+from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid, unwrapped
 from deid_assets_tests.scenarios.test_flat_release import people, write_people

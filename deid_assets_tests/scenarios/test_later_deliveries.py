@@ -6,11 +6,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from deid_assets.methods.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.release.cumulative import removal_digest, tags_in_order
 from deid_assets.release.keys import load_secret
 from deid_assets.resources import Workplace
-from deid_assets.running_summary import ERROR, PUBLISHED, REFUSED
 from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY, RELEASED
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, publish_earlier_release

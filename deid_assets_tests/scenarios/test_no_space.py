@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.home import Home
+from deid_assets.store.home import Home
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED
 
 PROGRAM = """
 import resource, sys
-from deid_assets.cli import main
+from deid_assets.command_line.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 main(sys.argv[2:])
 """

@@ -9,10 +9,10 @@ import pytest
 
 from deid_assets import resources
 from deid_assets.assets import preparation
+from deid_assets.automation.outcomes import ERROR, PUBLISHED
 from deid_assets.checks import contracts
-from deid_assets.home import Home
-from deid_assets.running_summary import ERROR, PUBLISHED
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import deid
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
 from deid_assets_tests.scenarios.policies import write_policy

@@ -13,13 +13,13 @@ import pytest
 
 from deid_assets.assets import release_report
 from deid_assets.assets.public_cells import shape, shapes_of_measurements
-from deid_assets.home import Home
-from deid_assets.methods.protected_counts import CountNoise
+from deid_assets.automation.outcomes import PUBLISHED
+from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.verification import verify
-from deid_assets.running_summary import PUBLISHED
+from deid_assets.release.publication.verification import verify
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.outsider import derived, numbers_in, restricted_counts
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

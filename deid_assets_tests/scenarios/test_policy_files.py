@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.adoption import adopt
 from deid_assets.assets import preparation
+from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED
 from deid_assets.errors import PolicyError
+from deid_assets.policy.adoption import adopt
 from deid_assets.policy.loading import load_policy
-from deid_assets.release.publication import Staging
-from deid_assets.running_summary import ERROR, PUBLISHED, REFUSED
+from deid_assets.release.publication.publish import Staging
 from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from deid_assets.assessments.evidence import from_frame
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.command_line.progress import Detail
+from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.definitions import build_definitions
+from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.loading import policies_in
-from deid_assets.registration import registered_delivery
-from deid_assets.release.certificate import rounding_step
-from deid_assets.release.evidence import from_frame
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.verification import verify
-from deid_assets.running_progress import Detail
-from deid_assets.running_summary import RunSummary, print_summary, summary_json
+from deid_assets.release.publication.verification import verify
+from deid_assets.sources.registration import registered_delivery
 from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED

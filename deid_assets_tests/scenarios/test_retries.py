@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from deid_assets.assessments.evidence import Evidence, from_frame
+from deid_assets.assessments.measure import FIXED, GIVEN_MEMBERSHIP
 from deid_assets.assets import assessment
 from deid_assets.assets import release as release_asset
 from deid_assets.assets.publishing import releases_of
-from deid_assets.methods.neighbor_attack import Estimate
-from deid_assets.release.evidence import Evidence, from_frame
+from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.release.keys import Secret
-from deid_assets.release.measure import FIXED, GIVEN_MEMBERSHIP
-from deid_assets.release.publication import Releases
-from deid_assets.release.registry_entries import RefusedTry
-from deid_assets.release.tries import Tried
-from deid_assets.release.verification import verify
+from deid_assets.release.publication.publish import Releases
+from deid_assets.release.publication.verification import verify
+from deid_assets.release.registry.entries import RefusedTry
+from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace
-from deid_assets.running_summary import ERROR, PUBLISHED, REFUSED, RunSummary
 from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in

@@ -6,9 +6,9 @@ import duckdb
 import pytest
 
 from deid_assets.assets import rule_needs
-from deid_assets.methods.rule_figures import Figure, rule_figures
-from deid_assets.running_summary import REFUSED
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.automation.outcomes import REFUSED
+from deid_assets.methods.preparation.rule_figures import Figure, rule_figures
+from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in

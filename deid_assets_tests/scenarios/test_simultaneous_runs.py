@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from deid_assets.running_summary import ERROR, outcome_of
-from deid_assets.store_lock import StoreLock
+from deid_assets.automation.outcomes import ERROR, outcome_of
+from deid_assets.store.lock import StoreLock
 from deid_assets_tests.scenarios.conftest import KEY
 
 

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from deid_assets.cli import main
+from deid_assets.command_line.main import main
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()):

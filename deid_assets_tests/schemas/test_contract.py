@@ -8,7 +8,7 @@ import pytest
 from pandera.ibis import Check
 
 from deid_assets.schemas.contract import Role, column, contract, violations
-from deid_assets.store import Table, write_table
+from deid_assets.store.tables import Table, write_table
 
 CANARY = "CANARY-4711"
 

@@ -5,21 +5,21 @@ import pandas as pd
 import pytest
 from pandera.config import CONFIG, ValidationDepth
 
+from deid_assets.assessments.evidence import Evidence, to_frame
+from deid_assets.assessments.measure import exact
 from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.definitions import build_definitions
-from deid_assets.home import Home
-from deid_assets.methods.lattice_diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
-from deid_assets.methods.optimal_lattice_search import all_nodes, node_text
-from deid_assets.methods.value_diversity import diversity_correlation
-from deid_assets.methods.value_domains import COLUMNS as DOMAIN_COLUMNS
+from deid_assets.methods.adversary.value_diversity import diversity_correlation
+from deid_assets.methods.lattice.diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
+from deid_assets.methods.lattice.predictive_tagging import all_nodes, node_text
+from deid_assets.methods.population.value_domains import COLUMNS as DOMAIN_COLUMNS
 from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.release.evidence import Evidence, to_frame
-from deid_assets.release.measure import exact
 from deid_assets.schemas import CONTRACTS, adversary, contracts_of
 from deid_assets.schemas.contract import Role, violations
 from deid_assets.stages import STAGE_OF, STAGES, stages_of
-from deid_assets.store import Table, write_table
+from deid_assets.store.home import Home
+from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICIES = ("heritage", "heritage_public", "desynpuf", "claims_dates")

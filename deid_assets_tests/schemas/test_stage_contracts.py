@@ -14,7 +14,7 @@ from deid_assets.schemas.contract import Role, violations
 from deid_assets.schemas.preparation import CONDITION_GROUPS, PLACE_GROUPS, PROCEDURE_GROUPS, SPECIALTY_GROUPS
 from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS
 from deid_assets.stages import STAGE_OF
-from deid_assets.store import Query, Table, write_table
+from deid_assets.store.tables import Query, Table, write_table
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICIES = ("heritage", "heritage_public", "desynpuf")

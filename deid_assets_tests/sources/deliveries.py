@@ -9,7 +9,7 @@ import numpy as np
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.sources.report import IntakeReport
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 
 MEMBER_FIELDS = ("member_id", "sex", "age", "birth_date", "death_date", "days_in_hospital_y2", "days_in_hospital_y3")
 CLAIM_FIELDS = (

@@ -15,7 +15,7 @@ from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources.delivery import Delivery, DesynpufSource
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.store import Table
+from deid_assets.store.tables import Table
 from deid_assets_tests.sources.deliveries import CODES, Taken, take_in
 
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "desynpuf"

@@ -11,12 +11,14 @@ from deid_assets.assets import record_risk
 from deid_assets.assets.flat import domains_frame
 from deid_assets.assets.flat_disclosure import attribute_disclosure_of
 from deid_assets.errors import DeliveryError
-from deid_assets.methods import attribute_disclosure, encoding, flat_rows, value_domains
+from deid_assets.methods.disclosure import attribute_disclosure
+from deid_assets.methods.flat import queries
+from deid_assets.methods.population import encoding, value_domains
 from deid_assets.policy import policy_from
 from deid_assets.policy.flat import OWN_COLUMNS, FlatPolicy
 from deid_assets.sources import csv_files, files, flat
 from deid_assets.sources.delivery import Delivery
-from deid_assets.store import Table, write_table
+from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
@@ -81,7 +83,7 @@ class TestHeader:
         assert read(tmp_path, folder, "people.csv", columns={"a": "a", "b": "b, c"}).rows_kept == {"records": 1}
 
 
-MODULES = (attribute_disclosure, encoding, files, flat, flat_rows, record_risk, value_domains, csv_files)
+MODULES = (attribute_disclosure, encoding, files, flat, queries, record_risk, value_domains, csv_files)
 AT_ONCE = 16
 
 
@@ -142,10 +144,10 @@ def goes_through(root: Path, policy: FlatPolicy) -> None:
     assert encoding.record_codes(records, domains, own).tolist() == [[0] * len(own)] * 2 + [[1] * len(own)]
     levels = dict.fromkeys(own, 0)
     population = Table(store, "one", flat.POPULATION)
-    write_table(suppressed, flat_rows.small_records(records, population, domains, levels, 2))
+    write_table(suppressed, queries.small_records(records, population, domains, levels, 2))
     assert suppressed.frame()["record"].tolist() == [3]
     others = [column.release_as for column in policy.attributes]
-    write_table(released, flat_rows.released_records(records, suppressed, domains, levels, others))
+    write_table(released, queries.released_records(records, suppressed, domains, levels, others))
     assert released.frame().to_numpy().tolist() == [["F"] * len(names)] * 2
     measured = {found.name: found.value for found in record_risk.measured_risk(policy, released, records, domains, levels)}
     assert sorted(measured.values()) == [0, pytest.approx(1 / 3), 2]

@@ -21,7 +21,7 @@ from deid_assets.sources.delivery import (
     Years,
 )
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.store import Table, connect, write_table
+from deid_assets.store.tables import Table, connect, write_table
 from deid_assets_tests.sources.deliveries import CODES, SOURCE, claim, csv_text, member, take_in, write_tables
 
 CANARY = "Canary7Quux"

@@ -14,8 +14,8 @@ from deid_assets.reference.places import place_groups
 from deid_assets.reference.procedure_groups import is_procedure, procedure_groups
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
-from deid_assets.sources import synthetic_shape
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.sources.synthetic import shape
+from deid_assets.sources.synthetic.delivery import write_delivery
 
 MEMBERS = 24_000  # three blocks, the last one not full
 PUBLISHED_MEAN = 5_426_238 / 145_650  # S1
@@ -96,19 +96,19 @@ def shares(connection, column: str, table: str = "remaining") -> dict[str, float
 
 
 def test_the_quantile_function_has_the_published_moments():
-    claims = synthetic_shape.claims_per_member((np.arange(1_000_000) + 0.5) / 1_000_000)
+    claims = shape.claims_per_member((np.arange(1_000_000) + 0.5) / 1_000_000)
     assert claims.mean() == pytest.approx(PUBLISHED_MEAN, rel=0.002)
     assert np.quantile(claims, 0.95) == pytest.approx(139, abs=1)
     assert np.quantile(claims, 0.99) == pytest.approx(266, abs=2)
     assert np.maximum(claims - 139, 0).sum() / claims.sum() == pytest.approx(0.11, abs=0.002)
     assert 0.026 <= np.maximum(claims - 266, 0).sum() / claims.sum() <= 0.028
     assert np.median(claims) == 13
-    assert 1_300 <= synthetic_shape.claims_per_member(np.array([1 - 1 / 145_650]))[0] <= 1_400
+    assert 1_300 <= shape.claims_per_member(np.array([1 - 1 / 145_650]))[0] <= 1_400
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=20))
 def test_more_burden_never_means_fewer_claims(ranks):
-    claims = synthetic_shape.claims_per_member(np.sort(np.array(ranks)))
+    claims = shape.claims_per_member(np.sort(np.array(ranks)))
     assert (np.diff(claims) >= 0).all()
     assert claims.min() >= 1
 
@@ -164,7 +164,7 @@ def test_sensitive_members_are_as_many_and_as_ill_as_intended(delivery):
         FROM n
         """,
     )
-    assert share == pytest.approx(synthetic_shape.SENSITIVE_SHARE, abs=0.01)
+    assert share == pytest.approx(shape.SENSITIVE_SHARE, abs=0.01)
     assert excluded == pytest.approx(34, abs=4)  # S3 section 3
     assert remaining == pytest.approx(12, abs=1.5)
 
@@ -179,7 +179,7 @@ def test_ages_are_those_of_appendix_table_3(delivery, which):
         GROUP BY least(age // 10, 8) ORDER BY least(age // 10, 8)
         """,
     )
-    assert found == pytest.approx(synthetic_shape.AGE_DECADES[which], abs=2.5 if which else 1)
+    assert found == pytest.approx(shape.AGE_DECADES[which], abs=2.5 if which else 1)
 
 
 def test_sexes_are_those_of_appendix_table_1(delivery):
@@ -268,7 +268,7 @@ def test_lengths_of_stay_are_those_of_appendix_table_4(delivery):
     edges = [1, 2, 3, 4, 5, 6, 7, 15, 29, 57, 85, 183]
     days = np.array(numbers(delivery, "SELECT length_of_stay FROM remaining WHERE length_of_stay IS NOT NULL"))
     np.add.at(found, np.searchsorted(edges, days, side="right") - 1, 100 / len(days))
-    published = synthetic_shape.LENGTH_OF_STAY_SHARES
+    published = shape.LENGTH_OF_STAY_SHARES
     assert found == pytest.approx(100 * published / published.sum(), abs=2)
 
 

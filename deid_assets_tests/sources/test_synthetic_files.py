@@ -7,8 +7,8 @@ import duckdb
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources import synthetic
-from deid_assets.sources.synthetic import write_delivery
+from deid_assets.sources.synthetic import delivery as synthetic
+from deid_assets.sources.synthetic.delivery import write_delivery
 
 
 def digests(folder: Path) -> dict[str, str]:

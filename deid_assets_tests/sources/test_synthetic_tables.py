@@ -13,8 +13,9 @@ from deid_assets.reference.known_codes import known_codes
 from deid_assets.reference.places import place_groups
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
-from deid_assets.sources import synthetic_claims, synthetic_tables
-from deid_assets.sources.synthetic_tables import DrawTable, tables
+from deid_assets.sources.synthetic import claims
+from deid_assets.sources.synthetic import tables as synthetic_tables
+from deid_assets.sources.synthetic.tables import DrawTable, tables
 from deid_assets_tests.public_data import public_data
 
 
@@ -34,7 +35,7 @@ def test_diagnosis_codes_are_in_the_official_list():
 
 
 def test_only_sensitive_members_are_given_sensitive_codes():
-    file = Path(synthetic_tables.__file__).with_name("synthetic_conditions.csv")
+    file = Path(synthetic_tables.__file__).with_name("conditions.csv")
     rows = list(csv.DictReader(file.open(encoding="utf-8")))
     marked = {row["code"] for row in rows if row["use"] == "sensitive"}
     assert marked == set(sensitive_codes([row["code"] for row in rows], "diagnosis")["code"])
@@ -55,7 +56,7 @@ def test_a_draw_table_gives_every_outcome_its_share(weights, bits):
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=12))
 def test_stays_of_a_member_do_not_overlap(stays):
     member, admission, days = (np.array(column) for column in zip(*sorted(stays), strict=True))
-    kept = synthetic_claims._without_overlap(member, admission, days)
+    kept = claims._without_overlap(member, admission, days)
     assert ((kept >= 1) & (kept <= days)).all()
     for person in set(member):
         begins, ends = admission[member == person], (admission + kept)[member == person]

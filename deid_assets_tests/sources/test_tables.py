@@ -12,11 +12,11 @@ from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
-from deid_assets.sources import synthetic
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, SyntheticSource, TablesSource, Years
 from deid_assets.sources.files import quoted_foreign
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.store import Table
+from deid_assets.sources.synthetic import delivery as synthetic
+from deid_assets.store.tables import Table
 from deid_assets_tests.sources.deliveries import Taken, claim, member, take_in, write_parquet, write_tables
 
 TUVA = Path(__file__).parents[3] / "shared" / "data" / "tuva"

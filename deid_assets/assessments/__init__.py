@@ -1,0 +1,1 @@
+"""Evidence: from what a method found to measurements that are compared with thresholds."""

@@ -1,0 +1,138 @@
+"""From the cells of the sensitivity analysis to measurements, and back to the table that report and UI show."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from deid_assets.assessments.evidence import Measurement, Requirement
+from deid_assets.methods.attacks.attack_sensitivity import Cell, worst_cell
+from deid_assets.methods.attacks.neighbor_attack import Estimate
+from deid_assets.methods.statistics.confidence import confidence_of_try
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import AttackGate
+
+ASSET = "attack_sensitivity"
+WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensitivity_given_membership"}
+"""Names of the gating measurements, by figure."""
+WITH_VALUES = "number_of_claims_known_with_values"
+"""Name of the measurement of a neighbour who knows values and, to within the policy's bin, the number of claims."""
+FIGURES = ("unconditional", "given_membership")
+
+
+def wrong_values(share: float) -> str:
+    """Name of the row in which a share of the values known is wrong.
+
+    Examples
+    --------
+    >>> wrong_values(0.05), wrong_values(0.125)
+    ('wrong_values_5_percent', 'wrong_values_12_5_percent')
+    """
+    return f"wrong_values_{100 * share:.6g}_percent".replace(".", "_")
+
+
+def number_known(width: int) -> str:
+    """Name of the row in which the number of claims is known, to within a bin of so many numbers.
+
+    Examples
+    --------
+    >>> number_known(1), number_known(5)
+    ('number_of_claims_known', 'number_of_claims_known_within_5')
+    """
+    return "number_of_claims_known" + (f"_within_{width}" if width > 1 else "")
+
+
+def rows_of(policy: Policy) -> tuple[str, ...]:
+    """Names of the rows of the analysis, in order."""
+    section = policy.attack_sensitivity
+    return (
+        *section.variants,
+        *(wrong_values(share) for share in section.wrong_shares),
+        *(number_known(width) for width in section.number_of_claims_widths),
+    )
+
+
+def cell_name(variant: str, power: int, figure: str) -> str:
+    """Name of a cell's measurement."""
+    return f"{variant}_power_{power}_{figure}"
+
+
+def sensitivity_required(policy: Policy) -> tuple[Requirement, ...]:
+    """The gating measurements that the policy demands of this assessment."""
+    gates = policy.attack_sensitivity.gates
+    sure = joint_confidence(policy)
+    required = tuple(Requirement(ASSET, WORST[figure], gate.at_most, sure) for figure, gate in gates.items())
+    gate = policy.measured_number_of_claims.with_values
+    return required if gate is None else (*required, Requirement(ASSET, WITH_VALUES, gate.at_most, sure))
+
+
+def joint_confidence(policy: Policy) -> float:
+    """The confidence at which the bounds of all cells hold together, over all tries: the highest that a gate asks for."""
+    gate = policy.measured_number_of_claims.with_values
+    return max(policy.attack_sensitivity.confidence, gate.confidence if gate else 0.0)
+
+
+def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: str, number: int) -> tuple[Measurement, ...]:
+    """Both figures of every cell, and the worst plausible ones, which gate where the policy says so.
+
+    Parameters
+    ----------
+    cells
+        With bounds for the try that it is.
+    number
+        Which try that is.
+
+    Raises
+    ------
+    ValueError
+        If a cell of the policy was not measured.
+    """
+    section = policy.attack_sensitivity
+    plausible = [
+        cell for cell in cells
+        if cell.variant in section.plausible.variants and cell.power in section.plausible.powers
+    ]  # fmt: skip
+    wanted = {(row, power) for row in rows_of(policy) for power in section.powers}
+    if {(cell.variant, cell.power) for cell in cells} != wanted:
+        raise ValueError("the cells measured are not those that the policy names")
+    worst, known = worst_cell(plausible), policy.measured_number_of_claims
+    row = number_known(known.width)
+    numbered = worst_cell([cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers])
+
+    def measured(name: str, found: Estimate, trials: int, gate: AttackGate | None = None) -> Measurement:
+        return Measurement(
+            name=name,
+            unit="probability",
+            value=found.value,
+            bound=found.high,
+            threshold=gate.at_most if gate else None,
+            comparison="at_most",
+            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
+            confidence=confidence_of_try(joint_confidence(policy), number),
+            method="attack_sensitivity",
+            section="methods#sensitivity; El Emam et al. 2012, Table 7",
+            sample_size=trials,
+            seed_commitment=commitment,
+            gating=gate is not None,
+        )
+
+    return (
+        *(measured(WORST[figure], worst[figure], section.trials, section.gates.get(figure)) for figure in FIGURES),
+        measured(WITH_VALUES, numbered["given_membership"], section.trials, known.with_values),
+        *(
+            measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), cell.trials)
+            for cell in cells
+            for figure in FIGURES
+        ),
+    )
+
+
+def table_rows(
+    policy: Policy, measurements: Iterable[Measurement]
+) -> list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]]:
+    """(row, power, {figure: (value, bound)}) of every cell that was measured, in the order of the policy."""
+    by_name = {found.name: found for found in measurements}
+    rows = []
+    for row in rows_of(policy):
+        for power in policy.attack_sensitivity.powers:
+            found = {figure: by_name.get(cell_name(row, power, figure)) for figure in FIGURES}
+            if all(found.values()):
+                rows.append((row, power, {figure: (one.value, one.bound) for figure, one in found.items()}))
+    return rows

@@ -1,0 +1,173 @@
+"""What columns published as they are tell, as measurements of the gate, and the refusals that follow.
+
+Every column gates by itself, unless the policy lists it as reviewed, with a reason: its numbers are then in the evidence
+all the same, beside their limits, and the report shows them with the reason. Shares that the published rows themselves
+tell to whoever counts them are shown; those that are counted in the population are protected.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.methods.disclosure.attribute_leaks import Together, Told
+from deid_assets.methods.disclosure.identifier_patterns import Patterns
+from deid_assets.methods.disclosure.leak_limits import (
+    ALL_SINGLED_OUT,
+    FORMATS,
+    IDENTIFIERS,
+    LIMITS,
+    MADE_OF,
+    NAMED,
+    RARE_NAMES,
+    REFINEMENT,
+    SINGLED_OUT,
+    SURE,
+    TOGETHER,
+    TOGETHER_AT_MOST,
+)
+
+MEANINGS: Mapping[str, str] = {
+    SINGLED_OUT: "Records, of those with a value, whose value too few others hold: the value singles people out.",
+    REFINEMENT: "How much better a quasi-identifier is guessed, more finely than it is released, by whoever knows the column.",
+    SURE: "Of what would be guessed wrongly of a quasi-identifier, the share that the column tells as good as certainly.",
+    MADE_OF: "How much better the column is guessed by whoever knows a quasi-identifier more finely than it is released.",
+    IDENTIFIERS: "Records whose value looks like a direct identifier: social security or telephone number, e-mail, date ...",
+    FORMATS: "Records whose value has the form of a ZIP code or of the number of a person, which other numbers may have too.",
+    RARE_NAMES: "Of the records whose value is rare, those whose value may be a person's name.",
+    NAMED: "Whether the column's name says that it identifies people.",
+    TOGETHER: "The same as refinement, of several columns of which none does it alone.",
+}
+
+_WHY: Mapping[str, str] = {
+    SINGLED_OUT: "its values single people out",
+    REFINEMENT: "it tells a quasi-identifier more finely than the release shows it",
+    SURE: "for some records it tells a quasi-identifier more finely than the release shows it",
+    MADE_OF: "it follows from a quasi-identifier that the release shows less finely, as if it were made of it",
+    IDENTIFIERS: "its values look like direct identifiers",
+    FORMATS: "its values have the form of direct identifiers",
+    RARE_NAMES: "its rare values look like names of persons",
+    NAMED: "its name says that it identifies people",
+}
+
+
+@dataclass(frozen=True)
+class ColumnLeaks:
+    """What was found of a column that is published as it is.
+
+    Attributes
+    ----------
+    singled_out, of
+        People, or records, whose value is rare; those that have a value.
+    refines, sure
+        Where lambda is greatest, and where sure knowledge is.
+    patterns
+        Values that look like identifiers.
+    named
+        Whether a name of the column says that it identifies people.
+    made_of
+        How far withheld labels foretell the column; None where that was not asked.
+    """
+
+    singled_out: int
+    of: int
+    refines: Told
+    sure: Told
+    patterns: Patterns
+    named: bool
+    made_of: float | None = None
+
+
+def leak_measurements(
+    found: Mapping[str, ColumnLeaks], together: Sequence[Together], reviewed: Mapping[str, str], counted_in_release: bool
+) -> tuple[Measurement, ...]:
+    """The measurements of all columns, by their names in the release.
+
+    Parameters
+    ----------
+    together
+        Sets of columns that refine together what none refines alone. One of which every column was reviewed gates nothing.
+    reviewed
+        Reason of each column that was reviewed.
+    counted_in_release
+        Whether those who hold a value were counted in the release itself, which then tells their number.
+    """
+    measured = []
+    published = "share of published values"
+    counted = published if counted_in_release else "share of members"
+    for column, leaks in found.items():
+        looked, filled, rare = leaks.patterns, leaks.patterns.filled, leaks.patterns.rare
+        values = (
+            (SINGLED_OUT, counted, _share(leaks.singled_out, leaks.of), leaks.of),
+            (REFINEMENT, "probability", leaks.refines.fall, None),
+            (SURE, "probability", leaks.sure.sure, None),
+            (IDENTIFIERS, published, _share(looked.identifiers, filled), filled),
+            (FORMATS, published, _share(looked.formats, filled), filled),
+            (RARE_NAMES, published, _share(looked.rare_names, rare), rare),
+            (NAMED, "attributes", float(leaks.named), None),
+        )
+        if leaks.made_of is not None:
+            values += ((MADE_OF, "probability", leaks.made_of, None),)
+        gating = column not in reviewed
+        measured += [_measured(f"{column}/{name}", unit, value, LIMITS[name], size, gating) for name, unit, value, size in values]
+    if len(found) > 1:
+        open_sets = [one for one in together if not all(column in reviewed for column in one.columns)]
+        worst = max((one.fall for one in open_sets), default=0.0)
+        measured.append(_measured(TOGETHER, "probability", worst, TOGETHER_AT_MOST, None, True))
+    return tuple(measured)
+
+
+def all_singled_out(records: int, of: int) -> Measurement:
+    """Records that all columns together single out. It gates nothing: rich tables do that."""
+    return _measured(ALL_SINGLED_OUT, "share of published values", _share(records, of), None, of, False)
+
+
+def leak_refusals(
+    found: Mapping[str, ColumnLeaks], together: Sequence[Together], measurements: Sequence[Measurement], instead: str
+) -> list[Refusal]:
+    """A refusal for each column with a measurement that did not pass: what the column does, and what to do.
+
+    Numbers of refused rows are told only where they count nobody: these rows are published nowhere.
+
+    Parameters
+    ----------
+    instead
+        What can be done about a column, as an imperative.
+    """
+    failed: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        if one.gating and not one.passed:
+            # What several columns do has a name without a slash, which a column may have, too.
+            failed.setdefault(one.name.rpartition("/")[0], []).append(one)
+    refusals = []
+    for column, broken in failed.items():
+        if column in found:
+            why = "; ".join(_why(one, found[column].patterns) for one in broken)
+            text = f"column {column}: {why}. {instead}, or list it under reviewed_attributes with a reason"
+        else:
+            sets = sorted({one.columns for one in together if one.fall > TOGETHER_AT_MOST})
+            text = (
+                f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they tell a quasi-identifier more finely "
+                f"than the release shows it. {instead}, or list all of them under reviewed_attributes with a reason"
+            )
+        refusals.append(Refusal("attribute_leak", f"gate/{column or TOGETHER}", None, None, text))
+    return refusals
+
+
+def _why(broken: Measurement, patterns: Patterns) -> str:
+    """What a column does that it must not do."""
+    name = broken.name.partition("/")[2]
+    kinds = {IDENTIFIERS: patterns.kinds, FORMATS: patterns.format_kinds}.get(name)
+    if kinds is not None:
+        return f"{_WHY[name]} ({', '.join(kinds)})"
+    if name in (REFINEMENT, SURE, MADE_OF):
+        return f"{_WHY[name]} ({broken.compared:.2g}, and at most {broken.threshold:g} may be)"
+    return _WHY[name]
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _measured(name: str, unit: str, value: float, limit: float | None, size: int | None, gating: bool) -> Measurement:
+    method, section = "attribute_leaks", "Goodman and Kruskal 1954; WP29 Opinion 05/2014; 45 CFR 164.514(b)(2)"
+    return Measurement(name, unit, value, None, limit, "at_most", "value", None, method, section, size, None, gating)

@@ -1,0 +1,88 @@
+"""Attack 1 for any member, at the alpha of the moment of release: members published meanwhile elsewhere count (methods#attack-1).
+
+The assessments measured alpha times the success given membership at the alpha of their time. Success given membership
+is a fact about the staged rows, and alpha is not; so the gate multiplies again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from deid_assets.assessments.attack_sensitivity import WORST
+from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
+from deid_assets.assessments.measure import ABSENCE, GIVEN_MEMBERSHIP, UNCONDITIONAL
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import AttackGate
+
+BECAUSE = "counts_earlier_releases"
+"""Metadata of an assessment whose numbers count members of earlier releases."""
+
+_FIGURES = {
+    "neighbor_attack": (GIVEN_MEMBERSHIP, UNCONDITIONAL),
+    "attack_sensitivity": (WORST["given_membership"], WORST["unconditional"]),
+}
+"""By assessment, the figure given membership and the one for any member."""
+
+
+def cumulative_refusals(policy: Policy, evidence: Sequence[Evidence], alpha: float) -> list[Refusal]:
+    """Refuse where alpha times the success given membership is above what the policy allows for any member.
+
+    Parameters
+    ----------
+    evidence
+        As stored; whether it is about the staged rows is for others to judge.
+    alpha
+        Released members, now or before, over members of the population.
+
+    Returns
+    -------
+    list of Refusal
+        Rules: `absent_measurement` and `failed_measurement`; none for attacks that the policy does not gate for any member.
+    """
+    return [refusal for asset, gate in _gates(policy) for refusal in _judged(asset, gate, evidence, alpha)]
+
+
+def because_of(releases: Sequence[str]) -> str:
+    """Why a number that counts earlier releases is as high as it is, and what does not lower it."""
+    return (
+        f"members of this population whom earlier releases hold count too, and are in {', '.join(releases)}; what was published "
+        "cannot be taken back, and more members in this delivery do not undo it"
+    )
+
+
+def naming_releases(refusals: Sequence[Refusal], releases: Sequence[str]) -> list[Refusal]:
+    """The refusals, with the earlier releases that a number of theirs counts."""
+    cumulative = {ABSENCE, *(unconditional for _, unconditional in _FIGURES.values())} if releases else set()
+    return [
+        replace(found, text=f"{found.text}: {because_of(releases)}")
+        if found.rule == "failed_measurement" and found.name.rpartition("/")[2] in cumulative else found
+        for found in refusals
+    ]  # fmt: skip
+
+
+def _gates(policy: Policy) -> Iterator[tuple[str, AttackGate]]:
+    for asset in _FIGURES:
+        gate = getattr(policy, asset).unconditional
+        if gate is not None:
+            yield asset, gate
+
+
+def _judged(asset: str, gate: AttackGate, evidence: Sequence[Evidence], alpha: float) -> list[Refusal]:
+    given, name = _FIGURES[asset]
+    found = [one for item in evidence if item.asset == asset for one in item.measurements if one.name == given]
+    success = [_compared(one, gate) for one in found]
+    if len(found) != 1 or success[0] is None:
+        text = f"{asset}/{name}: its success given membership was not measured, so that it cannot be judged at alpha now"
+        return [Refusal("absent_measurement", f"{asset}/{name}", None, gate.at_most, text)]
+    now = alpha * success[0]
+    if now <= gate.at_most:
+        return []
+    text = (
+        f"{asset}/{name}: with the members whom other releases hold by now, the neighbour finds any member too often"
+    )
+    return [Refusal("failed_measurement", f"{asset}/{name}", now, gate.at_most, text, "probability")]
+
+
+def _compared(found: Measurement, gate: AttackGate) -> float | None:
+    """The number that the gate goes by; None where it is none."""
+    number = found.bound if gate.statistic == "upper_bound" else found.value
+    return number if number is not None and number == number else None

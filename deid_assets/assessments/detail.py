@@ -1,0 +1,101 @@
+"""How much of each column's information a release keeps, and the refusal of one that keeps too little to be of use.
+
+A release that tells nothing passes every gate of privacy. So what it keeps is measured, shown beside the verdict, and
+held against the policy's `detail_at_least`.
+"""
+
+import math
+from collections.abc import Mapping
+
+from deid_assets.assessments.evidence import INFORMATION, Measurement, Refusal
+from deid_assets.assessments.measure import exact
+from deid_assets.methods.lattice.certificate import rounding_step
+
+KEPT = "information_kept"
+"""What is measured of a column; the measurement is called "<released name>/information_kept"."""
+
+def kept_name(column: str) -> str:
+    """Name of a column's measurement.
+
+    Examples
+    --------
+    >>> kept_name("Sex")
+    'Sex/information_kept'
+    """
+    return f"{column}/{KEPT}"
+
+
+def rounded_down(share: float, people: int) -> float:
+    """A share as far as it may be told: exact ones are functions of the delivered rows.
+
+    Steps are those of the public certificate's losses, and down, so that a release never looks richer than it is.
+
+    Examples
+    --------
+    >>> rounded_down(0.4567, 20_000), rounded_down(1.0, 600), rounded_down(0.0, 600)
+    (0.456, 1.0, 0.0)
+    """
+    return _down(share, rounding_step(people))
+
+
+def _down(share: float, step: float) -> float:
+    return 1.0 if share >= 1 else round(math.floor(share / step + 1e-9) * step, 9)
+
+
+def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], people: int, fewest: int | None = None) -> bool:
+    """Whether every column keeps as much as the policy asks for, however many people are left.
+
+    Parameters
+    ----------
+    kept
+        Released name of each generalized column to the share of its information that is left.
+    at_least
+        The policy's `detail_at_least`.
+    people
+        Released members or records.
+    fewest
+        Of them, those who are left at least when the gate asks: steps are wider for fewer people. None for all of them.
+    """
+    # Steps are whole thousandths; a narrower one does not always leave more.
+    narrowest, widest = (round(1000 * rounding_step(number)) for number in (people, people if fewest is None else fewest))
+    steps = [thousandths / 1000 for thousandths in range(narrowest, widest + 1)]
+    return all(_down(kept[column], step) >= share for column, share in at_least.items() for step in steps)
+
+
+def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float], people: int) -> tuple[Measurement, ...]:
+    """What each generalized column keeps, rounded down; it gates where the policy asks for a least share.
+
+    Parameters
+    ----------
+    kept, at_least, people
+        As for `enough_detail`.
+
+    Raises
+    ------
+    KeyError
+        If the policy asks for a column that was not measured.
+    """
+    unmeasured = set(at_least) - set(kept)
+    if unmeasured:
+        raise KeyError(f"not measured: {', '.join(sorted(unmeasured))}")
+    return tuple(
+        exact(
+            kept_name(column), INFORMATION, rounded_down(share, people), at_least.get(column), KEPT, "methods#information-loss", None,
+            comparison="at_least", gating=column in at_least,
+        )
+        for column, share in kept.items()
+    )  # fmt: skip
+
+
+def detail_refusals(measured: tuple[Measurement, ...]) -> list[Refusal]:
+    """Refuse as useless where a column keeps less than the policy asks for."""
+    return [
+        Refusal(
+            "too_little_detail", found.name, found.value, found.threshold,
+            f"too little detail: {found.name.rpartition('/')[0]} keeps less of its information than detail_at_least asks for; "
+            "release from a larger population, list fewer quasi-identifiers, or ask for less",
+            found.unit,
+        )
+        for found in measured
+        if found.gating and not found.passed
+    ]  # fmt: skip

@@ -1,0 +1,135 @@
+"""Who is in one release and not in another, as measurements and refusals (methods#disappearance).
+
+Each earlier release is held against the one about to be made, by the rolls that both keep. Releases made with another
+secret have tags of their own, and members drawn independently of these: how much absence tells beside them is the absence
+posterior, in which they count in full. One removal list for one delivery is demanded whatever the secret.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.assessments.evidence import Measurement, Refusal, Requirement
+from deid_assets.methods.disclosure.membership_changes import Roll, posterior_of_the_missing, stand_out
+from deid_assets.policy.models import Policy
+
+ASSET = "demographic_risk"
+DISAPPEARED, APPEARED, CAME = "disappearance_posterior", "appearance_posterior", "newly_released_in_small_classes"
+
+
+@dataclass(frozen=True, eq=False)
+class Present:
+    """The members of a delivery, and the release that is about to be made of it.
+
+    Attributes
+    ----------
+    roll
+        What the release does with each.
+    class_of
+        (n,) int: the demographic class of everybody on the roll, released or not.
+    member_ids
+        (n,) object: who is on the roll.
+    """
+
+    roll: Roll
+    class_of: np.ndarray
+    member_ids: np.ndarray
+
+    def stand_out(self, earlier: Iterable[tuple[str, Roll]], k: int) -> np.ndarray:
+        """(n,) bool: who would stand out beside any of the earlier releases, `methods.membership_changes.stand_out`."""
+        found = np.zeros(len(self.class_of), dtype=bool)
+        for _, roll in earlier:
+            found |= stand_out(self.roll.tags, self.class_of, roll, k)
+        return found
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an earlier release and the one about to be made tell of members who are in one of them only.
+
+    Attributes
+    ----------
+    release
+        The earlier one: policy and number.
+    disappeared, appeared
+        `posterior_of_the_missing` of its members who are gone, and of those who came.
+    in_small_classes
+        Members of this release who `stand_out` beside it.
+    """
+
+    release: str
+    disappeared: float
+    appeared: float
+    in_small_classes: int
+
+
+def changes_since(earlier: Iterable[tuple[str, Roll]], present: Present, k: int) -> tuple[Change, ...]:
+    """Hold every earlier release, by its name and roll, against the present one, each by itself.
+
+    Parameters
+    ----------
+    k
+        Smallest class that is large enough.
+    """
+    return tuple(
+        Change(
+            name,
+            posterior_of_the_missing(roll, present.roll),
+            posterior_of_the_missing(present.roll, roll),
+            int((present.stand_out([(name, roll)], k) & (present.roll.classes >= 0)).sum()),
+        )
+        for name, roll in earlier
+    )
+
+
+def changes_required(policy: Policy) -> tuple[Requirement, ...]:
+    """The gating measurements of `changes_measured`."""
+    at_most = policy.removal.absence_posterior_at_most
+    return Requirement(ASSET, DISAPPEARED, at_most), Requirement(ASSET, APPEARED, at_most), Requirement(ASSET, CAME, 0.0)
+
+
+def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -> tuple[Measurement, ...]:
+    """The worst of all earlier releases; nothing where there is none. `released` counts members about to be released."""
+    at_most = policy.removal.absence_posterior_at_most
+    worst = max((one.in_small_classes for one in changes), default=0)
+    return (
+        _counted(DISAPPEARED, "share of members", max((one.disappeared for one in changes), default=0.0), at_most),
+        _counted(APPEARED, "share of members", max((one.appeared for one in changes), default=0.0), at_most),
+        _counted(CAME, "share of released members", worst / max(released, 1), 0.0, released),
+    )
+
+
+def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
+    """Name the earlier releases beside which the present one would tell too much of a member."""
+    at_most, k = policy.removal.absence_posterior_at_most, policy.safe_class_size
+    found = []
+    for one in changes:
+        if not one.disappeared <= at_most:
+            text = (
+                f"{one.release}: of its members who are gone from this release too many, in one demographic class, now have a "
+                "sensitive condition, so that who is gone likely has one; publish once more members have left, or do not "
+                "publish this delivery"
+            )
+            found.append(Refusal(DISAPPEARED, one.release, one.disappeared, at_most, text, "share of members"))
+        if not one.appeared <= at_most:
+            text = (
+                f"{one.release}: of the members of this release who are not in it too many, in one demographic class, were "
+                "removed from it for a sensitive condition, so that who came likely has one; remove them again, by the list of "
+                "codes that it had"
+            )
+            found.append(Refusal(APPEARED, one.release, one.appeared, at_most, text, "share of members"))
+        if not one.in_small_classes <= 0:
+            text = (
+                f"{one.release}: members of this release who are not in it share their demographics with fewer than {k} others "
+                "who are not in it either, or as newcomers with fewer newcomers; choose the generalization again, which leaves them out"
+            )
+            found.append(Refusal(CAME, one.release, float(one.in_small_classes), 0.0, text, "members"))
+    return found
+
+
+def _counted(name: str, unit: str, value: float, threshold: float, size: int | None = None) -> Measurement:
+    return Measurement(
+        name=name, unit=unit, value=value, bound=None, threshold=threshold, comparison="at_most", statistic="value",
+        confidence=None, method="membership_changes", section="methods#disappearance", sample_size=size, seed_commitment=None, gating=True,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""What came of a run, read from its events: published, refused for privacy, or an error, and why."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+
+from deid_assets.assessments.cumulative_attacks import BECAUSE
+from deid_assets.errors import DeidError
+from deid_assets.release.registry.tries import what_is_next
+from deid_assets.store.guard import UnforeseenError
+
+PUBLISHED, ERROR, REFUSED = 0, 1, 2
+
+
+OUTCOMES = {PUBLISHED: "published", ERROR: "error", REFUSED: "refused"}
+
+
+OWN_ERRORS = {kind.__name__ for kind in (DeidError, *DeidError.__subclasses__(), UnforeseenError)}
+"""Errors whose text people may read: it holds no value."""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What came of a run.
+
+    Attributes
+    ----------
+    exit_code
+        0 published. 2 refused for privacy: what was measured is over its threshold, the rows break a rule of the policy, or
+        no generalization of the policy holds. 1 anything else, such as a broken contract, evidence that is missing or of
+        something else, or a delivery that changed; also where both are true, because the numbers may then be wrong.
+    rows
+        Rows by asset, in the order in which they were made.
+    failed_checks
+        Names of blocking checks that did not pass, with their numbers.
+    reasons
+        Why the run was refused or failed, for people.
+    release
+        Where the release lies; None if nothing was published.
+    peak_memory_gb
+        The largest of the assets.
+    """
+
+    exit_code: int
+    rows: dict[str, int] = field(default_factory=dict)
+    failed_checks: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    release: Path | None = None
+    peak_memory_gb: float = 0.0
+
+
+def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
+    """Read what came of a run from its events."""
+    rows: dict[str, int] = {}
+    failed_checks, reasons, because, drawn = [], [], {}, []
+    release, memory, refused, errors = None, 0.0, False, False
+    for event in events:
+        if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+            made = event.step_materialization_data.materialization
+            name, metadata = made.asset_key.path[-1], made.metadata
+            if "dagster/row_count" in metadata:
+                rows[name] = int(metadata["dagster/row_count"].value)
+            if BECAUSE in metadata:
+                because[made.asset_key] = str(metadata[BECAUSE].value)
+            memory = max(memory, float(metadata["peak_memory_gb"].value) if "peak_memory_gb" in metadata else 0.0)
+            if "reasons" in metadata:
+                reasons += metadata["reasons"].value
+            if name == "release":
+                release = Path(str(metadata["release"].value))
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            check = event.asset_check_evaluation_data
+            if not check.passed and check.blocking:
+                numbers = {key: found.value for key, found in check.metadata.items()}
+                counted = because.get(check.asset_key, "") if check.check_name.startswith("absence_posterior") else ""
+                failed_checks.append(_failed_check(check.check_name, numbers) + (f"; {counted}" if counted else ""))
+                # A contract that is broken is an error of data or code, and so is a risk that nobody measured; a risk that
+                # is too high is a refusal.
+                is_error = check.check_name.endswith("_keeps_contract") or not _is_number(numbers.get("measured"))
+                errors |= is_error
+                refused |= not is_error
+                if "try" in numbers and not is_error:
+                    drawn.append(numbers)
+        elif event.event_type == dg.DagsterEventType.STEP_FAILURE:
+            failure = event.step_failure_data
+            metadata = failure.user_failure_data.metadata if failure.user_failure_data else {}
+            if "refused" in metadata:
+                judged = bool(metadata["refused"].value)
+                refused |= judged
+                errors |= not judged
+                reasons.append(str(failure.user_failure_data.description))
+            elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
+                continue  # the evaluation of the check has decided what it is
+            else:
+                errors = True
+                reasons.append(_message(event.step_key, _first_cause(failure.error)))
+        elif event.event_type == dg.DagsterEventType.PIPELINE_FAILURE and not (reasons or failed_checks):
+            data = event.job_failure_data
+            reasons.append(_message("run", _first_cause(data.error if data else None)))
+            errors = True
+    if drawn and all(map(_is_by_chance, drawn)) and not errors:
+        reasons.append(f"{what_is_next(int(max(numbers['try'] for numbers in drawn)) + 1)}.")
+    published = release is not None
+    code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
+    return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
+
+
+def _failed_check(name: str, numbers: Mapping) -> str:
+    """What a check measured, its bound where that is compared, and the threshold."""
+    compared, value, threshold = numbers.get("measured"), numbers.get("value"), numbers.get("threshold")
+    if numbers.get("statistic") != "upper_bound" or not (_is_number(compared) and _is_number(value)):
+        return f"{name}: measured {_digits(compared)}, threshold {_digits(threshold)}"
+    text = f"{name}: measured {_digits(value)}, upper bound {_digits(compared)}, threshold {_digits(threshold)}"
+    if _is_by_chance(numbers):
+        text += " (the measured number is within the threshold and its bound is not: chance may be why)"
+    return text
+
+
+def _is_by_chance(numbers: Mapping) -> bool:
+    """Whether a failed check measured a value within its threshold, whose bound is beyond."""
+    value, threshold, compared = (numbers.get(name) for name in ("value", "threshold", "measured"))
+    known = numbers.get("statistic") == "upper_bound" and all(map(_is_number, (value, threshold, compared)))
+    return known and value <= threshold < compared
+
+
+def _digits(number: object) -> str:
+    """Six digits, so that what is hardly beyond its threshold is not shown as equal to it."""
+    return f"{number:.6g}" if _is_number(number) else str(number)
+
+
+def _is_number(measured: object) -> bool:
+    return isinstance(measured, int | float) and math.isfinite(measured)
+
+
+def _first_cause(error):
+    """What an error was raised from, as far back as Dagster knows: it wraps those of steps and of resources."""
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error
+
+
+def _message(step: str | None, error) -> str:
+    """The message of our own errors; of any other only its kind, because its text may quote a value."""
+    if error is None:
+        return f"{step}: it failed; the run's log in the UI says where"
+    if error.cls_name == "DagsterExecutionInterruptedError":
+        return f"{step}: the run was stopped, by Ctrl-C or a signal; run again"
+    if error.cls_name in OWN_ERRORS:
+        return error.message.split(": ", 1)[-1].strip()
+    return f"{step}: {error.cls_name}; the run's log in the UI says where (`deid ui`)"

@@ -1,0 +1,59 @@
+"""The report of a refused run, wherever it was started: by the command line, in the UI, on a schedule."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from deid_assets.assets.refused_report import write_refused_report
+from deid_assets.automation.outcomes import REFUSED, RunSummary, outcome_of
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.loading import policy_called
+from deid_assets.resources import POLICY_TAG
+from deid_assets.store.guard import without_values
+from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
+
+SENSOR = "refusal_report"
+
+
+def report_refusal(home: Home, policy: ReleasePolicy, delivery: str, summary: RunSummary) -> Path | None:
+    """Write the report of a refused run into the restricted store; that of an earlier run is not of this one.
+
+    Returns
+    -------
+    pathlib.Path or None
+        The report; None, and none is left, if the run was not refused.
+    """
+    if summary.exit_code != REFUSED:
+        home.refused_report(policy.name, delivery).unlink(missing_ok=True)
+        return None
+    return write_refused_report(home, policy, delivery, tuple(summary.rows), summary.failed_checks, summary.reasons)
+
+
+def refusal_sensor(home: Home, jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:
+    """A sensor that reports each refused run of these jobs. Where no daemon runs, only `deid run` reports them."""
+
+    @dg.run_failure_sensor(
+        name=SENSOR,
+        monitored_jobs=list(jobs),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Writes the report of a run that was refused into the restricted store.",
+    )
+    def reported(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+        run = context.dagster_run
+        name, delivery = run.tags[POLICY_TAG], run.tags["dagster/partition"]
+        lock = StoreLock.of(home, name, delivery)
+        if not lock.try_acquire():
+            return dg.SkipReason("another run works on the same store: the report would not be of this one")
+        try:
+            with without_values("the report of the refusal", home.store):
+                events = [entry.dagster_event for entry in context.instance.all_logs(run.run_id) if entry.is_dagster_event]
+                path = report_refusal(home, policy_called(name, home.policies), delivery, outcome_of(events))
+        finally:
+            lock.release()
+        context.log.info(f"report of the refusal (restricted): {path}" if path else "the run failed without a refusal")
+        return None
+
+    return reported

@@ -1,0 +1,258 @@
+"""What runs on a worker of a cluster: methods of objects that it receives once, and what it says about itself.
+
+An object travels in two parts, its pickle and the large arrays in it, each of which a worker receives once however
+many calls and objects ask for it: a computation with another adversary power shares its bit-sets with the one that it
+was made from. The worker keeps its own copies in memory, under no key of Dask's, so that nothing of them can be moved
+to disk or to another worker.
+
+What a call returns is an answer, also when it fails: Dask writes the arguments of a task that raises into its log.
+"""
+
+import hashlib
+import pickle
+import platform
+import threading
+import traceback
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+import deid_assets
+from deid_assets.errors import DeidError, EngineError
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.member_index import aligned_words
+
+LARGE_BYTES = 1 << 16
+"""Arrays from this size on travel by themselves."""
+
+PACKAGES = ("numpy", "scipy", "pandas", "numba")
+"""Whose version can change what a method returns; some of them are extras."""
+
+MODULES = ("__init__.py", "cluster/worker.py", "errors.py", "store/tables.py")
+"""Modules beside the methods that run on a worker."""
+
+OBJECTS_KEPT = 4
+"""Objects that a worker keeps: a computation and what was made from it last."""
+
+
+@dataclass(frozen=True, repr=False)
+class Call:
+    """What a worker is asked to do; it has no representation, so that no log can show what it holds.
+
+    Attributes
+    ----------
+    sender
+        Who asks.
+    owner
+        Which object, by the name that the sender gave it.
+    arrays
+        The names of the large arrays in it.
+    method, args, keywords
+        What to call of it, and with what.
+    """
+
+    sender: str
+    owner: str
+    arrays: tuple[str, ...]
+    method: str
+    args: tuple
+    keywords: dict
+
+
+@dataclass(frozen=True, repr=False)
+class Done:
+    """What the method returned."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The worker at this address holds neither the object nor these of its arrays."""
+
+    worker: str
+    arrays: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """The process at this address was not looked at by who asks: it was started anew under an old address."""
+
+    worker: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The method raised: what and where, without values."""
+
+    description: str
+
+
+def packed(thing: object, name_of: Callable[[np.ndarray], str]) -> tuple[bytes, tuple[str, ...]]:
+    """The pickle of an object without its large arrays, and their names.
+
+    Examples
+    --------
+    >>> large = np.arange(100_000)
+    >>> content, names = packed({"small": 1, "large": large, "again": large}, lambda array: "numbers")
+    >>> len(content) < 1000, names
+    (True, ('numbers',))
+    >>> bool(np.array_equal(unpacked(content, {"numbers": large})["again"], large))
+    True
+    """
+    names: dict[str, None] = {}
+
+    class Packing(pickle.Pickler):
+        def persistent_id(self, part: object) -> str | None:
+            if type(part) is not np.ndarray or part.nbytes < LARGE_BYTES or part.dtype.hasobject:
+                return None
+            name = name_of(part)
+            names[name] = None
+            return name
+
+    content = BytesIO()
+    Packing(content, pickle.HIGHEST_PROTOCOL).dump(thing)
+    return content.getvalue(), tuple(names)
+
+
+def unpacked(content: bytes, arrays: dict[str, np.ndarray]) -> object:
+    """The object again."""
+
+    class Unpacking(pickle.Unpickler):
+        def persistent_load(self, name: str) -> np.ndarray:
+            return arrays[name]
+
+    return Unpacking(BytesIO(content)).load()
+
+
+class _Store:
+    """The objects that this process holds, the arrays in them, each once, and for whom."""
+
+    def __init__(self):
+        self.senders: set[str] = set()
+        self._lock = threading.Lock()
+        self._objects: OrderedDict[str, object] = OrderedDict()
+        self._arrays: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
+
+    def found(self, call: Call, content: bytes | None, received: dict[str, np.ndarray]) -> object | Missing:
+        """The object that is asked for, put together if it was sent just now."""
+        with self._lock:
+            if call.owner not in self._objects:
+                arrays = {name: _own_copy(array) for name, array in received.items() if name not in self._arrays}
+                arrays |= {name: held for name in call.arrays if (held := self._arrays.get(name)) is not None}
+                missing = tuple(name for name in call.arrays if name not in arrays)
+                if content is None or missing:
+                    return Missing(_own_address(), missing)
+                self._objects[call.owner] = unpacked(content, arrays)
+                self._arrays.update(arrays)
+                while len(self._objects) > OBJECTS_KEPT:
+                    self._objects.popitem(last=False)
+            self._objects.move_to_end(call.owner)
+            return self._objects[call.owner]
+
+    def drop(self, sender: str) -> None:
+        """Let go of every object whose name begins with the sender's."""
+        self.senders.discard(sender)
+        with self._lock:
+            for owner in [owner for owner in self._objects if owner.startswith(sender)]:
+                del self._objects[owner]
+
+
+_store = _Store()
+
+
+def answer(
+    call: Call, content: bytes | None = None, names: Sequence[str] = (), arrays: Sequence[np.ndarray] = ()
+) -> Done | Missing | Stranger | Failed:
+    """Do what is asked, with an object that is held already or comes along.
+
+    Parameters
+    ----------
+    content
+        The object's pickle, where it comes along.
+    names, arrays
+        Of its arrays those that the worker lacks.
+    """
+    if call.sender not in _store.senders:
+        return Stranger(_own_address())
+    try:
+        owner = _store.found(call, content, dict(zip(names, arrays, strict=True)))
+        if isinstance(owner, Missing):
+            return owner
+        return Done(getattr(owner, call.method)(*call.args, **call.keywords))
+    except Exception as error:
+        return Failed(without_values(error))
+
+
+def forget(sender: str) -> None:
+    """Let go of all that a sender has sent here."""
+    _store.drop(sender)
+
+
+def without_values(error: Exception) -> str:
+    """What was raised and where, innermost last; an error's text only if it is one of ours, which hold no values."""
+    if isinstance(error, DeidError):
+        return str(error)
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    return f"{type(error).__name__} at {', '.join(places[-4:])}"
+
+
+def own_facts() -> dict[str, str]:
+    """What must be the same here and on a worker for results to be the same to the last byte."""
+    try:
+        chosen = engine.chosen().name
+    except EngineError as error:
+        chosen = str(error)
+    return {
+        "deid_assets": deid_assets.__version__,
+        "code of deid_assets": code_digest(Path(deid_assets.__file__).parent)[:12],
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "engine": chosen,
+    }
+
+
+def code_digest(package: Path) -> str:
+    """Digest of what of this package runs on a worker: every module of the methods, in whatever folder, and those they use."""
+    code = hashlib.sha256()
+    for file in (*sorted((package / "methods").rglob("*.py")), *(package / name for name in MODULES)):
+        content = file.read_bytes()
+        code.update(f"{file.relative_to(package).as_posix()}\0{len(content)}\0".encode() + content)
+    return code.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def worker_facts(sender: str, dask_worker) -> tuple[dict[str, str], bool]:
+    """The facts of this worker, and whether Dask may write what it holds to disk: all but a dict does or could.
+
+    The process remembers who looked at it. Dask gives the worker itself.
+    """
+    _store.senders.add(sender)
+    return own_facts(), type(dask_worker.data) is not dict
+
+
+def _own_copy(array: np.ndarray) -> np.ndarray:
+    """The same in memory of the worker's own, writable and from a cache line on, as the kernel likes it."""
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    words = aligned_words(-(-array.nbytes // 64))
+    copy = np.ndarray(array.shape, array.dtype, words.data, order=order)
+    copy[...] = array
+    return copy
+
+
+def _own_address() -> str:
+    from distributed import get_worker
+
+    return get_worker().address

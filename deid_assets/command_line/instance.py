@@ -1,0 +1,67 @@
+"""The Dagster instance under `.deid/home`: its settings, and where the workspace file is."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import sqlalchemy
+
+from deid_assets.errors import DeidError, StoreError
+from deid_assets.store import durable
+from deid_assets.store.home import Home
+from deid_assets.store.tables import owner_only
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+def prepare_dagster_home(home: Home) -> None:
+    """Put the instance's settings into its folder. Without DAGSTER_HOME the history would be lost on exit.
+
+    Raises
+    ------
+    StoreError
+        If something else lies in their place.
+    """
+    owner_only(home.dagster)
+    file, settings = home.dagster / "dagster.yaml", _shipped("dagster.yaml").read_bytes()
+    if file.exists() and not file.is_file():
+        raise StoreError(f"{file} is not a file; remove it, and run again: it is written anew")
+    with durable.locked(home.dagster / ".lock"):
+        if not file.exists() or file.read_bytes() != settings:
+            durable.replace(file, settings, 0o600)
+
+
+@contextlib.contextmanager
+def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
+    """The instance of this home.
+
+    Raises
+    ------
+    StoreError
+        If a file of its history is damaged, or no file of Dagster's.
+    """
+    try:
+        with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+            yield instance
+    except (sqlite3.DatabaseError, sqlalchemy.exc.DBAPIError) as error:
+        code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+        if code is None or code & 0xFF not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise
+        raise StoreError(
+            f"the history of runs in {home.dagster} is damaged: a file there is no database. Move that folder away, or restore "
+            "it from a backup, and run again; releases and their registry do not depend on it"
+        ) from None
+
+
+def workspace_file() -> Path:
+    """The workspace file: that of the checkout, or the copy in the installed package."""
+    return _shipped("workspace.yaml")
+
+
+def _shipped(name: str) -> Path:
+    for folder in (_PACKAGE.parent, _PACKAGE):
+        if (folder / name).exists():
+            return folder / name
+    raise DeidError(f"{name} is missing from this installation; install deid_assets again")

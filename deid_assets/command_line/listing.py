@@ -1,0 +1,90 @@
+"""What lies in a home: the releases that its registry lists, and the deliveries that were registered."""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.errors import DeidError
+from deid_assets.release.publication.verification import MANIFEST
+from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.sources.registration import registered_delivery
+from deid_assets.store.digests import parse_json
+from deid_assets.store.home import Home
+from deid_assets.store.reading import regular_bytes
+
+_RESTRICTED_AT_MOST = 100_000_000
+
+
+@dataclass(frozen=True)
+class ListedRelease:
+    """A release as the registry lists it.
+
+    Attributes
+    ----------
+    delivery
+        The key of its delivery; None where the restricted store does not tell, because it was removed or is another one.
+    folder
+        Where it lies; None if it is not there any more.
+    """
+
+    policy: str
+    number: int
+    time: str
+    delivery: str | None
+    folder: str | None
+
+
+@dataclass(frozen=True)
+class ListedDelivery:
+    """A delivery that was registered; or why its record cannot be read.
+
+    Attributes
+    ----------
+    policies
+        Under which it was taken in: their restricted stores are there.
+    """
+
+    key: str
+    kind: str | None
+    paths: tuple[str, ...]
+    policies: tuple[str, ...]
+    problem: str | None = None
+
+
+def listed_releases(home: Home) -> list[ListedRelease]:
+    """All releases, oldest first.
+
+    Raises
+    ------
+    ReleaseError
+        If the registry's chain is broken.
+    """
+    return [_listed(home, entry) for entry in Registry(home.releases / "registry.jsonl").chain().entries]
+
+
+def _listed(home: Home, entry: Entry) -> ListedRelease:
+    folder = home.releases / entry.policy / f"{entry.number:04d}"
+    is_there = (folder / MANIFEST).is_file()
+    return ListedRelease(entry.policy, entry.number, entry.time, _delivery_of(home, entry), str(folder) if is_there else None)
+
+
+def _delivery_of(home: Home, entry: Entry) -> str | None:
+    file = home.store / "manifests" / entry.policy / f"{entry.number:04d}.json"
+    with contextlib.suppress(DeidError, OSError, KeyError, TypeError):
+        return str(parse_json(regular_bytes(file, _RESTRICTED_AT_MOST))["delivery"]["key"])
+    return None
+
+
+def listed_deliveries(home: Home) -> list[ListedDelivery]:
+    """All deliveries that were registered, in the order of their keys."""
+    return [_delivery(home, file) for file in sorted(home.deliveries.glob("*.json"))]
+
+
+def _delivery(home: Home, file: Path) -> ListedDelivery:
+    key = file.stem
+    policies = tuple(sorted(store.parent.name for store in home.store.glob(f"*/{key}.duckdb")))
+    try:
+        found = registered_delivery(home, key)
+    except DeidError as error:
+        return ListedDelivery(key, None, (), policies, str(error))
+    return ListedDelivery(key, found.kind, tuple(map(str, found.paths)), policies)

@@ -1,0 +1,350 @@
+"""The `deid` command: run a policy on a delivery, list releases, open the UI, check or begin a policy, verify a release."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from deid_assets import __version__
+from deid_assets.errors import DeidError, ReleaseError
+from deid_assets.store.guard import without_values
+from deid_assets.store.home import Home
+
+PUBLISHED, ERROR, REFUSED = 0, 1, 2
+
+
+class Command(click.Group):
+    """A group whose commands print what went wrong in one paragraph, without a traceback, and exit with 1.
+
+    A command line that cannot be read exits with 64, the customary code: 2 means a refusal.
+    """
+
+    def make_context(self, *arguments, **options) -> click.Context:
+        with _usage_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> object:
+        passing = (click.ClickException, click.exceptions.Exit, click.Abort)
+        try:
+            with _usage_errors(), without_values("deid", Home.here().store, passing):
+                return super().invoke(context)
+        except DeidError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(ERROR)
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        error.exit_code = os.EX_USAGE
+        raise
+
+
+def _not_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("it is empty")
+    return value
+
+
+def _plain_key(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    from deid_assets.store.home import plain_key
+
+    try:
+        return None if value is None else plain_key(value)
+    except DeidError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@contextlib.contextmanager
+def _errors_as_json(wanted: bool) -> Iterator[None]:
+    """Print an error as a JSON document too, where one was asked for."""
+    try:
+        with without_values("deid", Home.here().store):
+            yield
+    except DeidError as error:
+        if wanted:
+            click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "release": None, "reasons": [str(error)]}, indent=1))
+        raise
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="deid_assets")
+def main() -> None:
+    """De-identify longitudinal health claims, and prove that a release is safe."""
+
+
+_OPTIONS_OF_A_RUN = (
+    click.option("--policy", "policy_name", callback=_not_empty, default="heritage_public", show_default=True, help="A policy's name, or a YAML file."),
+    click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated."),
+    click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default made from its name."),
+    click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery."),
+    click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says."),
+    click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of a synthetic delivery."),
+)
+
+
+def _of_a_run(command: Callable) -> Callable:
+    """Add the options that say what is run on what."""
+    for option in reversed(_OPTIONS_OF_A_RUN):
+        command = option(command)
+    return command
+
+
+def _sample_fits(paths: tuple[Path, ...], release_members: int | None, members: int) -> None:
+    if not paths and (release_members or 0) > members:
+        raise click.UsageError(f"--release {release_members} is more than the {members} members of the delivery (--members)")
+
+
+@main.command()
+@_of_a_run
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it as one JSON document; progress goes to standard error.")
+@click.option("--quiet", "-q", is_flag=True, help="Say only what came of it, and why.")
+@click.option("--verbose", "-v", is_flag=True, help="Also say what steps tell of themselves, and every gate on a line of its own.")
+def run(
+    policy_name: str,
+    paths: tuple[Path, ...],
+    delivery_key: str | None,
+    members: int,
+    release_members: int | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Take a delivery to a gated release.
+
+    Exit code 0: published; 2: refused, because privacy is not protected well enough; 1: error; 64: wrong command line;
+    130 and 143: interrupted by Ctrl-C or SIGTERM.
+
+    Without --delivery a synthetic delivery is made.
+    """
+    from deid_assets.command_line.progress import Detail
+    from deid_assets.command_line.run import run_policy
+
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose contradict each other: choose one")
+    _sample_fits(paths, release_members, members)
+    detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
+    asked = (policy_name, paths, delivery_key, members, release_members, seed)
+    with _errors_as_json(as_json):
+        code = run_policy(Home.here().create(), *asked, detail=detail, as_json=as_json)
+    sys.exit(code)
+
+
+@main.command()
+@_of_a_run
+def plan(
+    policy_name: str,
+    paths: tuple[Path, ...],
+    delivery_key: str | None,
+    members: int,
+    release_members: int | None,
+    seed: int,
+) -> None:
+    """Say what cannot pass, before the long work: the best that any generalization can reach with this delivery.
+
+    Exit code 0: nothing rules a release out for sure, which promises nothing; 2: a release is ruled out; 1: error;
+    64: wrong command line; 130 and 143: interrupted.
+
+    Nothing is published. Without --delivery a synthetic delivery is made.
+    """
+    from deid_assets.command_line.plan import plan as plan_release
+    from deid_assets.command_line.run import run_policy
+
+    _sample_fits(paths, release_members, members)
+    home = Home.here().create()
+    sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed, work=plan_release))
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+def ui(port: int, host: str) -> None:
+    """Open the Dagster UI on everything that was run here."""
+    from deid_assets.command_line.instance import prepare_dagster_home, workspace_file
+
+    home = Home.here().create()
+    prepare_dagster_home(home)
+    os.environ["DAGSTER_HOME"] = str(home.dagster)
+    os.environ["DEID_HOME"] = str(home.root)
+    click.echo(f"The Dagster UI on http://{host}:{port} (stop it with Ctrl-C)")
+    dagster = Path(sys.executable).with_name("dagster")
+    os.execv(dagster, [str(dagster), "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)])
+
+
+@main.group()
+def policy() -> None:
+    """Policies: check one, list those that there are, begin one of your own."""
+
+
+@policy.command("check")
+@click.argument("file", type=str)
+def policy_check(file: str) -> None:
+    """Explain a policy in plain words, or say what is wrong in it and where."""
+    from deid_assets.command_line.run import find_policy
+    from deid_assets.policy import explain
+
+    found, _ = find_policy(Home.here(), file)
+    click.echo(explain(found))
+
+
+@policy.command("list")
+def policy_list() -> None:
+    """List the policies that ship, and those that were run here."""
+    from deid_assets.policy.loading import policies_in
+
+    for found in policies_in(Home.here().policies).values():
+        click.echo(f"{found.name:24} {found.title}")
+
+
+@policy.command("new")
+@click.argument("name", callback=_not_empty)
+@click.option("--title", required=True, callback=_not_empty, help="What it is, in a few words.")
+@click.option("--owner", "owners", multiple=True, required=True, help="Who answers for it: team:NAME or an address; may be repeated.")
+@click.option("--description", help="What it publishes; by default the title.")
+@click.option("--like", default="heritage_public", show_default=True, help="The policy that ships from which it is made.")
+@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
+def policy_new(
+    name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None
+) -> None:
+    """Begin a policy of your own: a copy of one that ships, with your name, title and owners.
+
+    Change its section `source` to what fits your files, and run `deid policy check` on it.
+    """
+    from deid_assets.policy.scaffold import new_policy
+
+    file = new_policy(output or Path(f"{name}.yaml"), name, title, owners, like, description)
+    click.echo(f"{file} was written. Change it to what fits your files, then: deid policy check {file}")
+
+
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
+
+
+def _print_listed(found: Sequence, as_json: bool, line: Callable, nothing: str) -> None:
+    """Print what is listed, one line each, or as JSON."""
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        click.echo("\n".join(map(line, found)) or nothing)
+
+
+@main.command("releases")
+@_AS_JSON
+def releases_list(as_json: bool) -> None:
+    """List the releases that were published here, as the registry has them."""
+    from deid_assets.command_line.listing import ListedRelease, listed_releases
+
+    def line(one: ListedRelease) -> str:
+        of = f"delivery {one.delivery}" if one.delivery else "delivery not told by this store"
+        return f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
+
+    _print_listed(listed_releases(Home.here()), as_json, line, "Nothing was published here.")
+
+
+@main.command("deliveries")
+@_AS_JSON
+def deliveries_list(as_json: bool) -> None:
+    """List the deliveries that were registered here, and the policies under which they were taken in."""
+    from deid_assets.command_line.listing import ListedDelivery, listed_deliveries
+
+    def line(one: ListedDelivery) -> str:
+        of = one.problem or f"{one.kind}  {' '.join(one.paths)}"
+        return f"{one.key}  {of}" + (f"  taken in under {', '.join(one.policies)}" if one.policies else "")
+
+    _print_listed(listed_deliveries(Home.here()), as_json, line, "No delivery was registered here.")
+
+
+@main.command()
+@click.argument("release", type=click.Path(path_type=Path))
+@click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
+@click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one beside the release.")
+@click.option("--head", help="The registry's head that you expect; a registry whose end was cut is then found out.")
+@click.option("--no-registry", is_flag=True, help="Leave the registry out; the release's place in the chain is then not checked.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="The exact certificate of optimality, from the restricted store.")
+def verify(
+    release: Path, key_file: Path | None, registry: Path | None, head: str | None, no_registry: bool, certificate: Path | None
+) -> None:
+    """Check a release offline: digests, signature, certificate of optimality, registry chain.
+
+    Exit code 0 only if all hold under a trusted key. A registry that is not there does not hold; --no-registry leaves it out.
+    """
+    from deid_assets.release.keys import PublicKey
+    from deid_assets.release.publication.verification import verify as verify_release
+
+    if no_registry and (registry or head):
+        raise click.UsageError("--no-registry leaves out what --registry and --head ask for: choose one")
+    chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
+    report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head, certificate)
+    click.echo(report.text())
+    sys.exit(0 if report.ok else ERROR)
+
+
+@main.group()
+def key() -> None:
+    """The signing key and the secret."""
+
+
+@key.command("rotate")
+@click.option("--lost", metavar="REASON", help="The old key cannot sign the new one: it was lost or stolen. Say what happened.")
+def key_rotate(lost: str | None) -> None:
+    """Replace the signing key by a new one, and record it in the registry.
+
+    The old key signs the new one, so that recipients who trust the old key can go on. With --lost they need the new key.
+    The old private key is removed; its public key stays in the registry.
+    """
+    from deid_assets.release.keyring import rotate
+
+    rotated = rotate(Home.here().create(), lost)
+    said = "recorded as lost; give recipients the new key by a safe way" if rotated.entry.lost else "it signed the new one"
+    click.echo(f"The signing key was replaced ({said}).\nFingerprint of the new key: {rotated.key.fingerprint}")
+    click.echo("Print it with `deid key export`, and make a new backup of the folders keys and releases.")
+
+
+@key.command("new-secret")
+def key_new_secret() -> None:
+    """Make a new secret after the old one was lost: pseudonyms, noise and sample change from now on."""
+    from deid_assets.release.keyring import new_secret
+
+    new_secret(Home.here().create())
+    click.echo("A new secret was made in the folder keys. Back it up.")
+
+
+@main.group("clock")
+def clock_group() -> None:
+    """The clock of this machine, as the registry knows it."""
+
+
+@clock_group.command("correct")
+@click.option("--reason", required=True, help="What happened to the clock; recorded in the registry.")
+def clock_correct(reason: str) -> None:
+    """Record that the registry's newest entries were made while the clock was ahead, so that the next ones may go back."""
+    from deid_assets.release.keyring import correct_clock
+
+    entry = correct_clock(Home.here().create(), reason)
+    click.echo(f"Recorded in the registry: the next entries may be of {entry.time} or later.")
+
+
+@key.command("export")
+@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the key is printed.")
+def key_export(output: Path | None) -> None:
+    """Print the public key with which recipients check signatures."""
+    from deid_assets.release.keyring import signing_key_of
+
+    home = Home.here().create()
+    if output is not None and output.resolve().is_relative_to(home.keys.resolve()):
+        raise ReleaseError("the folder keys holds the private key, which a public one must not replace; write it elsewhere")
+    pem = signing_key_of(home).public.pem
+    if output is None:
+        click.echo(pem.decode().strip())
+        return
+    try:
+        output.write_bytes(pem)
+    except OSError as error:
+        raise ReleaseError(f"the public key cannot be written to {output}: {error.strerror}") from None

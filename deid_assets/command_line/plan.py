@@ -1,0 +1,72 @@
+"""`deid plan`: what cannot pass, said before the search: with this population, sample and policy.
+
+A plan rules out; it never says that something will pass. It publishes nothing, and its draws judge nothing.
+"""
+
+import time
+
+from dagster._utils.interrupts import capture_interrupts
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from deid_assets import interruption
+from deid_assets.automation.outcomes import PUBLISHED, REFUSED
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.progress import Progress
+from deid_assets.command_line.run import clean_orphans, execute
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.sources.delivery import Delivery
+from deid_assets.stages import STAGE_OF, stages_of
+from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
+from deid_assets.store.tables import Table, interrupt_queries
+
+REACHABLE, FLAT_CHOICE = "reachable_risk", "record_generalization"
+
+
+def planned_assets(policy: ReleasePolicy) -> tuple[str, ...]:
+    """What a plan makes: everything up to the foresight of a longitudinal policy, or to the choice of a flat one, which is quick."""
+    made = [name for names in stages_of(policy).values() for name in names]
+    return tuple(made[: made.index(FLAT_CHOICE if isinstance(policy, FlatPolicy) else REACHABLE) + 1])
+
+
+def plan(home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
+    """Make what a plan needs and print what cannot pass; return the exit code: 0 nothing proves that it cannot, 2 or 1 as a run."""
+    started = time.monotonic()
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        clean_orphans(home, instance, lock)
+        with interruption.watched(interrupt_queries), capture_interrupts():
+            summary = execute(instance, policy, delivery, lock.run_id, progress, planned_assets(policy))
+    if interruption.received() is not None:
+        return interruption.say()
+    console = progress.console
+    console.print()
+    for text in (*summary.failed_checks, *summary.reasons):
+        console.print(f"[bold]cannot pass[/bold]  {escape(text.removeprefix('refused: '))}")
+    code = summary.exit_code if summary.reasons or summary.failed_checks else PUBLISHED
+    if code == PUBLISHED and not isinstance(policy, FlatPolicy):
+        code = _print_reach(console, home, policy, delivery)
+    if code == PUBLISHED:
+        console.print("This is no promise: only `deid run` searches, attacks and judges, on other draws and by more gates.")
+    console.print(f"{time.monotonic() - started:.0f} seconds")
+    return code
+
+
+def _print_reach(console: Console, home: Home, policy: ReleasePolicy, delivery: Delivery) -> int:
+    """Print the least of each gate; the exit code is that of a refusal where counts prove that one fails."""
+    stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[REACHABLE], REACHABLE)
+    table = RichTable(title="The best that any generalization of this policy can reach", title_justify="left")
+    table.add_column("gate")
+    for heading in ("coarsest node", "at least, anywhere", "limit"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    code = PUBLISHED
+    for row in stored.frame().itertuples():
+        verdict = ("cannot pass" if row.proven else "not likely to pass") if row.ruled_out else "not ruled out"
+        code = REFUSED if row.ruled_out and row.proven else code
+        table.add_row(row.gate, *(f"{number:.4f}" for number in (row.measured, row.least, row.limit)), verdict)
+    console.print(table)
+    return code

@@ -1,0 +1,395 @@
+"""`deid run`: register a delivery, run the policy's job as a first-class run of the instance, and say what came of it."""
+
+import contextlib
+import io
+import json
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import dagster as dg
+from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
+from dagster._core.execution.api import execute_run_iterator
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.utils import make_new_run_id
+from dagster._utils.interrupts import capture_interrupts
+from rich.console import Console
+
+from deid_assets import interruption
+from deid_assets.assets.publishing import inputs_digest, releases_of
+from deid_assets.automation.outcomes import PUBLISHED, RunSummary, outcome_of
+from deid_assets.automation.refused_runs import report_refusal
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.progress import Detail, Progress
+from deid_assets.command_line.summary import print_summary, summary_json
+from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
+from deid_assets.partitions import deliveries
+from deid_assets.policy.adopted import ENDINGS
+from deid_assets.policy.adoption import adopt
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.loading import load_policy, policy_by_name
+from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
+from deid_assets.release.publication.recovery import release_folders
+from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, job_name
+from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.registration import register_delivery
+from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.stages import STAGE_OF
+from deid_assets.store import durable
+from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
+from deid_assets.store.reading import regular_bytes
+from deid_assets.store.tables import interrupt_queries, owner_only
+
+MODULE = "deid_assets.definitions"
+LOCATION = "deid_assets"
+REPOSITORY = "__repository__"
+
+Work = Callable[[Home, ReleasePolicy, Delivery, StoreLock, Progress], int]
+"""What is done with a registered delivery while its store is locked; returns the exit code."""
+
+_SECONDS_TO_BEGIN = 300
+"""A run that the UI has launched loads this package before it takes the lock of its store."""
+
+
+def run_policy(
+    home: Home,
+    policy_name: str,
+    paths: tuple[Path, ...] = (),
+    delivery_key: str | None = None,
+    members: int = 200_000,
+    release_members: int | None = None,
+    seed: int = 1,
+    console: Console | None = None,
+    detail: Detail = Detail.NORMAL,
+    as_json: bool = False,
+    work: Work | None = None,
+) -> int:
+    """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
+
+    With `as_json` what came of it is one JSON document on standard output, and `console` tells the way there.
+
+    The lock of the store is held from before anything is written until the end, so that a second run leaves no trace.
+
+    Parameters
+    ----------
+    work
+        What is done once the delivery is registered and the lock held; by default the policy's whole job. Returns the exit code.
+
+    Raises
+    ------
+    StoreError
+        If another run works on the same delivery under the same policy.
+    """
+    # Without a terminal, rich would assume 80 columns and cut numbers.
+    stream = sys.stderr if as_json else sys.stdout
+    console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
+    progress = Progress(console, detail)
+    policy, file = find_policy(home, policy_name)
+    delivery = _requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
+    lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id())
+    lock.acquire()
+    try:
+        if file is not None:
+            policy = adopt(home, policy, file)
+        if not paths:
+            _make_synthetic(home, delivery, progress)
+        register_delivery(home, delivery)
+        if work is not None:
+            return work(home, policy, delivery, lock, progress)
+        return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
+    finally:
+        lock.release()
+
+
+def _release_or_unchanged(
+    home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool
+) -> int:
+    """Run the policy's job, unless the same was released before; what a crash left is mended first in any case."""
+    started = time.monotonic()
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        clean_orphans(home, instance, lock)
+        earlier = _released_before(home, policy, delivery)
+        if earlier is None:
+            require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
+            clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
+            with interruption.watched(interrupt_queries), capture_interrupts():
+                summary = execute(instance, policy, delivery, lock.run_id, progress)
+                if summary.release is None:
+                    summary = replace(summary, release=_left_behind(home, policy, delivery))
+                interruption.remember_release(summary.release)
+                seconds = time.monotonic() - started
+                if interruption.received() is None:
+                    if as_json:
+                        _write_json(summary_json(home, policy, delivery, summary, seconds))
+                    else:
+                        print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
+                    if report := report_refusal(home, policy, delivery.key, summary):
+                        progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
+            return summary.exit_code if interruption.received() is None else interruption.say()
+    report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
+    if not report.ok:
+        raise ReleaseError(
+            f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
+        )
+    if as_json:
+        unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
+        _write_json(unchanged | {"release": str(earlier)})
+    else:
+        progress.console.print(
+            f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}"
+        )
+    return PUBLISHED
+
+
+def _write_json(document: Mapping[str, object]) -> None:
+    sys.stdout.write(f"{json.dumps(document, indent=1, allow_nan=False)}\n")
+
+
+def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
+    """The release of the same policy and delivery, made by the same code; unchanged inputs are not released again."""
+    workplace = Workplace(root=str(home.root))
+    releases = releases_of(workplace)
+    releases.recover()
+    inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
+    earlier = releases.registry.already_released(policy.name, inputs)
+    return None if earlier is None else releases.path(earlier.policy, earlier.number)
+
+
+def _left_behind(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
+    """The release that a run published before it failed or was stopped, registered or not: it is out all the same."""
+    with contextlib.suppress(DeidError):
+        inputs = inputs_digest(policy, Workplace(root=str(home.root)).secret(), delivery, delivery.digest())
+        for folder in release_folders(home.releases):
+            if folder.parent.name != policy.name:
+                continue
+            with contextlib.suppress(ReleaseError):
+                if Entry.from_manifest(regular_bytes(folder / MANIFEST)).inputs_digest == inputs:
+                    return folder
+    return None
+
+
+def find_policy(home: Home, name: str) -> tuple[ReleasePolicy, Path | None]:
+    """A policy by its name, or by the path of its YAML file; with the file if it is from elsewhere.
+
+    Raises
+    ------
+    PolicyError
+        If there is none, something is wrong with it, or it names a file of this home.
+    """
+    path = Path(name)
+    if path.suffix not in ENDINGS:
+        return policy_by_name(name, [home.policies]), None
+    policy = load_policy(path)
+    policies = home.policies.resolve()
+    at_home = path.absolute().parent.resolve() == policies
+    for file in (path, *(path.parent / file for file in policy.files)):
+        lies = file.resolve()
+        if lies.is_relative_to(home.root.resolve()) and not (at_home and lies.is_relative_to(policies)):
+            raise PolicyError(
+                f"policy file {path}: it lies in the home {home.root}, or names a file there, beside keys and restricted data; "
+                "put the policy and its files into a folder of their own"
+            )
+    # A file that lies among the home's policies is found there as it is.
+    return policy, None if at_home else path
+
+
+def _requested_delivery(
+    home: Home,
+    policy: ReleasePolicy,
+    paths: tuple[Path, ...],
+    key: str | None,
+    members: int,
+    release_members: int | None,
+    seed: int,
+) -> Delivery:
+    """The delivery to run on: the paths given, or a synthetic one, which need not exist yet."""
+    release = {"release": release_members} if release_members else {}
+    if paths:
+        resolved = tuple(path.absolute() for path in paths)
+        for path in resolved:
+            if not path.exists():
+                raise DeliveryError(f"delivery: missing file or folder {path}")
+        return Delivery(key or "_".join(path.stem for path in resolved), policy.source.kind, resolved, release)
+    if policy.source.kind != "synthetic":
+        raise DeliveryError(
+            f"policy {policy.name} reads deliveries of kind {policy.source.kind}; say with --delivery PATH where one lies"
+        )
+    name = f"synthetic-{members}-{seed}"
+    default = f"{name}-{release_members}" if release_members else name
+    parameters = {"members": members, "seed": seed, **release}
+    return Delivery(key or default, "synthetic", (home.deliveries / name,), parameters)
+
+
+def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
+    """Make the files of a synthetic delivery unless they are there; runs under other policies may want the same ones."""
+    (folder,) = delivery.paths
+    members, seed = delivery.parameters["members"], delivery.parameters["seed"]
+    with durable.locked(home.deliveries / f".{folder.name}.lock"):
+        if folder.exists():
+            return
+        making = home.deliveries / f".making-{folder.name}"
+        shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
+        with progress.working(f"Making a synthetic delivery of {members:,} members"):
+            write_delivery(owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members"))
+        making.rename(folder)
+
+
+def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> list[str]:
+    """Mark runs as failed whose process is gone: a run killed by SIGKILL stays STARTED otherwise.
+
+    A run is an orphan if it has not ended by the record, and nobody else holds the lock of its store. One that has not
+    begun may be about to take the lock of another store than `own`; after some minutes it is not.
+
+    Parameters
+    ----------
+    own
+        The lock that this process holds: whatever else is recorded for its store has ended, or is locked out.
+    """
+    statuses = dg.DagsterRunStatus
+    beginning = (statuses.NOT_STARTED, statuses.STARTING)
+    unfinished = dg.RunsFilter(statuses=[*beginning, statuses.STARTED, statuses.CANCELING])
+    cleaned = []
+    for record in instance.get_run_records(filters=unfinished):
+        run = record.dagster_run
+        policy, _, delivery = run.tags.get(STORE_TAG, "").partition("/")
+        try:
+            lock = StoreLock.of(home, policy, delivery)
+        except StoreError:  # a run that somebody tagged by hand
+            continue
+        if lock.path != own.path:
+            age = time.time() - record.update_timestamp.timestamp()
+            if (run.status in beginning and age < _SECONDS_TO_BEGIN) or not lock.try_acquire():
+                continue
+            lock.release()
+        instance.report_run_failed(run, "its process ended without a word, and nobody holds the lock of its store")
+        cleaned.append(run.run_id)
+    return cleaned
+
+
+def execute(
+    instance: dg.DagsterInstance,
+    policy: ReleasePolicy,
+    delivery: Delivery,
+    run_id: str,
+    progress: Progress,
+    assets: Collection[str] | None = None,
+) -> RunSummary:
+    """Execute the policy's job, or some of its assets. Signals are Dagster's meanwhile; where one came the run ends CANCELED, or as it had ended."""
+    events: list[dg.DagsterEvent] = []
+    canceling = False
+    quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
+    try:
+        job, run = _new_run(instance, policy, delivery, run_id, assets)
+        with quiet, progress.working(f"Policy {policy.name}, delivery {delivery.key}"):
+            instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
+            for event in execute_run_iterator(job, run, instance):
+                events.append(event)
+                _say(progress, event)
+                number = interruption.received()
+                if number is not None and event.event_type not in _ENDED:
+                    if not canceling:
+                        instance.report_run_canceling(run)  # else Dagster takes the interruption for a failure
+                        canceling = True
+                    if not event.is_failure:
+                        signal.raise_signal(number)  # again, as a library may have swallowed what was raised
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+        if interruption.received() is None:
+            raise
+        canceling = True
+    left = instance.get_run_by_id(run_id)
+    if canceling and left is not None and left.status not in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED):
+        instance.report_run_canceled(left)
+    return outcome_of(events)
+
+
+_ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED)
+
+
+def _new_run(
+    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
+) -> tuple[ReconstructableJob, dg.DagsterRun]:
+    """A run of the job that the UI runs, or of some of its assets, with both origins, so that the UI shows it and can execute it again."""
+    if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
+        instance.add_dynamic_partitions(deliveries.name, [delivery.key])
+    # Loaded anew: the policy may have been copied to where the definitions find it just now.
+    sys.modules.pop(MODULE, None)
+    repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
+    job = repository.get_reconstructable_job(job_name(policy.name))
+    chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, name]) for name in assets)
+    if chosen is not None:
+        job = job.get_subset(asset_selection=chosen)
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(
+        LoadableTargetOrigin(
+            executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())
+        ),
+        LOCATION,
+    )
+    run = instance.create_run_for_job(
+        job_def=job.get_definition(),
+        run_id=run_id,
+        asset_selection=chosen,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        tags={
+            "dagster/partition": delivery.key,
+            STORE_TAG: f"{policy.name}/{delivery.key}",
+            POLICY_TAG: policy.name,
+            "deid/policy_hash": policy.public_hash[:16],
+        },
+        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),
+        job_code_origin=job.get_python_origin(),
+    )
+    return job, run
+
+
+class _WithoutFailedLogs(io.TextIOBase):
+    """Standard error without what Dagster writes when an event cannot be recorded: it quotes the event.
+
+    The failure itself is raised, and ends the run with a sentence of our own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if not text.startswith("Exception while writing logger call"):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def _say(progress: Progress, event: dg.DagsterEvent) -> None:
+    """Say of an event what people want to know."""
+    if event.event_type == dg.DagsterEventType.STEP_START:
+        name = str(event.step_key).split("__")[-1]
+        asset = max((one for one in STAGE_OF if name.startswith(f"{one}_")), key=len, default="")
+        # The step of a check has the asset's name and the check's in one.
+        progress.doing(name if name in STAGE_OF or not asset else f"check {name.removeprefix(f'{asset}_')}")
+    elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+        made = event.step_materialization_data.materialization
+        name = made.asset_key.path[-1]
+        rows, seconds = made.metadata.get("dagster/row_count"), made.metadata.get("seconds")
+        progress.made(STAGE_OF[name], name, rows.value if rows else None, seconds.value if seconds else None)
+        if "notice" in made.metadata:
+            progress.note(str(made.metadata["notice"].value))
+
+
+def _tell(progress: Progress, record: dg.EventLogEntry) -> None:
+    if not record.is_dagster_event and record.user_message:
+        progress.tell(record.user_message)

@@ -1,0 +1,179 @@
+"""What `deid run` says at the end: every gate with its numbers, what the columns still tell, where the release lies."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.evidence import from_frame
+from deid_assets.assets.generalization import chosen_level_names
+from deid_assets.automation.outcomes import OUTCOMES, REFUSED, RunSummary
+from deid_assets.command_line.progress import Detail
+from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.sources.delivery import Delivery
+from deid_assets.stages import STAGE_OF, stages_of
+from deid_assets.store.home import Home
+from deid_assets.store.tables import Table
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A gating measurement of an assessment, as the summary shows it."""
+
+    asset: str
+    measurement: str
+    measured: float | None
+    bound: float | None
+    threshold: float | None
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How finely a column is published: the level of its hierarchy, in words."""
+
+    column: str
+    level: str
+
+
+def gates_of(home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> tuple[list[Gate], int]:
+    """The gates that this run measured, and how many more measurements gate nothing."""
+    gates, reported = [], 0
+    for name in stages_of(policy)["assessment"]:
+        if name not in summary.rows:
+            continue
+        for item in from_frame(_table(home, policy, delivery, name).frame()):
+            for found in item.measurements:
+                if found.gating:
+                    gates.append(Gate(name, found.name, found.value, found.bound, found.threshold, found.passed))
+                else:
+                    reported += 1
+    return gates, reported
+
+
+def kept_levels(home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> list[Kept]:
+    """The level of every quasi-identifier at the generalization that was chosen; empty where none was."""
+    tables = {name: _table(home, policy, delivery, name) for name in summary.rows if name in STAGE_OF}
+    return [Kept(column, level) for column, level in chosen_level_names(policy, tables)]
+
+
+def _table(home: Home, policy: ReleasePolicy, delivery: Delivery, name: str) -> Table:
+    return Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[name], name)
+
+
+def summary_json(
+    home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary, seconds: float
+) -> dict[str, object]:
+    """The summary as JSON values, for `deid run --json`; a number that is not finite is null."""
+    gates, _ = gates_of(home, policy, delivery, summary)
+    return {
+        "outcome": OUTCOMES[summary.exit_code],
+        "exit_code": summary.exit_code,
+        "policy": policy.name,
+        "delivery": delivery.key,
+        "release": None if summary.release is None else str(summary.release),
+        "reasons": [text.removeprefix("refused: ") for text in summary.reasons],
+        "failed_checks": list(summary.failed_checks),
+        "rows": summary.rows,
+        "gates": [
+            {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(gate).items()} for gate in gates
+        ],
+        "kept": [asdict(kept) for kept in kept_levels(home, policy, delivery, summary)],
+        "seconds": round(seconds, 1),
+        "peak_memory_gb": summary.peak_memory_gb,
+    }
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def print_summary(
+    console: Console,
+    home: Home,
+    policy: ReleasePolicy,
+    delivery: Delivery,
+    summary: RunSummary,
+    seconds: float,
+    detail: Detail = Detail.NORMAL,
+) -> None:
+    """Print the summary; where little is to be said, only what came of the run and why."""
+    if detail is not Detail.QUIET:
+        console.print()
+        _print_gates(console, *gates_of(home, policy, delivery, summary), detail)
+        _print_kept(console, kept_levels(home, policy, delivery, summary))
+    for text in summary.failed_checks:
+        console.print(f"[bold]check failed[/bold]  {escape(text)}")
+    for text in summary.reasons:
+        said = text.removeprefix("refused: ")
+        console.print(f"[bold]{'refused' if summary.exit_code == REFUSED else 'error'}[/bold]  {escape(said)}")
+    if summary.exit_code == REFUSED and detail is not Detail.QUIET:
+        _print_diagnosis(console, home, policy, delivery, summary)
+    if summary.release is not None:
+        console.print(f"[bold]Published[/bold]  {summary.release}")
+    else:
+        console.print("[bold]Nothing was published.[/bold]")
+    if detail is not Detail.QUIET:
+        console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
+
+
+def _print_gates(console: Console, gates: Sequence[Gate], reported: int, detail: Detail) -> None:
+    if not gates:
+        return
+    table = RichTable(title="Gates", title_justify="left")
+    table.add_column("measurement", no_wrap=True)
+    for heading in ("measured", "bound", "threshold"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    # Every assessment has a gate of this name: those that hold are one line, unless all is to be said.
+    folded = [] if detail is Detail.VERBOSE else [gate for gate in gates if gate.measurement == CANARIES and gate.passed]
+    for gate in gates:
+        if gate not in folded:
+            shown = f"{gate.measurement} {gate.asset if gate.measurement == CANARIES else ''}".strip()
+            numbers = (_number(gate.measured), _number(gate.bound), _number(gate.threshold))
+            table.add_row(shown, *numbers, "passed" if gate.passed else "FAILED")
+    if folded:
+        least = min(gate.measured for gate in folded)
+        table.add_row(f"{CANARIES} ({len(folded)} assessments)", _number(least), "", _number(folded[0].threshold), "passed")
+    console.print(table)
+    if reported:
+        console.print(f"{reported} more measurements are reported and gate nothing: see the report, or the assets in the UI.")
+
+
+def _print_kept(console: Console, kept: Sequence[Kept]) -> None:
+    if not kept:
+        return
+    table = RichTable(title="What the columns still tell", title_justify="left", min_width=32)
+    for heading in ("column", "level"):
+        table.add_column(heading)
+    for one in kept:
+        table.add_row(escape(one.column), escape(one.level))
+    console.print(table)
+
+
+def _print_diagnosis(console: Console, home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> None:
+    # Where a node was chosen, something else refused, and what is wrong with the coarsest node would mislead.
+    if not summary.rows.get("lattice_diagnosis") or "chosen_generalization" in summary.rows:
+        return
+    stored = _table(home, policy, delivery, "lattice_diagnosis")
+    table = RichTable(title="Where the risk comes from, at the coarsest node", title_justify="left")
+    for heading in ("", "", "share at high risk", "at most", "left out", "would pass"):
+        table.add_column(heading)
+    diagnosis = stored.frame()
+    for row in diagnosis.itertuples():
+        left_out = _number(row.suppressed) if row.would_pass else ""
+        table.add_row(row.kind, row.what, _number(row.share), _number(row.threshold), left_out, outcome_of_change(row))
+    console.print(table)
+    best = best_change(diagnosis)
+    if best is not None:
+        console.print(f"The change to try first is {best['kind']} {best['what']}. Put this in the place of the policy's own sections:")
+        console.print(escape(best["change"]), soft_wrap=True)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.5g}"

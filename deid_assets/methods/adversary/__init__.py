@@ -1,0 +1,1 @@
+"""What an adversary knows: how varied the values of a member are, and how many of them are known."""

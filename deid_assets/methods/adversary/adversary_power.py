@@ -1,0 +1,154 @@
+"""How many values of a quasi-identifier the adversary knows about a member: p_ih (methods#adversary-power; El Emam et al. 2012, Multimedia Appendix 1, equation 1).
+
+    p_ih = round( (p_m - 1) * r_ih / R_h + 1 ),  r_ih = eta_i / pi_ih,  R_h = max of r_ih over members with pi_ih > 0
+
+eta_i is the member's number of claims before truncation, capped at mean + 2 sd over members; pi_ih the diversity of
+his values (value_diversity.py). Many claims and little variation make much knowledge. A member without variation
+(pi = 0) gets the largest power; when nobody varies, everybody does.
+
+The bracket of the printed equation is lost, so the rounding is a parameter (methods#adversary-power): `nearest`, half up, is the
+reading of plain square brackets and the default; `ceiling` is the conservative sensitivity run and fits the appendix's Figure 1
+best; `floor` gives the maximum to exact maxima only. The cap is on eta and not on 1/pi: R_h is set by the least
+diverse long record, so that nearly everybody else is near 1.
+
+Numbers of claims and of pairs are whole, so that r/R is rational and is rounded exactly: in floating point 3 x 3/2 of
+18 may fall on either side of a step. The cap is irrational. Where only one of r and R is capped, a value within 1e-9
+of a step counts as being on it.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deid_assets.methods.adversary.value_diversity import ValuePairs
+
+Rounding = Literal["nearest", "floor", "ceiling"]
+
+# Applied to (p_m - 1) r/R, of floats and of exact fractions; adding the 1 afterwards keeps a tiny ratio from being
+# rounded away.
+_HALF = Fraction(1, 2)
+_ROUNDED: dict[str, tuple[float, Callable]] = {
+    "nearest": (0.5, lambda x: math.floor(x + _HALF)),
+    "floor": (0.0, math.floor),
+    "ceiling": (0.0, math.ceil),
+}
+"""Where a rounding steps, beside whole numbers; and the rounding itself."""
+
+_NEAR = 1e-9
+"""A value this close to a step is decided by exact arithmetic, where it is rational."""
+
+
+def claims_cap_of_power(claims_per_member: NDArray) -> float:
+    """Return the cap on eta: mean + 2 sample standard deviations of the claims per member; a real number.
+
+    Examples
+    --------
+    >>> round(claims_cap_of_power(np.array([4, 20, 3, 1, 10, 5])), 2)
+    21.1
+    """
+    claims = np.asarray(claims_per_member, dtype=float)
+    spread = claims.std(ddof=1) if claims.size > 1 else 0.0
+    return float(claims.mean() + 2 * spread)
+
+
+def adversary_power(
+    claims_per_member: NDArray[np.integer],
+    pairs: ValuePairs,
+    power_max: int,
+    rounding: Rounding = "nearest",
+) -> NDArray[np.int8]:
+    """Return the number of values of one quasi-identifier that the adversary knows about each member.
+
+    What is then sampled is min(p, number of values the member has); that minimum is the sampler's.
+
+    Parameters
+    ----------
+    claims_per_member
+        (n,) integer claims of each member before truncation, all members over whom cap and maximum are to be taken.
+    pairs
+        Pairs of the members' values of this quasi-identifier, n members.
+    power_max
+        p_m, 1 to 127; 5 in El Emam et al. 2012, 10 and 15 in its sensitivity analysis.
+    rounding
+        nearest (half up), floor or ceiling.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n,) int8 in 1..power_max.
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in length, a count is negative or no whole number, or a parameter is not one of those
+        allowed.
+
+    Examples
+    --------
+    Six members: xxxy, 19 x and a y, xyz, x, xyzxyzxyzx, xxxxx (methods#adversary-power).
+
+    >>> claims = np.array([4, 20, 3, 1, 10, 5])
+    >>> pairs = ValuePairs(np.array([6, 38, 6, 0, 66, 0]), claims * (claims - 1))
+    >>> adversary_power(claims, pairs, power_max=5).tolist()
+    [1, 5, 1, 5, 1, 5]
+    >>> adversary_power(claims, pairs, power_max=5, rounding="ceiling").tolist()
+    [2, 5, 2, 5, 2, 5]
+    """
+    claims = np.asarray(claims_per_member)
+    if claims.shape != pairs.every.shape:
+        raise ValueError(f"claims_per_member and pairs need one shape (n,), not {claims.shape}, {pairs.every.shape}")
+    if not 1 <= power_max <= 127:
+        raise ValueError(f"power_max is {power_max}; it must be between 1 and 127")
+    if rounding not in _ROUNDED:
+        raise ValueError(f"rounding must be one of {', '.join(_ROUNDED)}")
+    if claims.size == 0:
+        return np.zeros(0, dtype=np.int8)
+    if not np.issubdtype(claims.dtype, np.integer):
+        raise ValueError("claims_per_member must hold whole numbers")
+    if not (claims >= 0).all():
+        raise ValueError("claims_per_member holds a negative count")
+    if (claims[pairs.differing > 0] == 0).any():
+        raise ValueError("a member without claims has values that differ")
+
+    power = np.full(claims.shape, power_max, dtype=np.int8)  # of members without variation
+    varies = pairs.differing > 0
+    if varies.any():
+        cap = claims_cap_of_power(claims)
+        facts = np.stack([claims[varies], pairs.every[varies], pairs.differing[varies]], axis=1).astype(np.int64)
+        different, which = np.unique(facts, axis=0, return_inverse=True)
+        power[varies] = (_rounded(different, cap, power_max - 1, rounding) + 1).astype(np.int8)[which.reshape(-1)]
+    return power
+
+
+def _rounded(facts: NDArray[np.int64], cap: float, most: int, rounding: Rounding) -> NDArray[np.int64]:
+    """(p_m - 1) r/R, rounded; facts are (n, 3): claims, pairs and differing pairs, all above 0."""
+    step, exactly = _ROUNDED[rounding]
+    claims, every, differing = facts.T
+    ratio = np.minimum(claims, cap) * every / differing
+    top = _largest(facts, ratio, cap)
+    share = most * (ratio / ratio[top])
+    found = np.ceil(share) if rounding == "ceiling" else np.floor(share + step)
+    for row in np.flatnonzero(np.abs(share + step - np.rint(share + step)) < _NEAR):
+        if (claims[row] > cap) == (claims[top] > cap):  # the cap cancels, or plays no part
+            found[row] = exactly(most * _exact(facts[row], cap) / _exact(facts[top], cap))
+        else:
+            found[row] = np.rint(share[row] + step)
+    # r is above 0, however small, so that its ceiling is above 0, too.
+    return np.maximum(found, 1 if rounding == "ceiling" and most else 0).astype(np.int64)
+
+
+def _largest(facts: NDArray[np.int64], ratio: NDArray[np.float64], cap: float) -> int:
+    """The row of the largest ratio, by exact arithmetic where floats can not tell; one below the cap if both are there."""
+    near = np.flatnonzero(ratio >= ratio.max() * (1 - _NEAR))
+    below = near[facts[near, 0] <= cap]
+    return max(below if len(below) else near, key=lambda row: _exact(facts[row], cap))
+
+
+def _exact(fact: NDArray[np.int64], cap: float) -> Fraction:
+    """r of one member; in units of the cap where the member is above it."""
+    claims, every, differing = map(int, fact)
+    return Fraction((1 if claims > cap else claims) * every, differing)

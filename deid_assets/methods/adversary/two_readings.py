@@ -1,0 +1,92 @@
+"""The chosen node measured as the appendix literally says (El Emam et al. 2012, Multimedia Appendix 1, section 5, steps 2 and 4.b.i.2; methods#node-risk).
+
+The search fixes the adversary's power before generalization and decides exemptions once, so that its flags are monotone
+on the lattice. The appendix computes the power on the generalized data and asks for the exemption at the node itself.
+Both are measured on the chosen node, and the larger share gates.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.adversary.adversary_power import Rounding, adversary_power
+from deid_assets.methods.adversary.value_diversity import value_pairs
+from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """What is needed to compute the power again.
+
+    Attributes
+    ----------
+    claims
+        (n,) claims of each released member before the long tail is cut, in the order of the targets.
+    power, rounding
+        p_m and how the formula is rounded.
+    """
+
+    claims: np.ndarray
+    power: int
+    rounding: Rounding
+
+    def of(self, keep: np.ndarray) -> "Adversary":
+        """For some of the targets; (n,) bool."""
+        return Adversary(self.claims[keep], self.power, self.rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class BothReadings:
+    """The share at high risk with power and exemption fixed for the search, and as the appendix literally says."""
+
+    fixed: Measurement
+    literal: Measurement
+
+    def upper_bound(self, confidence: float) -> float:
+        """The larger of the two upper bounds (Clopper-Pearson)."""
+        return max(
+            clopper_pearson_upper_bound(found.flagged, found.draws, confidence) for found in (self.fixed, self.literal)
+        )
+
+    def hold(self, max_share: float, confidence: float, aim: float) -> bool:
+        """Whether the larger bound is within MaxSup, and the larger share so far below it that fresh draws hold too."""
+        share = max(self.fixed.share, self.literal.share)
+        return share <= aim * max_share and self.upper_bound(confidence) <= max_share
+
+
+def literal_power(computation: NodeComputation, node: Sequence[int], adversary: Adversary) -> tuple[np.ndarray, ...]:
+    """p_ih recomputed from the values as generalized at the node; one (n,) int8 array per claim-level quasi-identifier."""
+    levels = computation.generalization(node).histories
+    data = computation.data
+    powers = []
+    for known, domain, level in zip(data.known, data.history_domains, levels, strict=True):
+        pairs = value_pairs(known.offsets, domain.levels[level][known.codes])
+        powers.append(adversary_power(adversary.claims, pairs, adversary.power, adversary.rounding))
+    return tuple(powers)
+
+
+def both_readings(
+    computation: NodeComputation,
+    node: Sequence[int],
+    adversary: Adversary,
+    stream_key: bytes,
+    draws: int,
+    executor: Executor | None = None,
+) -> BothReadings:
+    """Measure a node in both readings, on the same stream.
+
+    Parameters
+    ----------
+    stream_key
+        16 bytes of a stream that chose neither node nor members.
+    draws
+        A number fixed beforehand, so that the bounds hold.
+    """
+    fixed = computation.measure(node, stream_key, draws, executor=executor)
+    literal = computation.with_power(literal_power(computation, node, adversary)).measure(
+        node, stream_key, draws, exemption="literal", executor=executor
+    )
+    return BothReadings(fixed, literal)

@@ -1,0 +1,331 @@
+"""How attack 1 fares when its assumptions do not hold: the sensitivity analysis of El Emam et al. 2012 (Table 7; methods#sensitivity), and beyond it.
+
+A cell of the analysis is what the adversary knows and the power p_m that his knowledge grows to. For each cell attack 1
+is simulated anew on the released rows: a target, his knowledge from D1, the class in D2, and 1/f where the class holds
+the target. The figure is that of an adversary who knows that his target is in the release; times alpha it is the article's.
+
+What is known, beside the values of attack 1 (`values`): one claim jointly (`claim`), the order of one pair of values
+of each quasi-identifier (`order`), see `claim_knowledge`; the year as a seventh quasi-identifier (`year`), as in
+Table 5 of Multimedia Appendix 1; the year of each known value (`dated_values`); the number of released claims to within a bin, in all (`number`)
+or in each year (`yearly_numbers`), see `number_of_claims`. Demographics are known without error in all of them.
+
+Bounds hold together for all cells (Bonferroni) and cover Monte Carlo error only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from deid_assets.methods.attacks.claim_knowledge import (
+    SampledValues,
+    ordered_pairs,
+    sample_claims,
+    sample_values,
+    with_wrong_values,
+)
+from deid_assets.methods.attacks.known_facts import FactIndex, Facts, LikeClaims, PossibleOrders, all_rows_hold
+from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, success_given_membership
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.member_index import NO_ROW, MemberIndex
+from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values
+from deid_assets.methods.population.longitudinal_data import Domain
+
+Knows = Literal["values", "claim", "order", "year", "dated_values", "number", "yearly_numbers"]
+KNOWS: tuple[Knows, ...] = ("values", "claim", "order", "year", "dated_values", "number", "yearly_numbers")
+_NUMBERS = ("number", "yearly_numbers")
+
+_DRAWS_AT_ONCE = 2048
+"""So many draws share rows for the facts that they ask for: at Heritage size 30 MB at most."""
+
+
+def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
+    """(M, y) int64: the bin of each member's number of claims, in all or in each year, 0 for none.
+
+    Examples
+    --------
+    >>> records = ClaimRecords.of([[((4,), 0, 12), ((2,), 1, 3), ((2,), 1, 9)], []], histories=1)
+    >>> claim_bins(records, 2, by_year=False).tolist(), claim_bins(records, 2, by_year=True).tolist()
+    ([[2], [0]], [[1, 1], [0, 0]])
+    """
+    if not by_year:
+        return Bins(width).of(np.diff(records.offsets))[:, None] + 1
+    # A claim of which no year is told has a column of its own.
+    years = int(records.year.max(initial=0)) + 2
+    counts = np.bincount(records.owners * years + records.year + 1, minlength=len(records) * years)
+    counts = counts.reshape(len(records), years)
+    return Bins(width).of(counts[:, counts.any(axis=0)] if counts.any() else counts[:, :1]) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Simulated attacks of one cell; all (t,).
+
+    Attributes
+    ----------
+    targets
+        int64, members.
+    matched
+        bool, the target's own record in D2 fits all that is known.
+    sizes
+        int32, records that do.
+    """
+
+    targets: np.ndarray
+    matched: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def success(self) -> np.ndarray:
+        """(t,) float: how probable it is that the adversary picks a target who is in the release."""
+        return success_given_membership(self.matched, self.sizes)
+
+
+class AttackSensitivity:
+    """Simulates attack 1 under several assumptions on one release.
+
+    Parameters
+    ----------
+    records
+        The released rows, and what may be known.
+    most
+        The largest power that will be asked for.
+
+    Examples
+    --------
+    Two members with the values 0 and 1 of two quasi-identifiers, on other claims: who knows two values of each cannot
+    tell them apart, who knows a claim can.
+
+    >>> from deid_assets.methods.population.claim_records import ClaimRecords
+    >>> claims = ClaimRecords.of(
+    ...     [[((0, 0), 0, 1), ((1, 1), 0, 2)], [((0, 1), 0, 1), ((1, 0), 0, 2)]], histories=2)
+    >>> release = EvaluationRecords(np.zeros((2, 0), int), (), (2, 2), claims, claims)
+    >>> attack, power = AttackSensitivity(release, most=2), [np.array([2, 2])] * 2
+    >>> [float(attack.trials(knows, power, b"0123456789abcdef", 100).success.mean()) for knows in ("values", "claim")]
+    [0.5, 1.0]
+    """
+
+    def __init__(self, records: EvaluationRecords, most: int):
+        self.records, self.most = records, most
+        self._orders: dict[int, PossibleOrders] = {}
+        self._numbered: tuple[tuple[Knows, int], AttackSensitivity] | None = None
+
+    def trials(
+        self,
+        knows: Knows,
+        power: Sequence[np.ndarray],
+        stream_key: bytes,
+        trials: int,
+        wrong: float = 0.0,
+        targets: np.ndarray | None = None,
+        width: int = 1,
+    ) -> Trials:
+        """Simulate one cell.
+
+        Parameters
+        ----------
+        power
+            p of each member, one (N,) int array for each quasi-identifier; for `year` one more, of the year.
+        stream_key
+            16 bytes of a stream of this cell's own.
+        wrong
+            Share of known values that are wrong.
+        targets
+            Members to choose targets from; None for all.
+        width
+            Numbers of claims in a bin, for `number` and `yearly_numbers`.
+
+        Raises
+        ------
+        ValueError
+            If there is nobody to attack, or power does not fit.
+        """
+        if knows in _NUMBERS:
+            return self._knowing_number(knows, width).trials("values", power, stream_key, trials, wrong, targets)
+        histories = len(self.records.history_sizes) + (knows == "year")
+        if len(power) != histories or max((int(own.max(initial=0)) for own in power), default=0) > self.most:
+            raise ValueError(f"{histories} arrays of power of at most {self.most} are needed")
+        if wrong and knows != "values":
+            raise ValueError("wrong values are for an adversary who knows values alone")
+        candidates = np.arange(self.records.members) if targets is None else np.asarray(targets)
+        if not len(candidates) or trials < 1:
+            raise ValueError("there is nobody to attack, or no trial")
+        generator = np.random.Generator(np.random.Philox(key=np.frombuffer(stream_key, dtype="<u8").astype(np.uint64)))
+        pieces = []
+        for first in range(0, trials, _DRAWS_AT_ONCE):
+            size = min(_DRAWS_AT_ONCE, trials - first)
+            chosen = candidates[generator.integers(0, len(candidates), size)]
+            pieces.append((chosen, *self._matched(generator, knows, power, chosen, wrong)))
+        return Trials(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+    def _matched(
+        self,
+        generator: np.random.Generator,
+        knows: Knows,
+        power: Sequence[np.ndarray],
+        targets: np.ndarray,
+        wrong: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each target's own record fits, (B,) bool, and how many records do, (B,) int32."""
+        index, known, domains = self._of(knows)
+        claim = sample_claims(generator, self.records.known, targets) if knows == "claim" else None
+        sampled = [
+            sample_values(generator, values, own, targets, claim) for values, own in zip(known, power, strict=True)
+        ]
+        facts, askers = self._facts(generator, knows, sampled, claim, len(targets))
+        rows = []
+        for number, (values, domain) in enumerate(zip(sampled, domains, strict=True)):
+            codes = values.codes
+            if wrong:
+                frequency = np.bincount(known[number].histories.codes, minlength=domain.sizes[0])
+                codes = with_wrong_values(generator, codes, wrong, frequency)
+            rows.append(engine.chosen().rows_for_knowledge(codes, domain, 0, index.rows_of(number, 0)))
+        extended = FactIndex(index, facts)
+        every = [extended.rows(own) for own in rows]
+        for first, own, draws in zip(extended.first, facts, askers, strict=False):
+            row = np.full((1, len(targets)), NO_ROW, dtype=np.int32)
+            asked = own.numbers >= 0
+            row[0, draws[asked]] = first + own.numbers[asked]
+            every.append(row)
+        asked_rows = np.concatenate(every)
+        cells = index.cells((0,) * self.records.demographics.shape[1])
+        matched = all_rows_hold(extended.bits, extended.blocks, index.position[targets], asked_rows)
+        sizes = engine.chosen().matching_members(extended, cells, cells.cell_of[targets], asked_rows)
+        return matched, sizes
+
+    def _facts(
+        self, generator: np.random.Generator, knows: Knows, sampled: Sequence[SampledValues], claim, draws: int
+    ) -> tuple[list[Facts], list[np.ndarray]]:
+        """What is known beyond values, and the draws that know it."""
+        if knows == "claim":
+            return [self._like_claims.facts(claim)], [np.arange(draws)]
+        if knows != "order":
+            return [], []
+        pairs = [ordered_pairs(generator, values, self.records.known) for values in sampled]
+        return [self._order(number).facts(own) for number, own in enumerate(pairs)], [own.draws for own in pairs]
+
+    def _knowing_number(self, knows: Knows, width: int) -> "AttackSensitivity":
+        """The attack of one to whom the bins of released claims are demographics; the last one asked for is kept."""
+        if self._numbered is None or self._numbered[0] != (knows, width):
+            bins = claim_bins(self.records.held, width, by_year=knows == "yearly_numbers")
+            records = replace(
+                self.records,
+                demographics=np.concatenate([self.records.demographics, bins.astype(self.records.demographics.dtype)], axis=1),
+                demographic_sizes=(*self.records.demographic_sizes, *(int(own.max(initial=0)) + 1 for own in bins.T)),
+            )
+            self._numbered = (knows, width), AttackSensitivity(records, self.most)
+        return self._numbered[1]
+
+    def _of(self, knows: Knows):
+        return self._dated if knows == "dated_values" else self._with_year if knows == "year" else self._plain
+
+    @cached_property
+    def _plain(self):
+        return self._indexed(*(list(records.codes) for records in self._both), self.records.history_sizes)
+
+    @cached_property
+    def _with_year(self):
+        codes = [(*records.codes, records.year) for records in self._both]
+        return self._indexed(*codes, (*self.records.history_sizes, self._years))
+
+    @cached_property
+    def _dated(self):
+        def dated(values: np.ndarray, year: np.ndarray) -> np.ndarray:
+            return np.where((values == MISSING) | (year == MISSING), MISSING, values.astype(np.int32) * self._years + year)
+
+        codes = ([dated(values, records.year) for values in records.codes] for records in self._both)
+        return self._indexed(*codes, [size * self._years for size in self.records.history_sizes])
+
+    @property
+    def _both(self):
+        return self.records.held, self.records.known
+
+    @cached_property
+    def _years(self) -> int:
+        return 1 + max(int(records.year.max(initial=0)) for records in self._both)
+
+    def _indexed(self, held, known, sizes: Sequence[int]):
+        """Bit-sets of the values in D2, the values in D1, and domains of one level."""
+        domains = tuple(Domain((np.arange(size),)) for size in sizes)
+        values = [claim_values(self.records.held, codes).histories for codes in held]
+        levels = [(0,)] * len(domains)
+        index = MemberIndex(
+            self.records.demographics, self.records.demographic_domains, values, domains, levels, self.most
+        )
+        return index, [claim_values(self.records.known, codes) for codes in known], domains
+
+    @cached_property
+    def _like_claims(self) -> LikeClaims:
+        return LikeClaims(self.records.held, self.records.known, self.records.history_sizes)
+
+    def _order(self, number: int) -> PossibleOrders:
+        if number not in self._orders:
+            codes, size = self.records.held.codes[number], self.records.history_sizes[number]
+            self._orders[number] = PossibleOrders(self.records.held, size, codes)
+        return self._orders[number]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one row of the analysis found at one power; bounds hold for all cells together.
+
+    Attributes
+    ----------
+    variant, power
+        Name of the assumption, and p_m.
+    trials, matched
+        Simulated attacks, and those in which the target's own record fitted.
+    given_membership, unconditional
+        Success for a target in the release; alpha times that.
+    """
+
+    variant: str
+    power: int
+    trials: int
+    matched: int
+    given_membership: Estimate
+    unconditional: Estimate
+
+
+def cell_of(variant: str, power: int, found: Trials, alpha: float, interval: MeanInterval) -> Cell:
+    """Summarize the trials of a cell; `interval` gives (low, high) for a mean of values in [0, 1]."""
+    success = found.success
+    given = float(success.mean())
+    low, high = interval(success)
+    return Cell(
+        variant, power, len(success), int(found.matched.sum()),
+        Estimate(given, low, high), Estimate(alpha * given, alpha * low, alpha * high),
+    )  # fmt: skip
+
+
+def confidence_of_each(joint: float, cells: int) -> float:
+    """The confidence at which each of some bounds is taken so that all hold together (Bonferroni).
+
+    Examples
+    --------
+    >>> round(confidence_of_each(0.99, 10), 6)
+    0.999
+    """
+    return 1 - (1 - joint) / cells
+
+
+def worst_cell(cells: Sequence[Cell]) -> Mapping[str, Estimate]:
+    """The largest value and the largest bounds among some cells, of both figures; each may be of another cell.
+
+    Raises
+    ------
+    ValueError
+        If there is no cell.
+    """
+    if not cells:
+        raise ValueError("no cell is plausible")
+    def worst(found: Sequence[Estimate]) -> Estimate:
+        return Estimate(*(max(getattr(one, part) for one in found) for part in ("value", "low", "high")))
+
+    return {
+        "given_membership": worst([cell.given_membership for cell in cells]),
+        "unconditional": worst([cell.unconditional for cell in cells]),
+    }

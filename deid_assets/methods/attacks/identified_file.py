@@ -1,0 +1,111 @@
+"""The rows that attacks 2 and 3 compare: people of an identified file, and released records, under the same columns.
+
+A person of the delivery and the record of that person have one number, by which a right match is known.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
+from deid_assets.store.tables import Table, quoted
+
+
+def delivered_people(profiles: Table, domains: Table, levels: Mapping[str, int]) -> str:
+    """SELECT person | weight | the generalized columns of every delivered member; `levels` by member-level column."""
+    if not levels:
+        return f"SELECT member_number AS person, 1::BIGINT AS weight FROM {profiles.sql}"
+    return f"""SELECT p.member_number AS person, 1::BIGINT AS weight{_names(levels, "g")}
+        FROM ({generalized_members(profiles, domains, levels)}) AS g JOIN {profiles.sql} AS p USING (member_id)"""
+
+
+def released_people(members: Table, crosswalk: Table, profiles: Table, names: Mapping[str, str]) -> str:
+    """SELECT person | weight | MemberID | the columns of every released member, as published.
+
+    Parameters
+    ----------
+    names
+        Released name of each column.
+    """
+    told = "".join(f", m.{quoted(name)} AS {quoted(column)}" for column, name in names.items())
+    return f"""SELECT p.member_number AS person, 1::BIGINT AS weight, m."MemberID"{told} FROM {members.sql} AS m
+        JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = m."MemberID"
+        JOIN {profiles.sql} AS p ON p.member_id = x.original_id"""
+
+
+def delivered_visits(
+    claims: Table, profiles: Table, domains: Table, of_visit: Mapping[str, int], of_member: Mapping[str, int]
+) -> str:
+    """SELECT person | weight | year | the generalized columns of the inpatient claims of every delivered member.
+
+    Parameters
+    ----------
+    claims
+        Before the long tail is cut: a discharge database cuts nothing.
+    of_visit, of_member
+        Level of each column.
+
+    Returns
+    -------
+    str
+        With one parameter to bind: the label of inpatient hospitals at the level of `place`, which `of_visit` names.
+    """
+    visits = generalized_claims(claims, domains, of_visit, ["year"])
+    shown = [column for column in of_visit if column != "place"]
+    return f"""SELECT m.member_number AS person, people.weight, v.year{_names(shown, "v")}{_names(of_member, "people")}
+        FROM ({visits}) AS v JOIN {profiles.sql} AS m USING (member_id)
+        JOIN ({delivered_people(profiles, domains, of_member)}) AS people ON people.person = m.member_number
+        WHERE v.place = ?"""
+
+
+def released_visits(claims: Table, people: str, of_visit: Mapping[str, str], of_member: Sequence[str]) -> str:
+    """SELECT the same of every released member, as published.
+
+    Parameters
+    ----------
+    people
+        `released_people`.
+    of_visit
+        Released name of each column, `place` among them.
+
+    Returns
+    -------
+    str
+        With the same parameter to bind.
+    """
+    told = "".join(f", v.{quoted(name)} AS {quoted(column)}" for column, name in of_visit.items() if column != "place")
+    return f"""SELECT people.person, people.weight, v."Year"[2:]::INTEGER AS year{told}{_names(of_member, "people")}
+        FROM {claims.sql} AS v JOIN ({people}) AS people USING ("MemberID") WHERE v.{quoted(of_visit["place"])} = ?"""
+
+
+def listed_people(table: Table, columns: Sequence[str]) -> str:
+    """SELECT person | weight | the columns of a population table, as it was read."""
+    return f"SELECT person, weight{_names(columns)} FROM {table.sql}"
+
+
+def listed_visits(table: Table, of_visit: Sequence[str], of_member: Sequence[str]) -> str:
+    """SELECT person | weight | year | the columns of a discharge table; age and sex as in the person's first row."""
+    year = "year::INTEGER" if "year" in table.columns() else "1"
+    by_row = "OVER (PARTITION BY person ORDER BY row_key)"
+    first = "".join(f", first({quoted(column)}) {by_row} AS {quoted(column)}" for column in of_member)
+    return f"SELECT person, weight, {year} AS year{_names(of_visit)}{first} FROM {table.sql}"
+
+
+def compared(people: str, released: str, columns: Sequence[str], others: Sequence[str] = ()) -> str:
+    """SELECT the rows of the file and those of the release: released BOOLEAN | person | weight | the columns.
+
+    Parameters
+    ----------
+    people, released
+        SELECTs of both, with parameters bound in this order.
+    columns
+        Compared; missing values become '', a value like any other.
+    others
+        Columns carried along.
+    """
+    told = "".join(f", coalesce({quoted(column)}, '') AS {quoted(column)}" for column in columns)
+    names = f"person, weight{_names(others)}{told}"
+    return f"SELECT false AS released, {names} FROM ({people}) UNION ALL SELECT true, {names} FROM ({released})"
+
+
+def _names(columns: Sequence[str] | Mapping[str, object], of: str | None = None) -> str:
+    prefix = f"{of}." if of else ""
+    return "".join(f", {prefix}{quoted(column)}" for column in columns)

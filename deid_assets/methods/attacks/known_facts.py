@@ -1,0 +1,166 @@
+"""Facts about claims as bit-sets: who has a claim like a known one, and of whom an order of two values may be true.
+
+Attack 1 asks who holds some values how often; the member index has a row of bits for every such question. What links
+values within one claim, or orders two claims, has no row there. The few facts that draws ask for get one each here, put
+before the rows of the index, and the same loops count the class.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from deid_assets.methods.attacks.claim_knowledge import OrderedPairs
+from deid_assets.methods.kernel.member_index import BITS, NO_ROW, TOO_RARE, MemberIndex, aligned_words
+from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, claim_values
+
+_LARGEST_KEY = 2**62
+_CELLS_AT_ONCE = 1 << 25
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Distinct facts that draws ask for.
+
+    Attributes
+    ----------
+    numbers
+        (A,) int64: the fact that each asking draw asks for; -1 for none.
+    count
+        How many facts there are.
+    members
+        Of each fact in turn, the members for whom it is true, some perhaps repeatedly.
+    """
+
+    numbers: np.ndarray
+    count: int
+    members: Iterator[np.ndarray]
+
+
+class LikeClaims:
+    """Who has a claim that agrees with a known one in all that is known of it.
+
+    Parameters
+    ----------
+    held
+        What the adversary can match: D2.
+    known
+        The claims that he may know: D1, in the same codes.
+    sizes
+        How many codes each quasi-identifier has.
+
+    Raises
+    ------
+    ValueError
+        If there are more combinations of codes than 64 bits can number.
+    """
+
+    def __init__(self, held: ClaimRecords, known: ClaimRecords, sizes: Sequence[int]):
+        if math.prod(sizes) > _LARGEST_KEY:
+            raise ValueError(f"claims of {math.prod(sizes)} combinations of values cannot be numbered; generalize more")
+        self._held, self._known, self._sizes = held, known, tuple(sizes)
+        self._owners = held.owners.astype(np.int32)
+        self._of_columns: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+
+    def facts(self, claims: np.ndarray) -> Facts:
+        """Who has a claim like each of these (A,) of `known`; -1, or a claim of blanks only, asks nothing."""
+        numbers = np.full(len(claims), -1, dtype=np.int64)
+        members: list[np.ndarray] = []
+        asked = np.flatnonzero(claims >= 0)
+        present = self._known.codes[:, claims[asked]] != MISSING
+        pattern = np.zeros(len(asked), dtype=np.int64)
+        for number, there in enumerate(present):
+            pattern |= there.astype(np.int64) << number
+        for found in np.unique(pattern[pattern > 0]):
+            draws = asked[pattern == found]
+            columns = tuple(number for number in range(len(self._sizes)) if found >> number & 1)
+            keys, owners = self._sorted(columns)
+            asked_keys = self._keys(self._known.codes[list(columns)][:, claims[draws]], columns)
+            distinct, wanted = np.unique(asked_keys, return_inverse=True)
+            numbers[draws] = len(members) + wanted.reshape(-1)
+            begin, end = (np.searchsorted(keys, distinct, side=side) for side in ("left", "right"))
+            members += [owners[first:last] for first, last in zip(begin, end, strict=True)]
+        return Facts(numbers, len(members), iter(members))
+
+    def _sorted(self, columns: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """The keys of held claims without a blank in these columns, ascending, and the members whose claims they are."""
+        if columns not in self._of_columns:
+            complete = np.flatnonzero(np.all(self._held.codes[list(columns)] != MISSING, axis=0))
+            keys = self._keys(self._held.codes[list(columns)][:, complete], columns)
+            order = np.argsort(keys)
+            self._of_columns[columns] = keys[order], self._owners[complete[order]]
+        return self._of_columns[columns]
+
+    def _keys(self, codes: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
+        """(C,) int64: one number for each combination of codes (columns, C)."""
+        keys = np.zeros(codes.shape[1], dtype=np.int64)
+        for own, column in zip(codes, columns, strict=True):
+            keys = keys * self._sizes[column] + own
+        return keys
+
+
+class PossibleOrders:
+    """Of whom a claim with one value may come before a claim with another: by year, then by day; ties are consistent.
+
+    A released claim without a day may stand anywhere in its year. So the order is possible where the earliest that a
+    claim with the first value may be is not after the latest that one with the second may be.
+    """
+
+    def __init__(self, held: ClaimRecords, values: int, codes: np.ndarray):
+        """`codes` (C,): the quasi-identifier's values on the claims of `held`, `values` codes in all."""
+        found = claim_values(held, codes)
+        earliest, latest = held.days_in_order(found.claims)
+        owners = np.repeat(np.arange(len(held)), found.histories.counts)
+        kind = np.int16 if latest.max(initial=0) < np.iinfo(np.int16).max else np.int32
+        # Who does not hold a value never comes before, and never after, anything.
+        self._earliest = np.full((values, len(held)), np.iinfo(kind).max, dtype=kind)
+        self._latest = np.full((values, len(held)), -1, dtype=kind)
+        where = found.histories.codes.astype(np.int64) * len(held) + owners
+        np.minimum.at(self._earliest.reshape(-1), where, earliest.astype(kind))
+        np.maximum.at(self._latest.reshape(-1), where, latest.astype(kind))
+
+    def facts(self, pairs: OrderedPairs) -> Facts:
+        """Of whom each of these orders may be true."""
+        values = len(self._earliest)
+        distinct, number = np.unique(pairs.first.astype(np.int64) * values + pairs.then, return_inverse=True)
+        possible = (self._earliest[pair // values] <= self._latest[pair % values] for pair in distinct)
+        return Facts(number.reshape(-1), len(distinct), (np.flatnonzero(members) for members in possible))
+
+
+class FactIndex:
+    """A member index with rows for facts before its own: what the loops of the kernel read of an index."""
+
+    def __init__(self, index: MemberIndex, facts: Sequence[Facts]):
+        """Fact f of the g-th `facts` gets row `first[g]` + f."""
+        self.blocks, self.members = index.blocks, index.members
+        self.first = np.concatenate([[0], np.cumsum([own.count for own in facts], dtype=np.int64)])
+        self.facts = int(self.first[-1])
+        self.bits = aligned_words(self.facts * index.blocks + len(index.bits))
+        self.bits[self.facts * index.blocks :] = index.bits
+        octets = self.bits[: self.facts * index.blocks].view(np.uint8).reshape(self.facts, index.blocks * BITS // 8)
+        step = max(1, _CELLS_AT_ONCE // (index.blocks * BITS))
+        every = chain.from_iterable(own.members for own in facts)
+        for first in range(0, self.facts, step):
+            true = np.zeros((min(step, self.facts - first), index.blocks * BITS), dtype=bool)
+            for row in true:
+                row[index.position[next(every)]] = True
+            octets[first : first + len(true)] = np.packbits(true, axis=1, bitorder="little")
+
+    def rows(self, of_index: np.ndarray) -> np.ndarray:
+        """Rows of the index by their number here; TOO_RARE and NO_ROW stay what they are."""
+        return np.where((of_index == TOO_RARE) | (of_index == NO_ROW), of_index, of_index + np.int32(self.facts))
+
+
+def all_rows_hold(bits: np.ndarray, blocks: int, position: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(B,) bool: whether the member at `position` (B,) is in all the rows (S, B) that are asked for."""
+    asked = rows != NO_ROW
+    hold = ~np.any(rows == TOO_RARE, axis=0)
+    word = position // 64
+    for slot, there in enumerate(asked):
+        draws = np.flatnonzero(there & hold)
+        block, within = np.divmod(word[draws], BITS // 64)
+        found = bits[rows[slot, draws].astype(np.int64) * blocks + block, within]
+        hold[draws] = (found >> (position[draws] & 63).astype(np.uint64) & np.uint64(1)).astype(bool)
+    return hold

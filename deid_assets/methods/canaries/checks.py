@@ -1,0 +1,127 @@
+"""Whether each attack finds the canaries: the very code that judged the release, let loose on a planted copy."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from deid_assets.methods.attacks.attack_sensitivity import AttackSensitivity, Knows
+from deid_assets.methods.attacks.neighbor_attack import neighbor_attack, success_given_membership
+from deid_assets.methods.canaries.planting import (
+    POWER,
+    Findings,
+    canaries,
+    canary_power,
+    certain_success,
+    compare,
+    plant_in_data,
+    plant_in_records,
+    single_valued,
+)
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.claim_records import EvaluationRecords
+from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData
+
+DRAWS = 1000
+"""Attacks on canaries: each of some forty is drawn many times."""
+_NO_BOUND = (0.0, 1.0)
+
+
+def flags_of_canaries(
+    data: LongitudinalData, levels: Generalization, k: int, stream_key: bytes, draws: int = DRAWS
+) -> Findings:
+    """Whether the node computation flags canaries in classes below k, k - 1 included, and no others.
+
+    Parameters
+    ----------
+    data
+        What the node computation works on; `levels`, the generalization that it judged.
+    """
+    planted, sizes = plant_in_data(data, levels, [size for size in (k - 1, k) if size > 1])
+    flags = NodeComputation(planted, (), k).measure((), stream_key, draws, keep_flags=True).flags
+    drawn = sizes[_targets(planted, stream_key, draws)]
+    return compare((drawn > 0) & (drawn < k), flags)
+
+
+def neighbors_of_canaries(data: LongitudinalData, stream_key: bytes, draws: int = DRAWS) -> Findings:
+    """Whether attack 1 picks canaries as often as it must: trial by trial, and those who are alone on average too.
+
+    Parameters
+    ----------
+    data
+        The released rows as `released_population.released_data` reads them.
+    """
+    levels = Generalization((0,) * len(data.demographic_domains), (0,) * len(data.history_domains))
+    planted, sizes = plant_in_data(data, levels)
+    found = NodeComputation(planted, (), k=1).drawn_classes((), stream_key, draws)
+    drawn = sizes[_targets(planted, stream_key, draws)]
+    trial_by_trial = compare(certain_success(drawn), _success(~found.exempt, found.sizes))
+    alone = drawn == 1
+    attack = neighbor_attack(
+        ~found.exempt[alone] & (found.sizes[alone] > 0), np.maximum(found.sizes[alone], 1), 1.0, np.zeros(alone.sum()),
+        np.linspace(0, 1, alone.sum(), endpoint=False), lambda _: _NO_BOUND, lambda *_: _NO_BOUND,
+    )  # fmt: skip
+    averages = attack.literal.value, attack.unconditional.value, attack.given_membership.value
+    return trial_by_trial + compare(np.ones(3), averages)
+
+
+def gains_of_canaries(
+    data: LongitudinalData,
+    levels: Generalization,
+    stream_key: bytes,
+    attack: Callable[[LongitudinalData, bytes, int], np.ndarray],
+    draws: int = DRAWS,
+) -> Findings:
+    """Whether an adversary who counts who fits in the release and in the delivery gains what he must.
+
+    Of canaries who are alike one is in the release; whoever else fits what is known of a canary is in it, too.
+
+    Parameters
+    ----------
+    data
+        The population, and the released members as targets; `levels`, the generalization of the release.
+    attack
+        Returns (draws,) gains from data, the key of a stream, and draws.
+    """
+    groups = (2, 5)
+    # Two counts of everybody: with fewer real members they stay cheap.
+    planted, sizes = plant_in_data(data, levels, groups, at_most=5_000)
+    kinds = [canary.kind for canary in canaries(len(planted.demographic_domains), len(planted.held), groups)]
+    alike = np.array(kinds) == "alike"
+    kept = ~alike
+    kept[np.flatnonzero(alike)[np.concatenate([[0], np.cumsum(groups)[:-1]])]] = True
+    planted, sizes, alike = planted.keeping(kept), sizes[kept], alike[kept]
+    alpha = len(planted.targets) / planted.members
+    # 1 where everybody who fits is in the release, 0 where nobody does, for a cut claim; by Bayes' rule in between.
+    certain = np.where(alike, np.maximum(0.0, 1 - (sizes - 1) * alpha / (1 - alpha)), (sizes > 0).astype(float))
+    return compare(certain[_targets(planted, stream_key, draws)], attack(planted, stream_key, draws))
+
+
+def sensitivity_of_canaries(
+    records: EvaluationRecords, kinds: Iterable[Knows], stream_key: bytes, draws: int = DRAWS
+) -> Findings:
+    """Whether every kind of knowledge finds the canaries, and whether knowledge that is all wrong finds none."""
+    planted, targets, sizes = plant_in_records(records)
+    attack = AttackSensitivity(planted, POWER)
+    first, total = planted.members - len(targets), Findings(0, 0)
+    for knows in kinds:
+        power = canary_power(planted, with_year=knows == "year")
+        found = attack.trials(knows, power, stream_key, draws, targets=targets)
+        expected = certain_success(sizes[knows][found.targets - first])
+        total += compare(expected, _success(found.matched, found.sizes))
+    mistaken = attack.trials(
+        "values", canary_power(planted, with_year=False), stream_key, draws, 1.0, single_valued(planted, targets)
+    )
+    return total + compare(np.zeros(draws), _success(mistaken.matched, mistaken.sizes))
+
+
+def _success(matched: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """1/f of each attack; -1, which is never right, where the class that holds the target is empty."""
+    empty = matched & (sizes < 1)
+    return np.where(empty, -1.0, success_given_membership(matched & ~empty, sizes))
+
+
+def _targets(data: LongitudinalData, stream_key: bytes, draws: int) -> np.ndarray:
+    """(draws,) int64: the targets of a stream, in its order."""
+    blocks = range(-(-draws // DRAWS_PER_BLOCK))
+    return np.concatenate([draw_knowledge(data, stream_key, block).targets for block in blocks])[:draws]

@@ -1,0 +1,285 @@
+"""Planted truths: made-up members whose re-identifiability is certain, in a copy of what an attack works on.
+
+An attack that silently breaks reports no risk. So every run lets each attack loose on a copy of its data to which
+canaries were added, as targets of a stream of their own: real members' figures are not diluted, and nothing of this is
+ever released. Canaries hold values that nobody else has (codes behind the last real one), so that their classes are
+known without counting: alone, m alike, or out of reach because truncation took what is known. Each of them differs from
+another in one respect only, so that an attack that overlooks a quasi-identifier, a count, a year, an order or the link
+between values finds a class that is too large.
+
+Other attacks plant their own: `compare` holds what must come out against what came out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deid_assets.methods.attacks.attack_sensitivity import KNOWS, Knows
+from deid_assets.methods.population.claim_records import ClaimRecords, EvaluationRecords
+from deid_assets.methods.population.longitudinal_data import Domain, Generalization, Histories, LongitudinalData
+
+POWER = 2
+"""Values of each quasi-identifier known of a canary, where it has so many."""
+MEMBERS_COPIED = 50_000
+"""Real members in the copy, at most: their number is nothing to a canary, and the check stays cheap."""
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Simulated attacks on canaries, and those that ended as they must."""
+
+    right: int
+    draws: int
+
+    @property
+    def share(self) -> float:
+        """1 where all is well; nothing drawn is no proof."""
+        return self.right / self.draws if self.draws else 0.0
+
+    def __add__(self, other: "Findings") -> "Findings":
+        return Findings(self.right + other.right, self.draws + other.draws)
+
+
+def compare(expected: ArrayLike, found: ArrayLike) -> Findings:
+    """Count the draws in which an attack found what must be found: equal success, class size or flag.
+
+    Examples
+    --------
+    >>> compare([1, 0.5, 0], [1, 0.5, 0.1])
+    Findings(right=2, draws=3)
+
+    Raises
+    ------
+    ValueError
+        If the two are not of the same draws.
+    """
+    expected, found = np.asarray(expected, dtype=float), np.asarray(found, dtype=float)
+    if expected.shape != found.shape:
+        raise ValueError(f"{expected.size} findings are expected, there are {found.size}")
+    return Findings(int((np.abs(expected - found) <= _TOLERANCE).sum()), expected.size)
+
+
+Claim = tuple[tuple[int | None, ...], int, int, bool]
+"""Of each quasi-identifier the number of a value, or None for a blank; year; day; whether truncation spares it."""
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A made-up member.
+
+    Parameters
+    ----------
+    kind
+        What it is there for.
+    claims
+        What it did, see `Claim`.
+    size
+        Members of its class for who knows values, as in attack 1; 0: no match is possible.
+    sizes
+        The same where what is known makes it another.
+    own_column
+        The member-level quasi-identifier in which it differs from everybody; None: it is like the first real member.
+    """
+
+    kind: str
+    claims: tuple[Claim, ...]
+    size: int
+    sizes: dict[Knows, int] = field(default_factory=dict)
+    own_column: int | None = None
+
+    def class_size(self, knows: Knows) -> int:
+        return self.sizes.get(knows, self.size)
+
+
+def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tuple[Canary, ...]:
+    """The canaries for so many member-level and claim-level quasi-identifiers, each group with values of its own.
+
+    Parameters
+    ----------
+    alike
+        Sizes of groups of members who are all alike.
+    """
+    values = iter(range(10**6))
+
+    def everywhere(value: int, year: int = 0) -> Claim:
+        return (value,) * histories, year, 0, True
+
+    def except_in(history: int, there: int | None, elsewhere: int | None, year=0, day=0, held=True) -> Claim:
+        return tuple(there if h == history else elsewhere for h in range(histories)), year, day, held
+
+    plain = next(values)
+    made = [Canary("alone", (everywhere(plain),), 1)]
+    made += [Canary("own demographic value", (everywhere(plain),), 1, own_column=column) for column in range(columns)]
+    made += [Canary("own claim value", (except_in(h, next(values), plain),), 1) for h in range(histories)]
+    for size in alike:
+        made += [Canary("alike", (everywhere(value),), size) for value in [next(values)] * size]
+    for h in range(histories):
+        a, b = next(values), next(values)
+        lost = (except_in(h, None, b), except_in(h, a, None, held=False))
+        made.append(Canary("truncated", lost, 0))
+        a, b = next(values), next(values)
+        twice, once = (except_in(h, a, b), except_in(h, a, b)), (except_in(h, a, b), except_in(h, None, b))
+        made += [Canary("value held twice", twice, 1), Canary("value held once", once, 2)]
+        for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
+            made += _in_order(*(next(values) for _ in range(3)), h, years, days, except_in)
+    made += _linked(next(values), next(values), histories, everywhere, except_in)
+    # A claim of which every value is blank tells only that it is there, and more claims of a year than are known (POWER) nothing.
+    counted, blank = everywhere(next(values)), ((None,) * histories, 0, 0, True)
+    told: dict[Knows, int] = {"number": 1, "yearly_numbers": 1}
+    made += [Canary("number of claims", (counted, *[blank] * more), 2, told) for more in (POWER - 1, POWER)]
+    dated = next(values)
+    made += [Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1, "yearly_numbers": 1}) for year in (0, 1)]
+    return tuple(made)
+
+
+def _in_order(x: int, y: int, z: int, history: int, years, days, except_in) -> list[Canary]:
+    """Two members whose values of one quasi-identifier come in opposite order, by year or by day; all else is alike."""
+    told: dict[Knows, int] = {"order": 1} | ({"dated_values": 1} if years[0] != years[1] else {})
+    first, then = (years[0], days[0]), (years[1], days[1])
+    return [
+        Canary("order", (except_in(history, a, z, *first), except_in(history, b, z, *then)), 2, told)
+        for a, b in ((x, y), (y, x))
+    ]
+
+
+def _linked(x: int, y: int, histories: int, everywhere, except_in) -> list[Canary]:
+    """Members who all hold two values of each quasi-identifier, linked in another way by their claims."""
+    # Of two quasi-identifiers either can be crossed, with the same result; of one, none.
+    crossed = range(histories if histories > 2 else histories - 1)
+    told: dict[Knows, int] = {"claim": 1} if crossed else {}
+    size = 1 + len(crossed)
+    made = [Canary("values linked", (everywhere(x), everywhere(y)), size, told)]
+    return made + [
+        Canary("values crossed", (except_in(h, y, x), except_in(h, x, y)), size, told) for h in crossed
+    ]
+
+
+def plant_in_data(
+    data: LongitudinalData, levels: Generalization, alike: Sequence[int] = (2, 5), at_most: int | None = None
+) -> tuple[LongitudinalData, np.ndarray]:
+    """A copy of the kernel's data at one generalization, with canaries as its only targets.
+
+    Parameters
+    ----------
+    alike
+        Sizes of groups of members who are all alike.
+    at_most
+        Real members in the copy; MEMBERS_COPIED if not given.
+
+    Returns
+    -------
+    data, sizes
+        One level each; (c,) int64, the certain class size of each target, 0 where truncation took what is known.
+    """
+    copied = min(MEMBERS_COPIED if at_most is None else at_most, data.members)
+    columns = [(column, level) for column, level in enumerate(levels.demographics) if level is not None]
+    histories = [(history, level) for history, level in enumerate(levels.histories) if level is not None]
+    planted = canaries(len(columns), len(histories), alike)
+    sizes = [data.demographic_domains[column].sizes[level] for column, level in columns]
+    real = np.zeros((copied, len(columns)), dtype=np.int64)
+    for place, (column, level) in enumerate(columns):
+        real[:, place] = data.demographic_domains[column].levels[level][data.demographics[:copied, column]]
+    held, known, domains = [], [], []
+    for place, (history, level) in enumerate(histories):
+        domain = data.history_domains[history]
+        first = domain.sizes[level]
+        delivered, kept = ([_codes(canary, place, first, cut) for canary in planted] for cut in (False, True))
+        before, after = data.held[history].take(np.arange(copied)), Histories.of(kept)
+        offsets = np.concatenate([before.offsets, before.offsets[-1] + after.offsets[1:]])
+        held.append(Histories(offsets, np.concatenate([domain.levels[level][before.codes], after.codes])))
+        known.append(Histories.of(delivered))
+        domains.append(_one_level(max(first, int(known[-1].codes.max()) + 1)))
+    planted_data = LongitudinalData(
+        np.concatenate([real, _demographics(real, sizes, planted)]),
+        tuple(_one_level(size + 1) for size in sizes),
+        held,
+        domains,
+        np.arange(copied, copied + len(planted)),
+        known,
+        [np.full(len(planted), POWER, dtype=np.int8) for _ in histories],
+    )
+    return planted_data, np.array([canary.size for canary in planted], dtype=np.int64)
+
+
+def plant_in_records(
+    records: EvaluationRecords, alike: Sequence[int] = (2, 5)
+) -> tuple[EvaluationRecords, np.ndarray, dict[Knows, np.ndarray]]:
+    """A copy of the released records with canaries behind the real members.
+
+    Returns
+    -------
+    records, targets, sizes
+        The canaries are the members `targets` (c,); `sizes` has their certain class size for each kind of knowledge.
+    """
+    copied, histories = min(MEMBERS_COPIED, records.members), len(records.history_sizes)
+    columns = len(records.demographic_sizes)
+    planted = canaries(columns, histories, alike)
+    first = records.history_sizes
+
+    def numbered(values: Sequence[int | None]) -> tuple[int | None, ...]:
+        return tuple(None if value is None else start + value for start, value in zip(first, values, strict=True))
+
+    # Where days are counted on from year to year, a canary's second year comes after all days of its first.
+    on = 1 + max(day for canary in planted for _, _, day, _ in canary.claims) if records.held.days_across_years else 0
+
+    def claims(of: Canary, truncated: bool) -> list[tuple]:
+        return [(numbered(values), year, day + on * year) for values, year, day, kept in of.claims if kept or not truncated]
+
+    known = ClaimRecords.of([claims(canary, False) for canary in planted], histories)
+    held = ClaimRecords.of([claims(canary, True) for canary in planted], histories)
+    real = records.demographics[:copied]
+    return (
+        EvaluationRecords(
+            np.concatenate([real, _demographics(real, records.demographic_sizes, planted)]),
+            tuple(size + 1 for size in records.demographic_sizes),
+            tuple(max(size, int(codes.max()) + 1) for size, codes in zip(first, known.codes, strict=True)),
+            records.held.first(copied).followed_by(held),
+            records.known.first(copied).followed_by(known),
+        ),
+        np.arange(copied, copied + len(planted)),
+        {knows: np.array([canary.class_size(knows) for canary in planted]) for knows in KNOWS},
+    )
+
+
+def canary_power(records: EvaluationRecords, with_year: bool) -> list[np.ndarray]:
+    """Power of the members of a planted copy, in which only canaries are attacked."""
+    return [np.full(records.members, POWER, dtype=np.int8)] * (len(records.history_sizes) + with_year)
+
+
+def certain_success(sizes: np.ndarray) -> np.ndarray:
+    """1/m for a class of m; 0 where no match is possible.
+
+    Examples
+    --------
+    >>> certain_success(np.array([1, 4, 0])).tolist()
+    [1.0, 0.25, 0.0]
+    """
+    return np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0)
+
+
+def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray:
+    """Those of the targets of whom one claim is known: none of their values is right when all of them are wrong."""
+    return targets[np.diff(records.known.offsets)[targets] == 1]
+
+
+def _codes(canary: Canary, place: int, first: int, truncated: bool) -> list[int]:
+    """Its values of one quasi-identifier, numbered from `first` on: all, or those that truncation spares."""
+    there = [claim for claim in canary.claims if claim[0][place] is not None]
+    return [first + values[place] for values, _, _, held in there if held or not truncated]
+
+
+def _demographics(real: np.ndarray, sizes: Sequence[int], planted: Sequence[Canary]) -> np.ndarray:
+    """Those of the first real member, but for the column in which a canary differs from everybody."""
+    own = np.repeat(real[:1], len(planted), axis=0)
+    for row, canary in zip(own, planted, strict=True):
+        if canary.own_column is not None:
+            row[canary.own_column] = sizes[canary.own_column]
+    return own
+
+
+def _one_level(size: int) -> Domain:
+    return Domain((np.arange(size),))

@@ -1,0 +1,144 @@
+"""Provider, vendor and PCP identifiers are blanked where few others show the same pattern of care (El Emam et al. 2012; methods#provider-patterns).
+
+A provider who is the only one with his specialty in his place of service to perform a procedure on patients with a
+diagnosis can be recognized, and with him the hospital of his patients. The pattern is (place, specialty, procedure
+group, condition group) as released; where fewer than 20 distinct providers show it, the identifier is blanked on the
+claims with that pattern. The claim stays. Vendors and PCPs are treated the same way, each on its own.
+
+* "Fewer than 20 in the HPN system" is a statement about the system's providers, so they are counted in a reference
+  table, all eligible claims of the delivery; identifiers are blanked in another, the claims to be released.
+* alpha for providers is not the members' sampling fraction: a provider is there if any of his patients is. Counted in
+  the delivery, f is F (alpha = 1). Where the delivery is itself an extract of a register, the policy names an
+  estimator and an alpha (population_class_size.py), which become the smallest count that suffices.
+* Counts are made once, before any suppression. After it, fewer identifiers only hide more.
+* A missing value in a pattern counts as a value of its own. A missing identifier is not an identifier.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
+from deid_assets.store.tables import Table, quoted
+
+PATTERN = ("place", "specialty", "procedure_group", "condition_group")
+IDENTIFIERS = ("provider_id", "vendor_id", "pcp_id")
+
+ProviderEstimator = Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "test"]
+
+
+def providers_needed(providers_at_least: int = 20, estimator: ProviderEstimator = "counted", alpha: float = 1.0) -> int:
+    """Return how many distinct identifiers of a pattern in the reference table suffice to keep them.
+
+    Examples
+    --------
+    >>> providers_needed(20)
+    20
+    >>> providers_needed(20, "large_sample", alpha=0.2), providers_needed(20, "truncated_poisson", alpha=0.2)
+    (4, 5)
+    """
+    if estimator == "counted":
+        if alpha != 1:
+            raise ValueError(f"counted providers are all providers: alpha is 1, not {alpha}; or name an estimator")
+        return int(providers_at_least)
+    return minimum_sample_class_size(alpha, estimator, providers_at_least)
+
+
+def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifiers: Sequence[str] = IDENTIFIERS) -> str:
+    """SELECT the pattern columns and, for each identifier, n_<identifier>: how many distinct ones show the pattern.
+
+    A pattern that comes with no identifier at all is not in it.
+    """
+    if not pattern or not identifiers:
+        raise ValueError("name at least one pattern column and one identifier")
+    columns = ", ".join(quoted(name) for name in pattern)
+    # One DISTINCT each: count(DISTINCT ..) of several columns at once takes twice the memory, and DuckDB then expects
+    # so many patterns that it would rather build its hash table from the claims.
+    distinct = " UNION ALL ".join(
+        f"(SELECT DISTINCT {columns}, '{name}' AS identifier, {quoted(name)}::VARCHAR FROM {reference.sql}"
+        f" WHERE {quoted(name)} IS NOT NULL)"
+        for name in identifiers
+    )
+    counts = ", ".join(f"count(*) FILTER (identifier = '{name}') AS {quoted(f'n_{name}')}" for name in identifiers)
+    return f"SELECT {columns}, {counts} FROM ({distinct}) GROUP BY {columns}"
+
+
+def suppress_identifiers(
+    released: Table,
+    reference: Table,
+    needed: int,
+    pattern: Sequence[str] = PATTERN,
+    identifiers: Sequence[str] = IDENTIFIERS,
+) -> str:
+    """SELECT the released claims, an identifier NULL where its pattern has fewer than `needed` of them.
+
+    Parameters
+    ----------
+    released
+        Claims to be released; all columns are selected, in their order. No claim is dropped.
+    reference
+        Claims in which the system's providers are counted, with the pattern at the same generalization; usually all
+        eligible claims of the delivery. A pattern that it does not show has nobody: its identifiers are blanked.
+    needed
+        Smallest count that keeps an identifier; see `providers_needed`.
+    pattern, identifiers
+        Column names in both tables.
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no name is given, or `needed` is below 1.
+    """
+    kept = ", ".join(
+        f"CASE WHEN p.{quoted(f'n_{name}')} >= {_checked(needed)} THEN c.{quoted(name)} END AS {quoted(name)}"
+        for name in identifiers
+    )
+    return f"""
+        WITH p AS MATERIALIZED ({pattern_counts(reference, pattern, identifiers)})
+        SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {_same_pattern(pattern)}"""
+
+
+def suppression_summary(
+    released: Table,
+    reference: Table,
+    needed: int,
+    pattern: Sequence[str] = PATTERN,
+    identifiers: Sequence[str] = IDENTIFIERS,
+) -> str:
+    """SELECT per identifier what suppression does to the released claims; aggregates only.
+
+    Returns
+    -------
+    str
+        SELECT of identifier | patterns | patterns_below (distinct patterns of released claims, and those with too
+        few identifiers) | claims_with_identifier | claims_blanked.
+    """
+    counts = pattern_counts(reference, pattern, identifiers)
+    own = ", ".join(f"count({quoted(name)}) AS {quoted(f'with_{name}')}" for name in identifiers)
+    columns = ", ".join(quoted(name) for name in pattern)
+    of_each = []
+    for name in identifiers:
+        below = f"coalesce({quoted(f'n_{name}')}, 0) < {_checked(needed)}"
+        present = quoted(f"with_{name}")
+        of_each.append(f"""
+            SELECT '{name}' AS identifier, count(*) AS patterns, count(*) FILTER ({below}) AS patterns_below,
+                   coalesce(sum({present}), 0)::BIGINT AS claims_with_identifier,
+                   coalesce(sum({present}) FILTER ({below}), 0)::BIGINT AS claims_blanked
+            FROM judged""")
+    return f"""
+        WITH judged AS (
+            SELECT c.*, p.* EXCLUDE ({columns})
+            FROM (SELECT {columns}, {own} FROM {released.sql} GROUP BY {columns}) c
+            LEFT JOIN ({counts}) p ON {_same_pattern(pattern)})
+        {" UNION ALL ".join(of_each)}"""
+
+
+def _same_pattern(pattern: Sequence[str]) -> str:
+    return " AND ".join(f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(name)}" for name in pattern)
+
+
+def _checked(needed: int) -> int:
+    if needed < 1:
+        raise ValueError(f"the number of providers needed is {needed}; it must be at least 1")
+    return int(needed)

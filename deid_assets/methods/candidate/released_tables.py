@@ -1,0 +1,168 @@
+"""The candidate: the very rows that would be published, at the chosen generalization, in the Heritage formats."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from deid_assets.methods.population.value_domains import label_joins
+from deid_assets.methods.preparation.top_coding import TopCode
+from deid_assets.store.tables import Table, quoted
+
+
+def generalized_members(profiles: Table, domains: Table, levels: Mapping[str, int]) -> str:
+    """SELECT member_id, released and the label of every member-level quasi-identifier, for the whole population."""
+    labels, joins = label_joins(domains, levels, profiles.columns(), "p", missing_is_value=True)
+    selects = [f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True)]
+    return f"SELECT p.member_id, p.released, {', '.join(selects)} FROM {profiles.sql} AS p {joins}"
+
+
+def generalized_claims(
+    claims: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str] = (), members: str | None = None
+) -> str:
+    """SELECT claim_id, member_id, the label of every claim-level quasi-identifier, and other columns as they are.
+
+    Parameters
+    ----------
+    members
+        A SELECT of member_id; only their claims are selected. None selects all.
+    """
+    labels, joins = label_joins(domains, levels, claims.columns(), "c", missing_is_value=False)
+    selects = [f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True)]
+    selects += [f"c.{quoted(column)}" for column in others]
+    where = f" WHERE c.member_id IN ({members})" if members else ""
+    return f"SELECT c.claim_id, c.member_id, {', '.join(selects)} FROM {claims.sql} AS c {joins}{where}"
+
+
+def _kept(profiles: Table, suppressed: Table) -> str:
+    return (
+        f"SELECT member_id FROM {profiles.sql} WHERE released"
+        f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    )
+
+
+def release_members(
+    profiles: Table,
+    suppressed: Table,
+    crosswalk: Table,
+    domains: Table,
+    levels: Mapping[str, int],
+    names: Mapping[str, str],
+) -> str:
+    """SELECT the members table of the release: MemberID and the member-level quasi-identifiers released in it.
+
+    Parameters
+    ----------
+    levels
+        Level of every member-level quasi-identifier.
+    names
+        The name under which a quasi-identifier is released; those that the days-in-hospital table carries are absent.
+    """
+    released = ", ".join(f"m.{quoted(column)} AS {quoted(name)}" for column, name in names.items())
+    return f"""
+        SELECT x.pseudonym AS "MemberID", {released}
+        FROM ({generalized_members(profiles, domains, levels)}) AS m
+        JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
+        JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+        ORDER BY x.pseudonym
+    """
+
+
+def release_days_in_hospital(
+    profiles: Table,
+    suppressed: Table,
+    crosswalk: Table,
+    domains: Table,
+    levels: Mapping[str, int],
+    years: Mapping[str, str],
+    with_claims_truncated: bool,
+) -> str:
+    """SELECT Year, MemberID, ClaimsTruncated, DaysInHospital: one row per member and year of enrolment.
+
+    Being in it says in which years a member was enrolled, and ClaimsTruncated says who had many claims: both are in
+    the member-level quasi-identifiers that the risk is measured on (methods#hierarchies).
+
+    Parameters
+    ----------
+    years
+        Column of the days in hospital for each released year, such as {'Y2': 'days_in_hospital_y2'}.
+    """
+    truncated = 'm."claims_truncated" AS "ClaimsTruncated", ' if with_claims_truncated else ""
+    if not years:
+        blank = 'NULL::VARCHAR AS "ClaimsTruncated", ' if with_claims_truncated else ""
+        return f"""SELECT NULL::VARCHAR AS "Year", NULL::BIGINT AS "MemberID", {blank}NULL::VARCHAR AS "DaysInHospital"
+            WHERE false"""
+    parts = [
+        f"""SELECT '{year}' AS "Year", x.pseudonym AS "MemberID", {truncated}m.{quoted(column)} AS "DaysInHospital"
+            FROM generalized AS m JOIN kept USING (member_id)
+            JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+            WHERE m.{quoted(column)} IS NOT NULL"""
+        for year, column in years.items()
+    ]
+    return f"""
+        WITH generalized AS ({generalized_members(profiles, domains, levels)}),
+             kept AS ({_kept(profiles, suppressed)})
+        {" UNION ALL ".join(parts)} ORDER BY 1, 2
+    """
+
+
+def passed_on(pay_delay: TopCode | None) -> dict[str, str]:
+    """The columns of released claims that no hierarchy generalizes: name in the release -> expression of the claims c.
+
+    Parameters
+    ----------
+    pay_delay
+        From where payment delays are one class; None where no claim has one.
+    """
+    delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
+    return {"Year": "'Y' || c.year", "PayDelay": delay, "CharlsonIndex": "c.charlson", "SupLOS": "0::TINYINT"}
+
+
+def release_claims(
+    claims: str,
+    profiles: Table,
+    suppressed: Table,
+    crosswalk: Table,
+    domains: Table,
+    levels: Mapping[str, int],
+    names: Mapping[str, str],
+    pay_delay: TopCode | None,
+    dates: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """SELECT the claims table of the release, in the columns and formats of the Heritage files.
+
+    SupLOS is 1 where a length of stay was delivered and is withheld from the release, and 0 where the release shows
+    it or none was delivered. Nothing in this pipeline withholds single lengths of stay, so it is 0 until a rule does.
+
+    Parameters
+    ----------
+    claims
+        A SELECT of truncated claims whose provider, vendor and PCP are already suppressed, with base values.
+    levels, names
+        Level and released name of every claim-level quasi-identifier.
+    dates
+        Columns of released dates, and their names in the release; they come after the year.
+    """
+    def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
+        join = f"LEFT JOIN {crosswalk.sql} AS {kind} ON {kind}.kind = '{kind}' AND {kind}.original_id = c.{column}"
+        return f'{kind}.pseudonym AS "{released}"', join
+
+    ids = [
+        pseudonym("provider", "provider_id", "ProviderID"),
+        pseudonym("vendor", "vendor_id", "Vendor"),
+        pseudonym("pcp", "pcp_id", "PCP"),
+    ]
+    types = dict.fromkeys(levels, "VARCHAR") | {"length_of_stay": "INTEGER", "days_since_first_claim": "INTEGER"}
+    found, label_join = label_joins(domains, levels, types, "c", missing_is_value=False)
+    labels = [f"{label} AS {quoted(names[column])}" for label, column in zip(found, levels, strict=True)]
+    joins = [*(join for _, join in ids), label_join]
+    shown_dates = [f"c.{quoted(column)} AS {quoted(name)}" for column, name in dates.items()]
+    passed = [f"{expression} AS {quoted(name)}" for name, expression in passed_on(pay_delay).items()]
+    year, *others = passed
+    return f"""
+        SELECT member.pseudonym AS "MemberID", {", ".join(select for select, _ in ids)},
+               {", ".join([year, *shown_dates, *labels, *others])}
+        FROM ({claims}) AS c
+        JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
+        JOIN {crosswalk.sql} AS member ON member.kind = 'member' AND member.original_id = c.member_id
+        {" ".join(joins)}
+        ORDER BY ALL
+    """

@@ -1,0 +1,1 @@
+"""Counts that may leave the restricted store."""

@@ -1,0 +1,1 @@
+"""Dates drawn anew from generalized intervals, and how far they are from the delivered ones."""

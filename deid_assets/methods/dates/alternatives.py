@@ -1,0 +1,100 @@
+"""Two ways to change dates that people ask for, and what is wrong with each (El Emam & Arbuckle 2013, ch. 5; methods#dates).
+
+Dates randomized independently of one another change places: an after-care before its operation. A whole sequence that is
+shifted keeps every interval, and intervals tell who it is as well as dates do. A run that releases dates measures both,
+on the members whom it releases: how many neighbouring events change their order, and how many members have a sequence of
+intervals that nobody else has. `intervals` is what is recommended instead.
+"""
+
+import numpy as np
+
+from deid_assets.methods.dates.intervals import Events
+
+
+def randomize_independently(days: np.ndarray, at_most: int, seed: bytes) -> np.ndarray:
+    """Return each day moved by its own uniform number of days, up to `at_most` in either direction.
+
+    Parameters
+    ----------
+    days
+        (e,) integers.
+    at_most
+        Days, at least 0; 15 in El Emam & Arbuckle 2013.
+    seed
+        16 bytes.
+    """
+    return np.asarray(days) + _uniform(len(days), at_most, seed)
+
+
+def shift_sequences(events: Events, at_most: int, seed: bytes) -> np.ndarray:
+    """Return the days of the events, all days of a member moved by one uniform number; parameters as above.
+
+    Examples
+    --------
+    >>> events = Events([0, 0, 1], [10, 404, 7], [True, True, True])
+    >>> moved = shift_sequences(events, 15, bytes(16))
+    >>> int(moved[1] - moved[0])
+    394
+    """
+    firsts = events.firsts
+    return events.day + np.repeat(_uniform(len(firsts), at_most, seed), np.diff(np.append(firsts, len(events))))
+
+
+def _uniform(size: int, at_most: int, seed: bytes) -> np.ndarray:
+    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
+    return generator.integers(-at_most, at_most, size=size, endpoint=True)
+
+
+def order_violations(events: Events, days: np.ndarray) -> float:
+    """Return the share of neighbouring events of a member whose days are in the wrong order or have become one; 0 of none.
+
+    Parameters
+    ----------
+    days
+        (e,) new day of each event.
+
+    Examples
+    --------
+    >>> events = Events([0, 0, 0], [10, 20, 30], [True] * 3)
+    >>> order_violations(events, [10, 31, 30])
+    0.5
+    """
+    same = events.member[1:] == events.member[:-1]
+    return float(np.mean(np.diff(days)[same] <= 0)) if same.any() else 0.0
+
+
+def unique_sequences(events: Events, values: np.ndarray) -> float:
+    """Return the share of members whose sequence of values, one for each event after the first, nobody else has.
+
+    Parameters
+    ----------
+    values
+        (e,) integers, such as days since the event before or the bin of that interval; those of first events are not read.
+
+    Returns
+    -------
+    float
+        Of the members with two events or more; 0 of none.
+
+    Examples
+    --------
+    >>> events = Events([0, 0, 1, 1, 2, 2, 2, 3], [1, 395, 5, 399, 2, 3, 4, 9], [True] * 8)
+    >>> round(unique_sequences(events, np.diff(events.day, prepend=0)), 4)
+    0.3333
+    """
+    firsts = events.firsts
+    length = np.diff(np.append(firsts, len(events))) - 1
+    several = length > 0
+    if not several.any():
+        return 0.0
+    values = np.unique(np.asarray(values, dtype=np.int64), return_inverse=True)[1]
+    starts, length = firsts[several], length[several]
+    unique = 0
+    # Members who agree so far are in one class; each step splits classes by the next value.
+    found = np.zeros(len(starts), dtype=np.int64)
+    for step in range(1, int(length.max()) + 1):
+        found = np.unique(found * (values.max() + 1) + values[starts + step], return_inverse=True)[1]
+        ends = length == step
+        unique += int(np.count_nonzero(np.bincount(found[ends]) == 1))
+        starts, length, found = starts[~ends], length[~ends], found[~ends]
+    return unique / int(several.sum())

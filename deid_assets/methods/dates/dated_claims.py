@@ -1,0 +1,207 @@
+"""Claims with released dates: which days are drawn anew, and what follows from the days drawn (El Emam & Arbuckle 2013, ch. 5; methods#dates).
+
+Year, days since the first claim of the year and length of stay are computed again from released dates, or dropped: their
+true values, held against dates drawn anew, would undo the drawing. A payment keeps its distance to its service.
+
+Two columns say what an adversary may know of dates, in the precision in which the release tells them: the bin of the
+interval since the member's service before (`service_interval`), and the period of a service (`service_period`). Both are
+quasi-identifiers of claims like any other, so that a release of dates is measured and gated on them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from deid_assets.methods.dates.intervals import MONTHS, Anchor
+from deid_assets.store.tables import Table
+
+DAYS_IN_RELATIVE_YEAR = 366
+"""A year of a member's own time, where days since the first service are released: three of them hold three calendar years."""
+
+
+@dataclass(frozen=True)
+class DateColumns:
+    """What the columns made from dates are like.
+
+    Attributes
+    ----------
+    bin_width
+        Days in a bin of intervals; where several widths are drawn from, the narrowest.
+    period
+        Period of a service, as the anchor's.
+    relative
+        Whether days since the first service are released rather than dates.
+    derived
+        Whether length of stay, payment delay and days since the first claim are computed again, or dropped.
+    first_year
+        Calendar year of year 1.
+    """
+
+    bin_width: int
+    period: Anchor
+    relative: bool
+    derived: Literal["recompute", "drop"]
+    first_year: int
+
+
+def numbers_of(members: Table) -> str:
+    """What to write after FROM for member_id and member, the position in the order of identifiers."""
+    return f"(SELECT member_id, row_number() OVER (ORDER BY member_id) - 1 AS member FROM {members.sql})"
+
+
+def _day(date: str) -> str:
+    return f"date_diff('day', DATE '1970-01-01', {date})"
+
+
+def events(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
+    """SELECT the unique days on which something happened to each member, in the order of member and day.
+
+    Parameters
+    ----------
+    members
+        member_id, birth_date and death_date. A birth after the member's first service is none that could be an anchor,
+        nor is a death before the last event one that could be the end: `misplaced` counts both.
+    claims
+        The claims that are released: claim_id, member_id, length_of_stay.
+    dates
+        claim_id and service_date, of all claims.
+    with_discharges
+        Whether the end of each stay is an event, so that it keeps its place among the others.
+
+    Returns
+    -------
+    str
+        SELECT of member (position in the order of identifiers) | day (since 1970-01-01) | service BOOLEAN.
+    """
+    return f"""
+        WITH {_lives(members, claims, dates, with_discharges)},
+        every AS (
+            SELECT member_id, day, service FROM care
+            UNION ALL SELECT member_id, birth, false FROM lives WHERE birth <= first
+            UNION ALL SELECT member_id, death, false FROM lives WHERE death >= last)
+        SELECT n.member, e.day::BIGINT AS day, bool_or(e.service) AS service
+        FROM every e JOIN {numbers_of(members)} n USING (member_id) GROUP BY ALL ORDER BY ALL"""
+
+
+def misplaced(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
+    """SELECT births (that are after the first service) | deaths (that are before the last event); as `events` takes them."""
+    return f"""
+        WITH {_lives(members, claims, dates, with_discharges)}
+        SELECT count(*) FILTER (birth > first) AS births, count(*) FILTER (death < last) AS deaths FROM lives"""
+
+
+def _lives(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
+    """Common table expressions: care, of each day with a service or a discharge; and lives, of members with any."""
+    discharges = (
+        "UNION ALL SELECT member_id, day + length_of_stay, false FROM services WHERE length_of_stay > 0"
+        if with_discharges
+        else ""
+    )
+    return f"""
+        services AS (
+            SELECT c.member_id, {_day("d.service_date")} AS day, c.length_of_stay
+            FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id) WHERE d.service_date IS NOT NULL),
+        care AS (SELECT member_id, day, true AS service FROM services {discharges}),
+        spans AS (SELECT member_id, min(day) AS first, max(day) AS last FROM care GROUP BY member_id),
+        lives AS (
+            SELECT m.member_id, {_day("m.birth_date")} AS birth, {_day("m.death_date")} AS death, s.first, s.last
+            FROM {members.sql} m JOIN spans s USING (member_id))"""
+
+
+def class_sizes_of(members: Table) -> str:
+    """SELECT member (as in `events`) and how many members share sex and age in ten years, for local recoding.
+
+    Whoever lacks one of both shares it with nobody: blanks in common make nobody alike.
+    """
+    return f"""
+        SELECT member,
+            CASE WHEN sex IS NULL OR age IS NULL THEN 1 ELSE count(*) OVER (PARTITION BY sex, age // 10) END AS class_size
+        FROM {members.sql} JOIN {numbers_of(members)} USING (member_id) ORDER BY member"""
+
+
+def dated_claims(members: Table, claims: Table, dates: Table, redrawn: Table, columns: DateColumns) -> str:
+    """SELECT the claims that are released, with their dates drawn anew and what follows from them.
+
+    A claim without a service date has no released one either; its year stays where dates are released, as no date
+    contradicts it, and is dropped where days are.
+
+    Parameters
+    ----------
+    members, claims, dates
+        As `events` takes them; claims with the columns of grouped claims.
+    redrawn
+        member, day and moved: the day drawn for each event.
+    """
+    found = f"""
+        SELECT c.*, DATE '1970-01-01' + s.moved::INTEGER AS released_on, x.moved - s.moved AS released_stay
+        FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id) JOIN {numbers_of(members)} n ON n.member_id = c.member_id
+        LEFT JOIN {redrawn.sql} s ON s.member = n.member AND s.day = {_day("d.service_date")}
+        LEFT JOIN {redrawn.sql} x ON x.member = n.member AND x.day = {_day("d.service_date")} + c.length_of_stay"""
+    stay = "CASE WHEN released_on IS NULL THEN length_of_stay ELSE released_stay END"
+    return _with_date_columns(found, columns, stay)
+
+
+def known_claims(claims: Table, dates: Table, dated: Table, columns: DateColumns) -> str:
+    """SELECT all eligible claims with what an adversary may know of their dates.
+
+    Of claims that are released he is taken to know what the release says, which is the precision that it protects: were
+    it the delivered value, he would seem harmless where the drawing moved it. Of claims that were cut he knows the truth.
+
+    Parameters
+    ----------
+    claims, dates
+        All grouped claims, and claim_id with service_date.
+    dated
+        `dated_claims`.
+    """
+    return f"""
+        SELECT * FROM {dated.sql}
+        UNION ALL BY NAME
+        SELECT * FROM ({delivered_dates(claims, dates, columns)}) ANTI JOIN {dated.sql} USING (claim_id)"""
+
+
+def delivered_dates(claims: Table, dates: Table, columns: DateColumns) -> str:
+    """SELECT all grouped claims with the columns that follow from their dates as delivered, in the released precision."""
+    found = f"SELECT c.*, d.service_date AS released_on FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id)"
+    return _with_date_columns(found, columns, "length_of_stay")
+
+
+def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:
+    """Claims with a date `released_on`, and the columns that follow from it."""
+    width, months = int(columns.bin_width), MONTHS[columns.period]
+    below = f"(gap - 1) // {width} * {width}"
+    interval = f"CASE WHEN gap <= 1 THEN gap::VARCHAR ELSE greatest(2, {below} + 1) || '-' || ({below} + {width}) END"
+    number = f"((date_part('month', released_on) - 1) // {months} + 1)::INTEGER"
+    within = {
+        "month": f"'-' || lpad({number}::VARCHAR, 2, '0')", "quarter": f"'-Q' || {number}",
+        "half_year": f"'-H' || {number}", "year": "''",
+    }[columns.period]  # fmt: skip
+    year = (
+        f"(released_on - first_on) // {DAYS_IN_RELATIVE_YEAR} + 1"
+        if columns.relative
+        else f"coalesce(date_part('year', released_on) - {int(columns.first_year) - 1}, year)"
+    )
+    drop = columns.derived == "drop"
+    since_first = "(released_on - min(released_on) OVER (PARTITION BY member_id, released_year))"
+    replaced = ", ".join(
+        f"({'NULL' if drop else value})::INTEGER AS {name}"
+        for name, value in (("length_of_stay", stay), ("pay_delay", "pay_delay"), ("days_since_first_claim", since_first))
+    )
+    return f"""
+        WITH found AS ({found}),
+        service_days AS (SELECT DISTINCT member_id, released_on FROM found WHERE released_on IS NOT NULL),
+        gaps AS (
+            SELECT member_id, released_on,
+                   released_on - lag(released_on) OVER (PARTITION BY member_id ORDER BY released_on) AS gap,
+                   min(released_on) OVER (PARTITION BY member_id) AS first_on
+            FROM service_days),
+        joined AS (
+            SELECT f.*, g.gap, g.first_on FROM found f
+            LEFT JOIN gaps g ON g.member_id = f.member_id AND g.released_on = f.released_on),
+        years AS (SELECT *, ({year})::INTEGER AS released_year FROM joined)
+        SELECT * EXCLUDE ({"released_stay, " if "released_stay" in found else ""}released_on, gap, first_on, released_year)
+                 REPLACE (released_year AS year, {replaced}),
+               released_on AS service_date,
+               (released_on - first_on)::INTEGER AS service_day,
+               CASE WHEN gap IS NOT NULL THEN {interval} END AS service_interval,
+               CASE WHEN released_on IS NOT NULL THEN date_part('year', released_on)::INTEGER || {within} END AS service_period
+        FROM years"""

@@ -1,0 +1,1 @@
+"""What a release discloses beyond identity: attributes, membership, absence."""

@@ -1,0 +1,130 @@
+"""Demographic classes: how many members of the population share a released member's demographics (methods#demographic-risk).
+
+The least that every adversary knows is age, sex and the other member-level values. Class sizes on these alone are
+counted exactly, in the population (F) and in the release (f); a released member is at high risk when F < k.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deid_assets.store.tables import Table, quoted
+
+# Lower edges of the classes of class sizes shown in the distribution.
+SIZE_EDGES = (1, 2, 5, 10, 20, 50, 100, 1_000, 10_000)
+
+
+def demographic_class_sizes(
+    population: Table, released: Table, columns: Sequence[str], released_columns: Sequence[str] | None = None
+) -> str:
+    """SELECT every demographic class with its size in the population and in the release.
+
+    Parameters
+    ----------
+    population
+        One row per member of the population, generalized, removed and suppressed members included.
+    released
+        One row per released member, generalized the same way; the candidate or the staged rows.
+    columns
+        Names of the member-level columns in `population`.
+    released_columns
+        Their names in `released`, in the same order; the same names if not given.
+
+    Returns
+    -------
+    str
+        SELECT of the columns | population_size BIGINT | released_size BIGINT. Missing values are values. A class of
+        the release that the population lacks has population_size 0: the two tables do not belong together.
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no column is named or the two lists differ in length.
+    """
+    released_columns = columns if released_columns is None else released_columns
+    if not columns or len(columns) != len(released_columns):
+        raise ValueError("name at least one demographic column, and as many for the release as for the population")
+    names = ", ".join(quoted(name) for name in columns)
+    renamed = ", ".join(f"{quoted(r)} AS {quoted(p)}" for p, r in zip(columns, released_columns, strict=True))
+    return f"""
+        SELECT {names}, sum(in_population)::BIGINT AS population_size, sum(in_release)::BIGINT AS released_size
+        FROM (SELECT {names}, 1 AS in_population, 0 AS in_release FROM {population.sql}
+              UNION ALL SELECT {renamed}, 0, 1 FROM {released.sql})
+        GROUP BY {names} ORDER BY {names}"""
+
+
+@dataclass(frozen=True)
+class DemographicRisk:
+    """Sizes of the demographic classes that released members are in.
+
+    Attributes
+    ----------
+    k
+        Smallest class size in the population that is not at high risk.
+    classes, released_classes
+        Demographic classes in the population or the release, and those with released members.
+    smallest
+        Smallest population size of a class with released members; None when nobody is released.
+    smallest_in_release
+        Smallest number of released members in such a class; None when nobody is released.
+    released
+        Released members.
+    released_below_k
+        Released members in a class whose population size is below k.
+    sizes
+        (lower edge, released members whose class has a population size from there to the next edge), from 0 on.
+    """
+
+    k: int
+    classes: int
+    released_classes: int
+    smallest: int | None
+    smallest_in_release: int | None
+    released: int
+    released_below_k: int
+    sizes: tuple[tuple[int, int], ...]
+
+    @property
+    def share_below_k(self) -> float:
+        """Share of released members at high risk by demographics alone; 0 when nobody is released."""
+        return self.released_below_k / self.released if self.released else 0.0
+
+
+def demographic_risk(population_size: ArrayLike, released_size: ArrayLike, k: int) -> DemographicRisk:
+    """Summarize the class sizes that `demographic_class_sizes` selects.
+
+    Parameters
+    ----------
+    population_size, released_size
+        (classes,) members of each class.
+    k
+        F < k is high risk; ceil(1 / risk threshold).
+
+    Examples
+    --------
+    >>> risk = demographic_risk([500, 19, 20, 3], [50, 1, 2, 0], k=20)
+    >>> risk.smallest, risk.released_below_k, round(risk.share_below_k, 4)
+    (19, 1, 0.0189)
+    """
+    population = np.asarray(population_size, dtype=np.int64)
+    release = np.asarray(released_size, dtype=np.int64)
+    if population.shape != release.shape:
+        raise ValueError("population_size and released_size need one length")
+    shown = release > 0
+    edges = (0, *SIZE_EDGES)
+    bins = np.searchsorted(edges, population[shown], side="right") - 1
+    members = np.bincount(bins, weights=release[shown], minlength=len(edges)).astype(int)
+    return DemographicRisk(
+        k=int(k),
+        classes=population.size,
+        released_classes=int(shown.sum()),
+        smallest=int(population[shown].min()) if shown.any() else None,
+        smallest_in_release=int(release[shown].min()) if shown.any() else None,
+        released=int(release.sum()),
+        released_below_k=int(release[population < k].sum()),
+        sizes=tuple(zip(edges, members.tolist(), strict=True)),
+    )

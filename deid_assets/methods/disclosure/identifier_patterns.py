@@ -1,0 +1,156 @@
+"""Values that look like direct identifiers of a person, and columns whose name says that they hold them.
+
+The kinds are those of 45 CFR 164.514(b)(2) that have a form of their own. Patterns read every script's digits and dashes.
+Names of persons have no form that other texts lack: only titles are told for sure, and rare values of several words are
+counted apart.
+"""
+
+import re
+from dataclasses import dataclass
+
+from deid_assets.methods.disclosure.attribute_leaks import PLACEHOLDERS
+from deid_assets.store.tables import Table, quoted
+
+_DASH = r"[\p{Pd}−]"
+_BEFORE, _AFTER = rf"(^|[^\p{{Nd}}\p{{Pd}}])", rf"($|[^\p{{Nd}}\p{{Pd}}])"
+_D = r"\p{Nd}"
+_MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12][0-9]|3[01])"
+_YEAR = r"(1[89]|20)[0-9]{2}"
+_OCTET = r"(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+_MONTH_NAME = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+
+IDENTIFIERS: dict[str, str] = {
+    "social security numbers": rf"{_BEFORE}{_D}{{3}}({_DASH}|[ ./_]){_D}{{2}}({_DASH}|[ ./_]){_D}{{4}}{_AFTER}",
+    "telephone numbers": rf"{_BEFORE}({_D}{{3}}({_DASH}|[ ./_])+|\({_D}{{3}}\) ?){_D}{{3}}({_DASH}|[ ./_])?{_D}{{4}}{_AFTER}"
+    rf"|\+({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{7,14}}{_AFTER}",
+    "e-mail addresses": r"[\w.%+-]+ ?(@|\[at\]|\(at\)) ?[\w-]+( ?(\.|\[dot\]|\(dot\)) ?[\w-]+)*( ?(\.|\[dot\]|\(dot\)) ?)[a-z]{2,}",
+    "web addresses": r"(https?|ftp)://|(^|[^a-z])www\.|[a-z0-9-]\.(com|org|net|gov|edu|info|io)($|[/:? ])",
+    "network addresses": rf"(^|[^0-9.])({_OCTET}\.){{3}}{_OCTET}($|[^0-9.])"
+    r"|(^|[^0-9a-f:])([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}($|[^0-9a-f:])|(^|[^0-9a-f])([0-9a-f]{2}[:-]){5}[0-9a-f]{2}($|[^0-9a-f])",
+    "dates": rf"(^|[^0-9]){_YEAR}[-/.]{_MONTH}[-/.]{_DAY}($|[^0-9])|(^|[^0-9])({_MONTH}[-/.]{_DAY}|{_DAY}[-/.]{_MONTH})[-/.]{_YEAR}($|[^0-9])"
+    rf"|(^|[^0-9]){_DAY}(st|nd|rd|th)?[ -]*(of )?{_MONTH_NAME},?[ -]*{_YEAR}($|[^0-9])|(^|[^a-z]){_MONTH_NAME} *{_DAY}(st|nd|rd|th)?,? *{_YEAR}($|[^0-9])",
+    "numbers of records or accounts": r"(^|[^a-z])(mrn|ssn|med(ical)?\.? ?rec(ord)?|patient|member|pat|acct|account|policy)"
+    rf"[ .:#_-]*(id|no|nr|number)?[ .:#_-]*{_D}{{4,}}",
+    "keys": r"(^|[^0-9a-f])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}|^[0-9a-f]{32,}$",
+}
+"""What no ordinary value looks like, found anywhere in a value; letters in either case."""
+
+TITLE = r"(^|[^\p{L}])(Mr|Mrs|Ms|Miss|Dr|Prof|MR|MRS|DR|PROF)(\. ?| )\p{Lu}"
+"""A person's title and the beginning of a name."""
+
+FORMATS: dict[str, str] = {
+    "ZIP codes": rf"{_D}{{5}}({_D}{{4}})?",
+    "numbers of nine or ten digits": rf"{_D}{{9,10}}",
+    "dates without separators": rf"{_YEAR}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])|(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01]){_YEAR}",
+    "numbers of records": rf"[a-z]{{1,4}}{_D}{{6,}}|0{_D}{{5,9}}",
+}
+"""Forms that ordinary numbers have, too; of a whole value, without spaces and dashes."""
+
+SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?((?: +|,)\p{L}[\p{L}'’.-]*,?){1,3}"
+"""Two to four words of letters, which names of persons are."""
+
+
+_PLAIN = "translate(regexp_replace(regexp_replace({}, '\\p{{Cf}}', '', 'g'), '\\p{{Zs}}', ' ', 'g'), '＠﹫．｡', '@@..')"
+"""SQL of a text as people see it: without characters that are not shown, with one kind of blank, at sign and dot."""
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """How many records of a column look like direct identifiers.
+
+    Attributes
+    ----------
+    filled
+        Records that are not blank.
+    identifiers, formats
+        Records of `IDENTIFIERS` or titles, and of `FORMATS`.
+    kinds, format_kinds
+        Names of those that were found.
+    rare, rare_names
+        Records whose value fewer than k hold, and those of them that are several words; 0 where only one value is.
+    """
+
+    filled: int
+    identifiers: int
+    formats: int
+    kinds: tuple[str, ...]
+    format_kinds: tuple[str, ...]
+    rare: int
+    rare_names: int
+
+
+def patterns_of(table: Table, column: str, k: int) -> Patterns:
+    """Look at every value of a column that is not blank."""
+    strong = [*IDENTIFIERS.items()]
+    weak = [*FORMATS.items()]
+    checks = [f"regexp_matches(text, ?, 'i') AS s{number}" for number in range(len(strong))]
+    checks += ["regexp_matches(text, ?) AS title"]
+    checks += [f"regexp_full_match(bare, ?, 'i') AS w{number}" for number in range(len(weak))]
+    checks += ["regexp_full_match(text, ?) AS words"]
+    asked = [*(pattern for _, pattern in strong), TITLE, *(pattern for _, pattern in weak), SEVERAL_WORDS]
+    is_strong = " OR ".join([*(f"s{number}" for number in range(len(strong))), "title"])
+    is_weak = " OR ".join(f"w{number}" for number in range(len(weak)))
+    found = [f"sum(n) FILTER ({name})" for name in _names(len(strong), len(weak))]
+    row = table.query(
+        f"""WITH held AS (SELECT {quoted(column)}::VARCHAR AS raw, trim({_PLAIN.format(f"{quoted(column)}::VARCHAR")}) AS text, count(*) AS n
+                FROM {table.sql} WHERE {quoted(column)} IS NOT NULL GROUP BY ALL),
+            filled AS (SELECT n, text, regexp_replace(text, '[\\s\\p{{Pd}}_]', '', 'g') AS bare FROM held
+                WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),
+            looked AS (SELECT n, {", ".join(checks)} FROM filled)
+            SELECT sum(n), sum(n) FILTER ({is_strong}), sum(n) FILTER ({is_weak}), sum(n) FILTER (n < ?),
+                sum(n) FILTER (n < ? AND words), count(*) FILTER (n < ? AND words), {", ".join(found)} FROM looked""",
+        [sorted(PLACEHOLDERS), *asked, k, k, k],
+    ).iloc[0]
+    numbers = [0 if value is None or value != value else int(value) for value in row.tolist()]
+    filled, identifiers, formats, rare, rare_names, values, *by_kind = numbers
+    names = [*(name for name, _ in strong), "titles of persons", *(name for name, _ in weak)]
+    seen = [name for name, records in zip(names, by_kind, strict=True) if records]
+    kinds, format_kinds = (tuple(name for name in seen if (name in FORMATS) is forms) for forms in (False, True))
+    return Patterns(filled, identifiers, formats, kinds, format_kinds, rare, rare_names if values > 1 else 0)
+
+
+def _names(strong: int, weak: int) -> list[str]:
+    return [*(f"s{number}" for number in range(strong)), "title", *(f"w{number}" for number in range(weak))]
+
+
+_OF_PERSONS = (
+    "first last full given family maiden middle sur nick fore birth patient member person subscriber beneficiary insured "
+    "doctor physician provider mother father spouse child parent guardian contact user client customer employee"
+).split()
+_WORDS = frozenset(
+    "name names surname forename firstname lastname fullname givenname familyname maidenname middlename nickname initials "
+    "ssn nino mrn npi email mails phone phones telephone tel fax address addr street zip zipcode "
+    "postcode postalcode dob birthdate birthday dateofbirth dod ip ipaddress mac url website passport licence license "
+    "vin plate iban fingerprint photo photograph pseudonym guid uuid hash md sha latitude longitude lat lon geohash"
+    .split()
+)  # fmt: skip
+_PHRASES = (
+    ("social", "security"), ("medical", "record"), ("record", "number"), ("record", "no"), ("record", "id"), ("e", "mail"),
+    ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"), ("death", "date"),
+    ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("health", "plan"), ("device", "id"),
+    ("serial", "number"), *((who, "id") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance")),
+    *((who, "number") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance", "certificate")),
+    *((who, "no") for who in ("patient", "member", "insurance")),
+)  # fmt: skip
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+
+
+def named_as_identifier(name: str) -> bool:
+    """Whether a column's name says that it identifies people.
+
+    A name of something else, such as a drug, is none of a person.
+
+    Examples
+    --------
+    >>> [named_as_identifier(name) for name in ("PatientName", "SSN", "e-mail", "date of birth", "memberId")]
+    [True, True, True, True, True]
+    >>> [named_as_identifier(name) for name in ("drug_name", "Likes", "zipper", "birth_weight", "shipment")]
+    [False, False, False, False, False]
+    """
+    parts = [part.lower().rstrip("0123456789") for part in _PART.findall(name)]
+    if parts in (["id"], ["ids"], ["nr"], ["key"]):
+        return True
+    pairs = set(zip(parts, parts[1:], strict=False))
+    persons = any((who, what) in pairs for who in _OF_PERSONS for what in ("name", "names"))
+    others = [part for part in parts if part not in ("name", "names") or len(parts) == 1]
+    return persons or bool(_WORDS & set(others)) or bool(pairs & set(_PHRASES))

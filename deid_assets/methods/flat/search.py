@@ -1,0 +1,234 @@
+"""The best generalization of a flat table: k-anonymity or k-map with a bound on suppressed records (methods#flat-tables).
+
+A node passes when at most MaxSup of the records lie in classes below k. Classes only merge on the way up, so every node
+above one that passes passes, and every node below one that fails fails; and no node loses less than one below it. So a
+node that fails rules out all below it, and a node that loses no less than the best one that passes so far rules out all
+above it, whether it passes or not. The search goes down from the top to a first good node and then asks about those that
+may be expected to lose about as much as the best so far: there the nodes that fail and those that lose too much meet.
+What was looked at proves the optimum: an antichain of nodes that failed, and one of nodes that lose no less.
+
+Where the loss of a node is the sum of the losses of its levels (non-uniform entropy, Prec), it is known before any record
+is looked at; where only its classes tell it (DM*, average class size), it is counted with them.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.flat.classes import ClassTable, FlatTable, Node
+from deid_assets.methods.lattice.information_loss import entropy_loss
+from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, sums_of_losses
+
+_ROUND_OFF = 1e-12
+
+_Rank = tuple[float, int, Node]
+
+
+@dataclass(frozen=True)
+class FlatResult:
+    """The best node, and what proves that it is.
+
+    Attributes
+    ----------
+    node, loss
+        None and infinite when even the coarsest node fails.
+    below_k
+        Records in classes below k there: to be suppressed.
+    allowed
+        Records that may be suppressed.
+    evaluated
+        Every node that was looked at, with its records below k; the direct lower neighbours of the best are among them.
+    losses
+        The loss of each of these.
+    """
+
+    node: Node | None
+    loss: float
+    below_k: int
+    allowed: int
+    evaluated: dict[Node, int]
+    losses: dict[Node, float]
+
+
+def entropy_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
+    """For each quasi-identifier the non-uniform entropy at each of its levels, in bits over all records."""
+    return tuple(
+        entropy_loss(np.bincount(column, minlength=domain.sizes[0]), domain)
+        for column, domain in zip(np.asarray(table.codes).T, table.domains, strict=True)
+    )
+
+
+def precision_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
+    """For each quasi-identifier its part of Prec at each of its levels: level / height over the number of columns."""
+    return tuple(
+        np.arange(height + 1) / max(height, 1) / len(table.heights) for height in table.heights
+    )
+
+
+def average_class_size(classes: ClassTable) -> float:
+    """Records of the release over its classes.
+
+    Examples
+    --------
+    >>> ones = np.ones(2, dtype=np.int64)
+    >>> average_class_size(ClassTable((ones,), 3 * ones, 3 * ones))
+    3.0
+    """
+    present = classes.released[classes.released > 0]
+    return float(present.mean()) if len(present) else 0.0
+
+
+def search_flat_table(
+    table: FlatTable, k: int, max_suppressed: float, losses: Sequence[np.ndarray]
+) -> FlatResult:
+    """Find the node of least loss that passes; ties go to the lower node, then in lexicographic order.
+
+    Losses are sums of floating-point numbers, so that two are a tie where they differ by less than 1e-12 of the largest.
+
+    Parameters
+    ----------
+    k
+        Classes of fewer are too small.
+    max_suppressed
+        MaxSup, as a share of the records.
+    losses
+        For each quasi-identifier the loss at each of its levels, (levels,) float, not falling. The loss of a node is
+        their sum.
+
+    Raises
+    ------
+    ValueError
+        If the losses do not fit the table, or fall.
+    """
+    if [len(own) for own in losses] != [height + 1 for height in table.heights]:
+        raise ValueError("losses must give one number for each level of each quasi-identifier")
+    if any(np.any(np.diff(own) < 0) for own in losses):
+        raise ValueError("losses must not fall from a level to the next")
+    loss = sums_of_losses(losses)
+    ranks = _ranks(loss)
+    search = _Search(table, k, max_suppressed, ranks, lambda node, classes: int(ranks[node]), known=True)
+    return search.result({node: float(loss[node]) for node in search.looked_at})
+
+
+def search_flat_table_by_classes(
+    table: FlatTable, k: int, max_suppressed: float, loss: Callable[[ClassTable], float]
+) -> FlatResult:
+    """The same for a loss that only the classes tell (DM*, average class size): positive, and not falling on the way up.
+
+    What a node will lose is guessed from what each quasi-identifier would lose if it were the only one, as if they were
+    independent. Guesses choose what is asked first; they rule out nothing.
+    """
+    alone = [
+        [math.log(loss(_classes_of(level[column]))) for level in domain.levels]
+        for column, domain in zip(np.asarray(table.codes).T, table.domains, strict=True)
+    ]
+    search = _Search(table, k, max_suppressed, sums_of_losses(alone), lambda node, classes: loss(classes), known=False)
+    return search.result({node: rank[0] for node, (rank, _) in search.looked_at.items()})
+
+
+def _classes_of(values: np.ndarray) -> ClassTable:
+    """The classes of records that differ in one column only."""
+    counts = np.bincount(values)
+    return ClassTable((), counts, counts)
+
+
+class _Search:
+    """One search, from beginning to end: which nodes are open, and the best of those that passed.
+
+    Parameters
+    ----------
+    expected
+        Shape of the lattice: how much each node may be expected to lose, in any unit; it decides what is asked first.
+    loss
+        Of a node and its classes; it does not fall on the way up.
+    known
+        Whether nodes lose exactly in the order of `expected`.
+
+    Attributes
+    ----------
+    looked_at
+        Each node that was, with its rank (loss, height, node: the least is the best) and its records below k.
+    """
+
+    def __init__(
+        self,
+        table: FlatTable,
+        k: int,
+        max_suppressed: float,
+        expected: np.ndarray,
+        loss: Callable[[Node, ClassTable], float],
+        known: bool,
+    ):
+        self._table, self._k, self._allowed = table, k, _allowed(table, max_suppressed)
+        self._expected, self._loss, self._known = expected, loss, known
+        self._open = np.ones(expected.shape, dtype=bool)
+        self._best: _Rank | None = None
+        self.looked_at: dict[Node, tuple[_Rank, int]] = {}
+        if self._look_at(tuple(table.heights)):
+            self._descend()
+            while self._improve():
+                pass
+            for below in lower_neighbours(self._best[-1]):
+                if below not in self.looked_at:
+                    self._look_at(below)
+
+    def result(self, losses: dict[Node, float]) -> FlatResult:
+        """What was found, with the loss of every node that was looked at."""
+        evaluated = {node: below for node, (_, below) in self.looked_at.items()}
+        if self._best is None:
+            return FlatResult(None, math.inf, self._table.records, self._allowed, evaluated, losses)
+        node = self._best[-1]
+        return FlatResult(node, losses[node], evaluated[node], self._allowed, evaluated, losses)
+
+    def _look_at(self, node: Node) -> bool:
+        """Count a node, close what that rules out, and return whether it is the best so far."""
+        classes = self._table.classes_at(node)
+        below = classes.below(self._k)
+        rank = (self._loss(node, classes), sum(node), node)
+        self.looked_at[node] = rank, below
+        passes = below <= self._allowed
+        better = passes and (self._best is None or rank < self._best)
+        if better:
+            self._best = rank
+            if self._known:
+                self._open &= self._expected <= rank[0]
+        if not passes:
+            self._open[tuple(slice(level + 1) for level in node)] = False
+        # What lies above loses no less and is higher: where this one is not better than the best, neither is that.
+        if self._best is not None and rank >= self._best:
+            self._open[tuple(slice(level, None) for level in node)] = False
+        return better
+
+    def _descend(self) -> None:
+        """Go down from the top, each time to the neighbour that loses least among those that pass."""
+        while True:
+            lower = [below for below in lower_neighbours(self._best[-1]) if self._open[below]]
+            if not any([self._look_at(below) for below in lower]):
+                return
+
+    def _improve(self) -> bool:
+        """Ask nodes in the order of how near they are expected to be to the best, until one is better, or none is open."""
+        expected = self._expected.ravel()
+        near = np.abs(expected - self._expected[self._best[-1]])
+        places = np.flatnonzero(self._open)
+        for place in places[np.argsort(near[places], kind="stable")]:
+            node = tuple(int(level) for level in np.unravel_index(place, self._open.shape))
+            if self._open[node] and self._look_at(node):
+                return True
+        return False
+
+
+def _ranks(loss: np.ndarray) -> np.ndarray:
+    """Number losses in rising order; those that differ by no more than rounding errors do are one rank."""
+    order = np.argsort(loss, axis=None)
+    ordered = loss.ravel()[order]
+    ranks = np.empty(loss.size, dtype=np.int64)
+    ranks[order] = np.cumsum(np.diff(ordered, prepend=ordered[:1]) > _ROUND_OFF * ordered[-1])
+    return ranks.reshape(loss.shape)
+
+
+def _allowed(table: FlatTable, max_suppressed: float) -> int:
+    """Records that may be suppressed; a share such as .3 of 10 records is 3, though .3 is a little less in binary."""
+    return math.floor(max_suppressed * table.records + 1e-9)

@@ -1,0 +1,109 @@
+"""What the adversary knows: draws of a target and some of its claim values (methods#node-risk, steps 4.a and 4.b.i.1).
+
+A draw is a released member, chosen with replacement, and for each history h a sample without replacement of
+min(p_ih, N_ih) of the member's values in D. Draws come in blocks. Block b of a stream is made from the stream's key and
+b alone, so every node of a lattice sees the same draws, and neither the number of workers nor their order matters.
+Search, suppression and gate are three streams: three keys (methods#random-streams).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.kernel.claim_sampling import sampled_codes
+from deid_assets.methods.population.longitudinal_data import LongitudinalData
+
+DRAWS_PER_BLOCK = 8192
+"""Part of the definition of a stream: another number means other draws."""
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """A block of draws, in the order in which they were drawn.
+
+    Attributes
+    ----------
+    targets
+        (B,) int64: the drawn targets, as rows of `LongitudinalData.targets`.
+    codes
+        For each history (P_h, B) int: the sampled base codes of each draw down its column, then -1.
+    """
+
+    targets: np.ndarray
+    codes: tuple[np.ndarray, ...]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def take(self, draws: np.ndarray) -> "Knowledge":
+        """Some of the draws, in that order."""
+        return Knowledge(self.targets[draws], tuple(codes.take(draws, axis=1) for codes in self.codes))
+
+    def facts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Every known value as a row (draw, history, base code); for whoever checks the kernel with other means."""
+        columns = []
+        for history, codes in enumerate(self.codes):
+            draw, slot = np.nonzero(codes.T >= 0)
+            columns.append((draw, np.full(len(draw), history), codes[slot, draw]))
+        if not columns:
+            return (np.zeros(0, np.int64),) * 3
+        return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+
+
+def joined(blocks: Sequence[Knowledge]) -> Knowledge:
+    """Several blocks of draws, one behind the other.
+
+    Examples
+    --------
+    >>> few, more = Knowledge(np.array([5]), (np.array([[1]]),)), Knowledge(np.array([6]), (np.array([[2], [3]]),))
+    >>> joined([few, more]).codes[0].tolist()
+    [[1, 2], [-1, 3]]
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    codes = []
+    for parts in zip(*(block.codes for block in blocks), strict=True):
+        together = np.full((max(len(part) for part in parts), sum(part.shape[1] for part in parts)), -1, np.int32)
+        ends = np.cumsum([part.shape[1] for part in parts])
+        for part, end in zip(parts, ends, strict=True):
+            together[: len(part), end - part.shape[1] : end] = part
+        codes.append(together)
+    return Knowledge(np.concatenate([block.targets for block in blocks]), tuple(codes))
+
+
+def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Knowledge:
+    """Draw one block of `DRAWS_PER_BLOCK` draws: members with replacement, and of each the values that are known.
+
+    Parameters
+    ----------
+    stream_key
+        16 secret bytes, derived by the caller for one purpose.
+    block
+        Number of the block, from 0.
+
+    Raises
+    ------
+    ValueError
+        If the key is not 16 bytes, or there is no target to draw.
+    """
+    generator, targets = start_block(data, stream_key, block)
+    codes = tuple(
+        sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True)
+    )
+    return Knowledge(targets, codes)
+
+
+def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[np.random.Generator, np.ndarray]:
+    """Draw a block's targets, (B,) int64; the generator goes on with what is known of them.
+
+    Parameters and errors are those of `draw_knowledge`.
+    """
+    if len(stream_key) != 16:
+        raise ValueError(f"the key of a stream has 16 bytes, not {len(stream_key)}")
+    if len(data.targets) == 0:
+        raise ValueError("there is no released member to draw")
+    # The block's number is the highest word of Philox's counter; a block uses far fewer than 2**192 numbers.
+    key = np.frombuffer(stream_key, dtype="<u8").astype(np.uint64)
+    generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, block]))
+    return generator, generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)

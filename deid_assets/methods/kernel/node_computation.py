@@ -1,0 +1,394 @@
+"""The node computation of Multimedia Appendix 1 to El Emam et al. 2012, section 5: the share of draws at high risk at one node of the lattice (methods#node-risk).
+
+Where the steps of the appendix are:
+
+=============  ===========================================================  ==========================================
+step           what it says                                                 where
+=============  ===========================================================  ==========================================
+1              D: generalize the data to the node                           `generalization`; values by `Domain.levels`
+2              p_ih, from all claims                                        `adversary_power`, made before the search
+3              D': cut the long tail                                        `long_tail`; one D' for the whole lattice
+4              repeat until the stopping criterion is met                   `running_counts`, `sequential_decision`
+4.a            draw members with replacement                                `knowledge.draw_knowledge`
+4.b.i.1        sample p_ih values of each quasi-identifier                  `claim_sampling.sampled_codes`
+4.b.i.2        a value is gone from the member's own D': at low risk        `_exempt`, `drawn_blocks.DrawnBlocks.lost`
+4.b.ii         size of the class that shares demographics and values        `_found`, `class_size.matching_members`
+4.b.iii, 4.c   flag a class smaller than k; the share of flagged draws      `_flags_of_batch`, `measure`
+5              a share above MaxSup: the node is not a candidate            `longitudinal_search.search_lattice`
+=============  ===========================================================  ==========================================
+
+The class is everyone in the delivered population with the same generalized demographics whose D' contains the
+generalized knowledge, as multisets; the target counts itself.
+
+Step 4.b.i.2 has two readings. Decided `once`, at the coarsest node, a draw is exempt at every node or at none, and the
+flags are monotone on the lattice: containment survives coarsening. That one serves the search. `literal`, as the
+appendix says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods#node-risk).
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.class_size import NO_LIMIT
+from deid_assets.methods.kernel.drawn_blocks import Batch, DrawnBlocks
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
+from deid_assets.methods.kernel.member_index import TOO_RARE, MemberIndex
+from deid_assets.methods.population.longitudinal_data import (
+    Dimension,
+    Generalization,
+    LongitudinalData,
+    generalization_at,
+    top_node,
+)
+from deid_assets.methods.statistics.confidence import wilson_interval
+
+Exemption = Literal["once", "literal"]
+
+BLOCKS_AT_ONCE = 8
+"""Blocks of a stream that are sorted and matched together: the closer the members of a batch, the less memory is read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What was found at a node.
+
+    Attributes
+    ----------
+    flagged, exempt, draws
+        Draws at high risk, draws whose knowledge truncation took, and all.
+    flags
+        (draws,) bool in the order of the stream, or None when not asked for.
+    """
+
+    flagged: int
+    exempt: int
+    draws: int
+    flags: np.ndarray | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of draws at high risk."""
+        return self.flagged / self.draws if self.draws else 0.0
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Wilson's interval of the share; Monte Carlo error only."""
+        return wilson_interval(self.flagged, self.draws, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnClasses:
+    """Exact class sizes, for simulated attacks; all (draws,) in the order of the stream.
+
+    Attributes
+    ----------
+    targets
+        int64, rows of `LongitudinalData.targets`.
+    sizes
+        int32, members in the class, the target included; 0 where the draw is exempt.
+    exempt
+        bool, truncation took part of the knowledge, no correct match is possible.
+    """
+
+    targets: np.ndarray
+    sizes: np.ndarray
+    exempt: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class TargetFlags:
+    """How often each released member was drawn and flagged; both (n,) int64, in the order of `targets`."""
+
+    drawn: np.ndarray
+    flagged: np.ndarray
+
+
+class NodeComputation:
+    """Measures nodes of one lattice over one population.
+
+    Parameters
+    ----------
+    data
+        Population, released members, power.
+    dimensions
+        The axes of the lattice.
+    k
+        A class of fewer members is at high risk: 20 for a risk threshold of .05, counted in the population.
+    index
+        A bit-set index of the same population made before; made here, when it is first needed, if absent or too small.
+    only_at
+        The one node that is measured; bit-sets of other levels are not made. None: any node may be.
+    extract
+        Whether the population of `data` is the release itself, from whose classes those of a register are estimated. Then
+        members who are suppressed are in no class either: whoever counts the published rows does not find them there.
+
+    Examples
+    --------
+    Two members alike and one alone, one history, one known value each:
+
+    >>> from deid_assets.methods.population.longitudinal_data import Domain, Histories
+    >>> domain = Domain((np.arange(2), np.zeros(2, int)))
+    >>> values = Histories.of([[0], [0], [1]])
+    >>> data = LongitudinalData(
+    ...     np.zeros((3, 0), int), (), (values,), (domain,), np.arange(3), (values,), (np.ones(3, int),))
+    >>> nodes = NodeComputation(data, [Dimension("diagnosis", (), (0,), 2)], k=2)
+    >>> nodes.flagged_targets((0,), b"0123456789abcdef", 1000).flagged.astype(bool).tolist()
+    [False, False, True]
+    >>> nodes.measure((1,), b"0123456789abcdef", 1000).flagged
+    0
+    """
+
+    def __init__(
+        self,
+        data: LongitudinalData,
+        dimensions: Sequence[Dimension],
+        k: int,
+        index: MemberIndex | None = None,
+        only_at: Sequence[int] | None = None,
+        extract: bool = False,
+    ):
+        if k < 1:
+            raise ValueError("k must be at least 1")
+        self.data, self.dimensions, self.k, self.extract = data, tuple(dimensions), k, extract
+        self.top = generalization_at(data, self.dimensions, top_node(self.dimensions))
+        self._only_at, self._given = only_at, index
+        self._made: DrawnBlocks | None = None
+        self._exact: NodeComputation | None = None
+
+    @property
+    def _draws(self) -> DrawnBlocks:
+        """Blocks of draws and the bit-sets that they are matched with; exact classes have others, and need not wait for these."""
+        if self._made is None:
+            index = self._given
+            needed = (self.top if self._only_at is None else self.generalization(self._only_at)).histories
+            if index is None or not index.covers(needed, self.data.most_known):
+                levels = [range(level + 1) if self._only_at is None else (level,) for level in needed]
+                # A target that lacks its own knowledge counts itself on top of those found: hence rows of k - 1.
+                index = MemberIndex.of(self.data, levels, self.data.most_known, least_row=self.k - 1, least_cell=self.k)
+            self._made = DrawnBlocks(self.data, index)
+        return self._made
+
+    def _ready(self) -> "NodeComputation":
+        """The same with its bit-sets made: once and here, before threads or workers share it."""
+        assert self._draws is not None
+        return self
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_exact": None}
+
+    @property
+    def index(self) -> MemberIndex:
+        """The bit-sets, for other computations over the same population."""
+        return self._draws.index
+
+    def keeping(self, keep: np.ndarray, suppressed_count: bool | None = None) -> "NodeComputation":
+        """With some released members only.
+
+        Parameters
+        ----------
+        keep
+            (n,) bool over the targets.
+        suppressed_count
+            Whether the others stay in the population, and its bit-sets with them. None: unless this is an extract.
+        """
+        kept = self.data.keeping(keep)
+        if suppressed_count is None:
+            suppressed_count = not self.extract
+        if suppressed_count or keep.all():
+            return NodeComputation(kept, self.dimensions, self.k, self.index, self._only_at, self.extract)
+        return NodeComputation(kept.released_only(), self.dimensions, self.k, None, self._only_at, self.extract)
+
+    def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
+        """The same with another adversary power, such as p recomputed on generalized data."""
+        return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index, self._only_at, self.extract)
+
+    def generalization(
+        self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()
+    ) -> Generalization:
+        """The levels at a node, with some quasi-identifiers dropped from what the adversary knows."""
+        levels = generalization_at(self.data, self.dimensions, node)
+        return Generalization(
+            tuple(None if i in without_demographics else level for i, level in enumerate(levels.demographics)),
+            tuple(None if h in without_histories else level for h, level in enumerate(levels.histories)),
+        )
+
+    def measure(
+        self,
+        node: Sequence[int] | Generalization,
+        stream_key: bytes,
+        draws: int,
+        exemption: Exemption = "once",
+        keep_flags: bool = False,
+        executor: Executor | None = None,
+    ) -> Measurement:
+        """Count the draws at high risk among the first `draws` of a stream.
+
+        Parameters
+        ----------
+        node
+            A node of the lattice, or the levels of all quasi-identifiers.
+        stream_key
+            16 bytes; which stream (search, suppression, gate) is the caller's choice.
+        exemption
+            'once' or 'literal', see the module.
+        executor
+            Where blocks of draws are measured; here when None. The result does not depend on it.
+        """
+        levels = self._levels(node)
+        batches = _batches(draws, self.data.members)
+        measured = _map(executor, partial(self._ready()._flags_of_batch, levels, stream_key, exemption), batches)
+        flagged = exempt = 0
+        kept = []
+        for (flags, exempted), size in zip(measured, _wanted(batches, draws), strict=True):
+            flagged += int(np.count_nonzero(flags[:size]))
+            exempt += int(np.count_nonzero(exempted[:size]))
+            kept += [flags[:size]] if keep_flags else []
+        return Measurement(flagged, exempt, draws, np.concatenate(kept) if kept else None)
+
+    def running_counts(
+        self, node: Sequence[int], stream_key: bytes, blocks: int, executor: Executor | None = None
+    ) -> Iterator[tuple[int, int, int]]:
+        """Flagged, exempt and all draws after each block in turn; whoever has seen enough stops asking."""
+        levels = self._levels(node)
+        flagged = exempt = done = 0
+        while done < blocks:
+            # Look ahead a quarter as far as we have come, with an executor as far: so much work can be in vain, not more.
+            ahead = min(max(1, done // 4 if executor is None else done), blocks - done, 16)
+            together = min(BLOCKS_AT_ONCE, max(1, ahead if executor is None else ahead // 4))
+            batches = [
+                range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)
+            ]
+            measured = _map(executor, partial(self._ready()._flags_of_batch, levels, stream_key, "once"), batches)
+            for batch, counts in zip(batches, measured, strict=True):
+                for flags, exempted in zip(*(column.reshape(len(batch), -1) for column in counts), strict=True):
+                    done += 1
+                    flagged += int(np.count_nonzero(flags))
+                    exempt += int(np.count_nonzero(exempted))
+                    yield flagged, exempt, done * DRAWS_PER_BLOCK
+
+    def flagged_targets(
+        self,
+        node: Sequence[int] | Generalization,
+        stream_key: bytes,
+        draws: int,
+        exemption: Exemption = "once",
+        executor: Executor | None = None,
+    ) -> TargetFlags:
+        """Which released members were flagged, in how many of their draws.
+
+        Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods#suppression).
+        """
+        levels = self._levels(node)
+        count = partial(self._ready()._target_flags_of_batch, levels, stream_key, exemption)
+        targets = len(self.data.targets)
+        total = np.zeros((2, targets), dtype=np.int64)
+        batches = _batches(draws, self.data.members)
+        for drawn, flagged in _map(executor, count, list(zip(batches, _wanted(batches, draws), strict=True))):
+            total[0] += np.bincount(drawn, minlength=targets)
+            total[1] += np.bincount(flagged, minlength=targets)
+        return TargetFlags(total[0], total[1])
+
+    def drawn_classes(
+        self,
+        node: Sequence[int] | Generalization,
+        stream_key: bytes,
+        draws: int,
+        exemption: Exemption = "literal",
+        executor: Executor | None = None,
+    ) -> DrawnClasses:
+        """The exact class size of each draw, however large; for attacks, where k plays no part.
+
+        The bit-sets for it are made for this node's levels, with no row left out.
+        """
+        levels = self._levels(node)
+        if self._exact is None or not self._exact.index.covers(levels.histories, self.data.most_known):
+            chosen = [() if level is None else (level,) for level in levels.histories]
+            self._exact = copy.copy(self)
+            self._exact._made = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
+        batches = _batches(draws, self.data.members)
+        found = _map(executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
+        parts = [
+            [column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)
+        ]
+        return DrawnClasses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _levels(self, node: Sequence[int] | Generalization) -> Generalization:
+        return node if isinstance(node, Generalization) else self.generalization(node)
+
+    def _exempt(self, batch: Batch, levels: Generalization, exemption: Exemption) -> np.ndarray:
+        """(B,) bool: step 4.b.i.2, in the reading asked for. Histories that are dropped exempt nobody."""
+        if exemption == "literal":
+            return self._draws.lost(batch, levels.histories)
+        if exemption != "once":
+            raise ValueError("the exemption is 'once' or 'literal'")
+        coarsest = zip(levels.histories, self.top.histories, strict=True)
+        return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
+
+    def _flags_of_batch(
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
+        draws = self._draws
+        batch = draws.batch(stream_key, blocks)
+        exempt = self._exempt(batch, levels, exemption)
+        found = _found(draws, batch, levels, exempt, self.k)
+        flags = ~exempt & (found < self.k)
+        # Step 4.b.ii: a target that lacks its own knowledge at this node, though not at the top, was not found.
+        short_by_one = np.flatnonzero(flags & (found == self.k - 1))
+        if len(short_by_one):
+            flags[short_by_one] = ~draws.lost_by(batch, short_by_one, levels.histories)
+        return batch.in_stream_order(flags), batch.in_stream_order(exempt)
+
+    def _target_flags_of_batch(
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, piece: tuple[range, int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The targets drawn and the targets flagged, of the first draws of some blocks."""
+        blocks, size = piece
+        flags, _ = self._flags_of_batch(levels, stream_key, exemption, blocks)
+        batch = self._draws.batch(stream_key, blocks)
+        targets = batch.in_stream_order(batch.knowledge.targets)[:size]
+        return targets, targets[flags[:size]]
+
+    def _sizes_of_batch(
+        self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Targets, exact class sizes and exemptions of some blocks, in the order of the stream; asked of `_exact`."""
+        draws = self._draws
+        batch = draws.batch(stream_key, blocks)
+        exempt = self._exempt(batch, levels, exemption)
+        # A target that lacks its own knowledge was not found and counts itself.
+        sizes = _found(draws, batch, levels, exempt, NO_LIMIT) + draws.lost(batch, levels.histories)
+        sizes = np.where(exempt, 0, sizes).astype(np.int32)
+        return tuple(batch.in_stream_order(column) for column in (batch.knowledge.targets, sizes, exempt))
+
+
+def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization, exempt: np.ndarray, limit: int) -> np.ndarray:
+    """Step 4.b.ii, (B,) int32: members of the population who match each draw; 0 for exempt ones, not asked about."""
+    cells = draws.index.cells(levels.demographics)
+    cell = np.where(exempt, TOO_RARE, cells.cell_of[batch.members])
+    return draws.matching_members(batch, cells, cell, levels.histories, limit)
+
+
+def _batches(draws: int, members: int) -> list[range]:
+    """The blocks of the first draws of a stream, some at once."""
+    if draws < 1:
+        raise ValueError("at least one draw is needed")
+    blocks = -(-draws // DRAWS_PER_BLOCK)
+    # Two batches at least, where that many draws are asked for: one for each of two cores.
+    together = min(BLOCKS_AT_ONCE * engine.chosen().times_more_draws(members), max(BLOCKS_AT_ONCE, -(-blocks // 2)))
+    return [range(first, min(first + together, blocks)) for first in range(0, blocks, together)]
+
+
+def _wanted(batches: list[range], draws: int) -> list[int]:
+    """How many draws of each batch are wanted."""
+    return [min(len(batch) * DRAWS_PER_BLOCK, draws - batch.start * DRAWS_PER_BLOCK) for batch in batches]
+
+
+def _map(executor: Executor | None, function, items):
+    return map(function, items) if executor is None else executor.map(function, items)
+

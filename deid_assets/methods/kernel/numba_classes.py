@@ -1,0 +1,209 @@
+"""Class sizes, compiled by numba: draw by draw where NumPy goes step by step through all draws.
+
+The results are those of `class_size`, to the last bit, and so are the steps: `_ask` turns what is known into rows,
+`_collect` takes rows that were looked up before, `_count` ANDs them over the blocks of the cell.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deid_assets.methods.kernel import member_index
+from deid_assets.methods.kernel.class_size import NO_LIMIT
+from deid_assets.methods.kernel.knowledge import Knowledge
+from deid_assets.methods.kernel.member_index import DemographicCells, MemberIndex
+from deid_assets.methods.kernel.numba_support import compiled
+from deid_assets.methods.population.longitudinal_data import Domain
+
+NO_ROW, TOO_RARE, WORDS = 2**31 - 1, -1, 8
+assert (NO_ROW, TOO_RARE, WORDS) == (member_index.NO_ROW, member_index.TOO_RARE, member_index.WORDS)
+
+_DRAWS_AT_ONCE = 2048
+"""Draws whose rows are gathered and then matched: these rows stay in the second-level cache."""
+_ROWS_BEFORE_LOOK = 3
+"""After so many rows many blocks are empty, and the other rows are left out; to look after every row costs more."""
+
+
+def rows_for_knowledge(codes: np.ndarray, domain: Domain, level: int, rows_of: np.ndarray) -> np.ndarray:
+    """As `class_size.rows_for_knowledge`."""
+    return _rows(codes, domain.levels[level], rows_of)
+
+
+def matching_members(
+    index: MemberIndex, cells: DemographicCells, cell: np.ndarray, rows: np.ndarray, limit: int = NO_LIMIT
+) -> np.ndarray:
+    """As `class_size.matching_members`."""
+    asked = _Asked(len(rows))
+    found = np.empty(len(cell), np.int32)
+    for first in range(0, len(cell), _DRAWS_AT_ONCE):
+        asked.lengths[:] = 0
+        _collect(rows, first, asked.rows, asked.lengths)
+        _count(*_of(index, cells), cell, first, asked.rows, asked.lengths, limit, found)
+    return found
+
+
+def matching_knowledge(
+    index: MemberIndex,
+    cells: DemographicCells,
+    cell: np.ndarray,
+    knowledge: Knowledge,
+    domains: Sequence[Domain],
+    levels: tuple[int | None, ...],
+    limit: int = NO_LIMIT,
+) -> np.ndarray:
+    """As `matching_members` of the rows that `rows_for_knowledge` gives for all histories, without keeping the rows.
+
+    Parameters
+    ----------
+    knowledge
+        B draws.
+    domains, levels
+        Of each history; a level of None leaves the history out.
+    """
+    known = []
+    for history, (codes, domain, level) in enumerate(zip(knowledge.codes, domains, levels, strict=True)):
+        if level is not None:
+            values, rows_of = domain.levels[level], index.rows_of(history, level)
+            rows_of = rows_of[values] if rows_of.size else np.full((len(values), len(codes)), TOO_RARE, np.int32)
+            known.append((codes, values, rows_of))
+    asked = _Asked(sum(len(codes) for codes, _, _ in known))
+    found = np.empty(len(cell), np.int32)
+    for first in range(0, len(cell), _DRAWS_AT_ONCE):
+        asked.lengths[:] = 0
+        for codes, values, rows_of in known:
+            _ask(codes, values, rows_of, first, asked.rows, asked.lengths)
+        _count(*_of(index, cells), cell, first, asked.rows, asked.lengths, limit, found)
+    return found
+
+
+class _Asked:
+    """The rows that some draws ask for: draw d for `rows[d, :lengths[d]]`. One place more, to be written in vain."""
+
+    def __init__(self, most: int):
+        self.rows = np.empty((_DRAWS_AT_ONCE, most + 1), np.int32)
+        self.lengths = np.zeros(_DRAWS_AT_ONCE, np.int64)
+
+
+def _of(index: MemberIndex, cells: DemographicCells) -> tuple:
+    return index.bits, index.blocks, cells.first, cells.blocks, cells.masks
+
+
+@compiled
+def _rows(codes, level, rows_of):
+    """(P, B) int32: for each value known, at its last occurrence, the row of 'holds it so often'."""
+    slots, draws = codes.shape
+    rows = np.full((slots, draws), NO_ROW, np.int32)
+    for slot in range(slots):
+        for draw in range(draws):
+            if codes[slot, draw] < 0:
+                continue
+            if rows_of.size == 0:
+                rows[slot, draw] = TOO_RARE
+                continue
+            value = level[codes[slot, draw]]
+            times = 1
+            for earlier in range(slot):
+                if level[codes[earlier, draw]] == value:
+                    times += 1
+                    rows[earlier, draw] = NO_ROW
+            rows[slot, draw] = rows_of[value, times - 1]
+    return rows
+
+
+@compiled
+def _ask(codes, values, rows_of, first, asked, lengths):
+    """Add the rows that one history's knowledge asks for; `rows_of` (base codes, most) by base code.
+
+    Every occurrence of a value asks, not the last only: who holds a value twice holds it once, and one row more costs
+    less than to take back the one before.
+    """
+    slots = len(codes)
+    draws = min(len(lengths), codes.shape[1] - first)
+    known, there = np.empty((slots, draws), np.int32), np.empty(draws, np.int64)
+    for slot in range(slots):
+        count = 0
+        for draw in range(draws):
+            there[count] = draw
+            count += codes[slot, first + draw] >= 0
+        for draw in there[:count]:
+            code = codes[slot, first + draw]
+            known[slot, draw] = values[code]
+            times = 0
+            for earlier in range(slot):
+                times += known[earlier, draw] == known[slot, draw]
+            asked[draw, lengths[draw]] = rows_of[code, times]
+            lengths[draw] += 1
+
+
+@compiled
+def _collect(rows, first, asked, lengths):
+    """Add the rows of all slots (S, B)."""
+    for slot in range(len(rows)):
+        for draw in range(min(len(lengths), rows.shape[1] - first)):
+            # Written without asking: what is not wanted is overwritten by the next.
+            asked[draw, lengths[draw]] = rows[slot, first + draw]
+            lengths[draw] += rows[slot, first + draw] != NO_ROW
+
+
+@compiled
+def _count(bits, blocks, first_pair, block_of_pair, masks, cell, first, asked, lengths, limit, found):
+    """Write the count of each of these draws, at most the limit."""
+    in_order = np.empty(asked.shape[1] + _ROWS_BEFORE_LOOK, np.int64)
+    left = np.empty(WORDS, np.uint64)
+    for draw in range(min(len(lengths), len(cell) - first)):
+        own_cell, count = cell[first + draw], 0
+        found[first + draw] = 0
+        if own_cell == TOO_RARE or _rarest_first(asked[draw, : lengths[draw]], in_order) == TOO_RARE:
+            continue
+        own = in_order[: lengths[draw]]
+        own *= blocks
+        for pair in range(first_pair[own_cell], first_pair[own_cell + 1]):
+            block = block_of_pair[pair]
+            for word in range(WORDS):
+                left[word] = masks[pair, word]
+            for row in own[:_ROWS_BEFORE_LOOK]:
+                for word in range(WORDS):
+                    left[word] &= bits[np.uint64(row + block), word]
+            some = np.uint64(0)
+            for word in range(WORDS):
+                some |= left[word]
+            if some == 0:
+                continue
+            for row in own[_ROWS_BEFORE_LOOK:]:
+                for word in range(WORDS):
+                    left[word] &= bits[np.uint64(row + block), word]
+            for word in range(WORDS):
+                count += _bit_count(left[word])
+            if count >= limit:
+                count = limit
+                break
+        found[first + draw] = count
+
+
+@compiled
+def _rarest_first(rows, in_order):
+    """Put the three rarest rows in front, in order, and the others behind as they come; the rarest row, or NO_ROW.
+
+    Each row goes past the three rarest so far and pushes out one of them, or itself: no decision that the processor
+    could guess wrong. The first three push out nothing that is a row.
+    """
+    rarest = second = third = np.int64(NO_ROW)
+    behind = _ROWS_BEFORE_LOOK
+    for row in rows:
+        out = np.int64(row)
+        rarest, out = min(rarest, out), max(rarest, out)
+        second, out = min(second, out), max(second, out)
+        third, out = min(third, out), max(third, out)
+        in_order[behind] = out
+        behind += out != NO_ROW
+    in_order[0], in_order[1], in_order[2] = rarest, second, third
+    return rarest
+
+
+@compiled
+def _bit_count(word):
+    """The number of bits of a uint64; the compiler knows this sum as one instruction."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))

@@ -1,0 +1,188 @@
+"""Gates that the search does not look at, asked before a node is chosen: demographics, attack 1 given membership.
+
+The search finds nodes with few members at high risk. In a small release, or where class sizes are estimated (k may be
+2), such a node can still fail the other two gates, and the run would be refused although a coarser node passes them
+all. They are asked here on draws of their own; the gate asks again on others, so that nothing is judged by what chose
+it. Those others move the gate's bound, so that a node is chosen only where room is left for them.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData, generalization_at, top_node
+from deid_assets.methods.statistics.confidence import range_on_fresh_trials
+
+Node = tuple[int, ...]
+
+DEMOGRAPHICS = "demographic classes"
+ATTACK = "attack given membership"
+NUMBER = "attack of who knows the number of claims"
+TOO_LITTLE = "too little detail"
+"""Of nodes that were not tried, because the policy asks for more detail than they keep."""
+REFUSED = "refused by chance before"
+"""Of nodes that were not tried, because the gate refused them in an earlier try."""
+NOT_COARSER = "not coarser than what was refused by chance"
+"""Of nodes that were not tried, because a further try goes to nodes above those of earlier tries."""
+
+MORE_TRIALS = (1, 4, 16)
+"""Times the gate's trials that are made in turn, as long as what was found does not decide."""
+
+
+@dataclass(frozen=True)
+class _Attack:
+    """The threshold of an attack, and how the gate will measure it."""
+
+    at_most: float | None
+    trials: int
+    confidence: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class OtherGates:
+    """What a node must hold besides the share at high risk.
+
+    Attributes
+    ----------
+    data, dimensions
+        What the search works on.
+    delivered
+        (N, d) int: base codes of the level-1 quasi-identifiers of all delivered members.
+    sampled
+        (n,) int: rows of the sampled members in `delivered`, in the order of the targets.
+    class_size_at_least, max_share
+        Share of released members that may be in a demographic class of fewer delivered members.
+    success_at_most
+        Of a neighbour who knows that his target is in the release: the bound of that gate, or that of the unconditional
+        one over alpha, whichever is less; None for no gate.
+    trials, confidence
+        The gate's simulated neighbours, and the confidence of its bound in this try; None where it compares the estimate.
+    stream_key
+        16 bytes of a stream that judges nothing else.
+    claim_bins
+        (N, y) int: bins of the number of claims of all delivered members, where it is a quasi-identifier. It divides the
+        demographic classes, and no level makes it coarser.
+    number_at_most
+        As `success_at_most`, of a neighbour who knows the bin besides; None for no gate.
+    number_trials, number_confidence
+        That gate's simulated neighbours, and the confidence of its bound; None where it compares the estimate.
+    """
+
+    data: LongitudinalData
+    dimensions: tuple[Dimension, ...]
+    delivered: np.ndarray
+    sampled: np.ndarray
+    class_size_at_least: int
+    max_share: float
+    success_at_most: float | None
+    trials: int
+    confidence: float | None
+    stream_key: bytes
+    claim_bins: np.ndarray | None = None
+    number_at_most: float | None = None
+    number_trials: int = 0
+    number_confidence: float | None = None
+
+    def __post_init__(self):
+        if self.number_at_most is not None and self.claim_bins is None:
+            raise ValueError("a gate on who knows the number of claims needs the bins of it")
+
+    def failing(self, node: Node, suppressed: np.ndarray) -> str | None:
+        """The gate that the node fails without the suppressed members, (n,) bool; None if all hold."""
+        if self.small_class_share(node, suppressed) > self.max_share:
+            return DEMOGRAPHICS
+        return next((gate for gate in self._attacks if not self._leaves_room(gate, node, suppressed)), None)
+
+    def _leaves_room(self, gate: str, node: Node, suppressed: np.ndarray) -> bool:
+        """Whether the gate's bound will hold on draws of its own; where that is close, more trials than the gate's tell."""
+        attack = self._attacks[gate]
+        for times in MORE_TRIALS:
+            successes = self._successes(gate, node, suppressed, max(2, times * attack.trials))
+            low, high = range_on_fresh_trials(successes, 1.0, attack.trials, attack.confidence)
+            if high <= attack.at_most:
+                return True
+            if low > attack.at_most:
+                return False
+        return False
+
+    def excess(self, node: Node) -> float:
+        """The shares by which the gates' numbers are beyond their limits with nobody suppressed, added up; 0 where all hold."""
+        nobody = np.zeros(len(self.sampled), dtype=bool)
+        ratios = [self.small_class_share(node, nobody) / self.max_share]
+        ratios += [
+            float(self._successes(gate, node, nobody, attack.trials).mean()) / attack.at_most for gate, attack in self._attacks.items()
+        ]
+        return sum(max(0.0, ratio - 1) for ratio in ratios)
+
+    def failing_however_suppressed(self, node: Node, share: float) -> str | None:
+        """The gate that no suppression of a share of the members mends: they add their share to a mean at most."""
+        nobody = np.zeros(len(self.sampled), dtype=bool)
+        if self.small_classes_however_suppressed(node, share):
+            return DEMOGRAPHICS
+        for gate, attack in self._attacks.items():
+            if float(self._successes(gate, node, nobody, attack.trials).mean()) > attack.at_most + share:
+                return gate
+        return None
+
+    def small_classes_however_suppressed(self, node: Node, share: float) -> bool:
+        """Whether too many members are in small demographic classes; if so at a node, then at every finer one."""
+        nobody = np.zeros(len(self.sampled), dtype=bool)
+        return self.small_class_share(node, nobody) > self.max_share + share
+
+    def small_class_share(self, node: Node, suppressed: np.ndarray) -> float:
+        """Share of the members left whose demographic class holds too few delivered members."""
+        levels = generalization_at(self.data, self.dimensions, node).demographics
+        columns = [
+            domain.levels[level][self.delivered[:, number]]
+            for number, (domain, level) in enumerate(zip(self.data.demographic_domains, levels, strict=True))
+        ]
+        if self.claim_bins is not None:
+            columns += list(self.claim_bins.T)
+        _, class_of, sizes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True, return_counts=True)
+        left = sizes[class_of.reshape(-1)[self.sampled[~suppressed]]]
+        return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
+
+    def surest_successes(self, stream_key: bytes, draws: int) -> np.ndarray:
+        """(draws,) float: how probable it is at least, at whatever node, that a simulated neighbour picks his target.
+
+        Classes are largest at the coarsest node, and truncation takes most knowledge at the finest.
+        """
+        sizes = self._whole[ATTACK].drawn_classes(top_node(self.dimensions), stream_key, draws).sizes
+        lost = self._whole[ATTACK].drawn_classes((0,) * len(self.dimensions), stream_key, draws).exempt
+        return np.where(lost, 0.0, 1 / np.maximum(sizes, 1))
+
+    @cached_property
+    def _attacks(self) -> dict[str, _Attack]:
+        """The attacks that gate."""
+        both = {
+            ATTACK: _Attack(self.success_at_most, self.trials, self.confidence),
+            NUMBER: _Attack(self.number_at_most, self.number_trials, self.number_confidence),
+        }
+        return {gate: attack for gate, attack in both.items() if attack.at_most is not None}
+
+    @cached_property
+    def _whole(self) -> dict[str, NodeComputation]:
+        nobody = np.zeros(len(self.sampled), dtype=bool)
+        return {gate: self._release(gate, nobody) for gate in {ATTACK, *self._attacks}}
+
+    def _release(self, gate: str, suppressed: np.ndarray) -> NodeComputation:
+        """The members left as a population of their own, with all that the adversary of an attack knows of them."""
+        data = self.data.keeping(~suppressed).released_only()
+        if gate == NUMBER:
+            known = self.claim_bins[self.sampled[~suppressed]]
+            data = replace(
+                data,
+                demographics=np.concatenate([data.demographics, known.astype(data.demographics.dtype)], axis=1),
+                demographic_domains=(
+                    *data.demographic_domains, *(Domain((np.arange(int(own.max(initial=0)) + 1),)) for own in known.T)
+                ),
+            )  # fmt: skip
+        return NodeComputation(data, self.dimensions, k=1)
+
+    def _successes(self, gate: str, node: Node, suppressed: np.ndarray, trials: int) -> np.ndarray:
+        """(trials,) float: how probable it is that each simulated neighbour picks his target."""
+        computation = self._release(gate, suppressed) if suppressed.any() else self._whole[gate]
+        classes = computation.drawn_classes(node, self.stream_key, trials)
+        return np.where(classes.exempt, 0.0, 1 / np.maximum(classes.sizes, 1))

@@ -1,0 +1,386 @@
+"""What proves that a generalization is optimal and minimal, in a form that can be checked without the search.
+
+The proof rests on two facts (methods#certificate): a node below one that fails fails too, and no node loses less than one below
+it. So a few failed nodes, the antichain, rule out everything below them; the losses of the levels say which nodes would
+lose less than the chosen one; each of these must be ruled out, or must have been looked at and passed over. Where only
+classes tell losses, each node that no failed one rules out must lie above one that was seen to lose no less than the
+chosen one, whether that passes or not. Whoever trusts the measured failures, and then the measured losses, need trust
+nothing else: `problems` goes through the whole lattice again.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, node_text, sums_of_losses
+from deid_assets.methods.statistics.confidence import wilson_interval
+from deid_assets.methods.statistics.sequential_decision import SequentialRule
+
+LARGEST_LATTICE = 2**24
+"""Nodes of the largest lattice that is checked; a certificate may come from somebody who wants to fill the memory."""
+
+_AT_ONCE = 1 << 16
+_ROUND_OFF = 1e-9
+
+
+@dataclass(frozen=True)
+class MeasuredNode:
+    """A node and what was measured there.
+
+    Attributes
+    ----------
+    node
+        Its levels.
+    share
+        Share at high risk; where `of` is None a rounded one: up where the node failed, else down.
+    flagged, of
+        Draws at high risk of all draws, or records in small classes of all records; None where they may not be told.
+    """
+
+    node: Node
+    share: float
+    flagged: int | None = None
+    of: int | None = None
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """When a measured node counts as failed.
+
+    Attributes
+    ----------
+    kind
+        'sequential': the sequential rule finds the share above the threshold, or is undecided at the last draw allowed.
+        'lower_bound': Wilson's lower 95 % bound is above the threshold. 'counted': the share itself is above.
+    threshold
+        The share that nodes were decided against.
+    error
+        Error probability of the sequential rule for one node; None for the other kinds.
+    draws_at_most
+        Draws after which a node that is undecided is no candidate; None for the other kinds.
+    """
+
+    kind: Literal["sequential", "lower_bound", "counted"]
+    threshold: float
+    error: float | None = None
+    draws_at_most: int | None = None
+
+    def fails(self, measured: MeasuredNode) -> bool:
+        """Whether the numbers of a node say that it failed."""
+        flagged, of = measured.flagged, measured.of
+        if flagged is None or of is None:
+            return self.kind == "counted" and measured.share > self.threshold
+        if self.kind == "sequential":
+            decision = SequentialRule(self.threshold, self.error).decide(flagged, of)
+            return decision == "not_candidate" or (decision == "undecided" and not self.is_open(measured))
+        if self.kind == "lower_bound":
+            return wilson_interval(flagged, of)[0] > self.threshold
+        return flagged > math.floor(self.threshold * of + _ROUND_OFF)
+
+    def is_open(self, measured: MeasuredNode) -> bool:
+        """Whether more draws could still decide, as where another node decided this one before its own draws did."""
+        if self.kind != "sequential" or measured.of is None or measured.of >= self.draws_at_most:
+            return False
+        return SequentialRule(self.threshold, self.error).decide(measured.flagged, measured.of) == "undecided"
+
+
+@dataclass(frozen=True)
+class OptimalityCertificate:
+    """The chosen node and what rules out every other that would lose less.
+
+    Attributes
+    ----------
+    dimensions, heights
+        Names of the axes of the lattice, and the highest level of each.
+    losses
+        For each dimension the loss at each of its levels, not falling; the loss of a node is their sum. None where only
+        the classes of a node tell its loss.
+    step
+        0 where losses are exact; otherwise each is rounded down to a multiple of it.
+    criterion
+        When a node failed.
+    chosen
+        The node of the release.
+    chosen_loss
+        Its loss.
+    failed
+        Measured nodes that failed and that have no failed node above: everything below them fails as well.
+    passed_over
+        Nodes that were looked at and did not become the choice, each with the gate that it would not hold.
+    no_better
+        Where `losses` is None: nodes that were looked at and lose no less than the chosen one, with their losses; the
+        chosen one and the coarsest are among them. What lies above them loses no less either.
+    neighbours
+        The nodes directly below the chosen one, each measured for itself: until it failed, or one above it did.
+    rest_loss
+        The least loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best that
+        was never evaluated. None where there is no such node. Where `losses` is None: the least in `no_better` but for
+        the chosen node; nothing above the others loses less.
+
+    Examples
+    --------
+    Two dimensions of two levels; (0, 1) would lose less than (1, 0), and fails:
+
+    >>> failed = MeasuredNode((0, 1), 0.5, 5, 10)
+    >>> proof = OptimalityCertificate(
+    ...     ("age", "sex"), (1, 1), ((0.0, 3.0), (0.0, 2.0)), 0.0, Criterion("counted", 0.1), (1, 0), 3.0,
+    ...     (failed,), neighbours=(MeasuredNode((0, 0), 0.9, 9, 10),), rest_loss=5.0)
+    >>> proof.problems()
+    []
+    >>> replace(proof, failed=()).problems()
+    ['a node that loses less than the chosen one is neither ruled out nor passed over: 0,0']
+    """
+
+    dimensions: tuple[str, ...]
+    heights: tuple[int, ...]
+    losses: tuple[tuple[float, ...], ...] | None
+    step: float
+    criterion: Criterion
+    chosen: Node
+    chosen_loss: float
+    failed: tuple[MeasuredNode, ...]
+    passed_over: Mapping[Node, str] = field(default_factory=dict)
+    no_better: tuple[tuple[Node, float], ...] = ()
+    neighbours: tuple[MeasuredNode, ...] = ()
+    rest_loss: float | None = None
+
+    def problems(self) -> list[str]:
+        """What speaks against the proof; empty when it holds. Nodes are named by their levels."""
+        found = self._malformed()
+        if found:
+            return found
+        found += [
+            f"the measured share of a node does not fail: {node_text(measured.node)}"
+            for measured in self.failed
+            if not self.criterion.fails(measured)
+        ]
+        found += [
+            f"the share of a node is not that of its counts: {node_text(measured.node)}"
+            for measured in (*self.failed, *self.neighbours)
+            if measured.of is not None and not _same(measured.share, measured.flagged / measured.of)
+        ]
+        found += self._problems_below()
+        if np.any(_below_any([self.chosen], [measured.node for measured in self.failed])):
+            found.append("the chosen node lies below a node that failed")
+        better, rest = self._what_is_left()
+        if better is not None:
+            found.append(
+                f"a node that loses less than the chosen one is neither ruled out nor passed over: {node_text(better)}"
+            )
+        elif not _same(rest, self.rest_loss):
+            found.append("the least loss among the nodes that were never evaluated is not as told")
+        return found
+
+    @property
+    def tolerance(self) -> float:
+        """How much less than the chosen node another may lose without the proof seeing it."""
+        return self.step * (1 if self.losses is None else len(self.heights))
+
+    def with_rest(self) -> "OptimalityCertificate":
+        """The same with `rest_loss` worked out."""
+        return replace(self, rest_loss=self._what_is_left()[1])
+
+    def rounded(self, step: float, hide_counts: bool) -> "OptimalityCertificate":
+        """What may be told in public: losses as parts of the largest loss, rounded down to multiples of `step`.
+
+        Parameters
+        ----------
+        hide_counts
+            Whether the measured counts are of people: then shares are rounded too, those of failed nodes up, so that they
+            stay above the threshold.
+
+        Examples
+        --------
+        >>> exact = OptimalityCertificate(("age",), (2,), ((0.0, 3.07, 4.0),), 0.0, Criterion("counted", 0.1), (1,), 3.07, ())
+        >>> exact.rounded(0.05, hide_counts=True).losses
+        ((0.0, 0.75, 1.0),)
+        """
+        if self.losses is not None:
+            most = math.fsum(own[-1] for own in self.losses) or 1.0
+            losses = tuple(tuple(_down(loss / most, step) for loss in own) for own in self.losses)
+            chosen_loss = round(math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True)), 12)
+            no_better = ()
+        else:
+            most = max(loss for _, loss in self.no_better) or 1.0
+            losses = None
+            chosen_loss = _down(self.chosen_loss / most, step)
+            no_better = tuple((node, _down(loss / most, step)) for node, loss in self.no_better)
+
+        def told(measured: MeasuredNode) -> MeasuredNode:
+            if not hide_counts:
+                return measured
+            if self.criterion.fails(measured):
+                return MeasuredNode(measured.node, min(1.0, -_down(-measured.share, step)))
+            return MeasuredNode(measured.node, _down(measured.share, step))
+
+        public = replace(
+            self,
+            losses=losses,
+            step=step,
+            chosen_loss=chosen_loss,
+            no_better=no_better,
+            failed=tuple(told(measured) for measured in self.failed),
+            neighbours=tuple(told(measured) for measured in self.neighbours),
+        )
+        rest = public._what_is_left()[1]
+        return replace(public, rest_loss=None if rest is None else round(rest, 12))
+
+    def _malformed(self) -> list[str]:
+        """What keeps the proof from being read."""
+        if len(self.heights) != len(self.dimensions) or any(height < 0 for height in self.heights):
+            return ["each dimension needs its highest level"]
+        if not 0 <= self.step <= 1 or not 0 <= self.criterion.threshold < 1:
+            return ["what losses are rounded to, or the threshold, is out of range"]
+        if math.prod(height + 1 for height in self.heights) > LARGEST_LATTICE:
+            return [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
+        nodes = [self.chosen, *self.passed_over, *(node for node, _ in self.no_better)]
+        nodes += [measured.node for measured in (*self.failed, *self.neighbours)]
+        if not all(self._in_lattice(node) for node in nodes):
+            return ["a node does not lie in the lattice"]
+        if self.losses is None:
+            own = dict(self.no_better).get(self.chosen)
+            return [] if _same(own, self.chosen_loss) else ["the loss of the chosen node is not that measured there"]
+        if [len(own) for own in self.losses] != [height + 1 for height in self.heights]:
+            return ["each level needs its loss"]
+        if any(later < earlier for own in self.losses for earlier, later in zip(own, own[1:], strict=False)):
+            return ["losses must not fall from a level to the next"]
+        total = math.fsum(own[level] for own, level in zip(self.losses, self.chosen, strict=True))
+        return [] if _same(total, self.chosen_loss) else ["the loss of the chosen node is not the sum of its levels'"]
+
+    def _in_lattice(self, node: Node) -> bool:
+        return len(node) == len(self.heights) and all(
+            0 <= level <= height for level, height in zip(node, self.heights, strict=True)
+        )
+
+    def _problems_below(self) -> list[str]:
+        """Minimality: each direct lower neighbour was measured, and failed, alone or with one above it, or was passed over."""
+        told = [measured.node for measured in self.neighbours]
+        if sorted(told) != sorted(lower_neighbours(self.chosen)):
+            return ["the nodes directly below the chosen one are not each told once"]
+        below = _below_any(told, [measured.node for measured in self.failed]) if told else ()
+        return [
+            f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
+            for measured, implied in zip(self.neighbours, below, strict=True)
+            if not self.criterion.fails(measured)
+            and not (implied and self.criterion.is_open(measured))
+            and measured.node not in self.passed_over
+        ]
+
+    def _what_is_left(self) -> tuple[Node | None, float | None]:
+        """A node that would have been better and that nothing rules out; and the least loss of what is left."""
+        if self.losses is None:
+            return self._left_without_losses()
+        loss = sums_of_losses(self.losses).ravel()
+        order = np.argsort(loss, kind="stable")
+        failed = [measured.node for measured in self.failed]
+        handled = {self.chosen, *self.passed_over}
+        rest = None
+        for first in range(0, len(order), _AT_ONCE):
+            places = order[first : first + _AT_ONCE]
+            nodes = np.stack(np.unravel_index(places, [height + 1 for height in self.heights]), axis=1)
+            for place in np.flatnonzero(~_below_any(nodes, failed)):
+                node = tuple(int(level) for level in nodes[place])
+                if node in handled:
+                    continue
+                own = float(loss[places[place]])
+                rest = own if rest is None else rest
+                # Each rounded level may be off by less than a step, so that so many differing levels may hide so much.
+                differing = sum(a != b for a, b in zip(node, self.chosen, strict=True))
+                if own < self.chosen_loss - differing * self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss)):
+                    return node, rest
+                if own >= self.chosen_loss:
+                    return None, rest
+        return None, rest
+
+    def _left_without_losses(self) -> tuple[Node | None, float | None]:
+        """The same where only classes tell losses: what is not below a failed node lies above one that is no better."""
+        open_ = np.ones([height + 1 for height in self.heights], dtype=bool)
+        for measured in self.failed:
+            open_[tuple(slice(level + 1) for level in measured.node)] = False
+        for node in [node for node, _ in self.no_better]:
+            open_[tuple(slice(level, None) for level in node)] = False
+        for node in self.passed_over:
+            open_[node] = False
+        if np.any(open_):
+            return tuple(int(level) for level in np.unravel_index(np.argmax(open_), open_.shape)), None
+        others = [(loss, node) for node, loss in self.no_better if node != self.chosen]
+        limit = self.chosen_loss - self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss))
+        better = next((node for loss, node in others if loss < limit), None)
+        return better, min((loss for loss, _ in others), default=None)
+
+
+def failed_antichain(failed: Sequence[MeasuredNode]) -> tuple[MeasuredNode, ...]:
+    """Of nodes that failed those with none above them, in lexicographic order.
+
+    Examples
+    --------
+    >>> [found.node for found in failed_antichain([MeasuredNode((0, 1), 1.0), MeasuredNode((1, 1), 1.0)])]
+    [(1, 1)]
+    """
+    by_node = {measured.node: measured for measured in failed}
+    return tuple(by_node[node] for node in _highest(list(by_node)))
+
+
+def no_better_nodes(losses: Mapping[Node, float], chosen: Node) -> tuple[tuple[Node, float], ...]:
+    """Of nodes with their losses those that show that nothing above them is better than the chosen one.
+
+    They are the ones that lose no less and have no such node below, the chosen one itself, and the highest, whose loss
+    is the largest.
+
+    Examples
+    --------
+    >>> no_better_nodes({(0, 1): 2, (1, 0): 3, (1, 1): 4, (2, 0): 5, (2, 1): 9}, (1, 0))
+    (((1, 0), 3), ((2, 1), 9))
+    """
+    no_less = [node for node, loss in losses.items() if loss >= losses[chosen]]
+    lowest = [_mirrored(node) for node in _highest([_mirrored(node) for node in no_less])]
+    return tuple((node, losses[node]) for node in sorted({*lowest, chosen, max(losses, key=sum)}))
+
+
+def _mirrored(node: Node) -> Node:
+    """The node of the lattice upside down."""
+    return tuple(-level for level in node)
+
+
+def _highest(nodes: Sequence[Node]) -> list[Node]:
+    """Of different nodes those with none above them, in lexicographic order."""
+    every = np.array(nodes)
+    return sorted(node for node in nodes if np.count_nonzero(np.all(every >= node, axis=1)) == 1)
+
+
+def _below_any(nodes: Sequence[Node] | np.ndarray, tops: Sequence[Node]) -> np.ndarray:
+    """(n,) bool: whether each node lies below one of the others, or is one."""
+    nodes = np.asarray(nodes)
+    found = np.zeros(len(nodes), dtype=bool)
+    for top in tops:
+        found |= np.all(nodes <= top, axis=1)
+    return found
+
+
+def _down(number: float, step: float) -> float:
+    """The largest multiple of the step that is not above the number."""
+    return round(math.floor(number / step + _ROUND_OFF) * step, 12)
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=_ROUND_OFF, abs_tol=_ROUND_OFF)
+
+
+_LEAST_STEP = 0.001
+_PEOPLE_PER_STEP = 25
+
+
+def rounding_step(people: int) -> float:
+    """How far losses and shares are rounded in public: one step is as much as 25 people may make, and at least .001.
+
+    Examples
+    --------
+    >>> rounding_step(200_000), rounding_step(1_000), rounding_step(2)
+    (0.001, 0.025, 1.0)
+    """
+    return min(1.0, max(_LEAST_STEP, math.ceil(_PEOPLE_PER_STEP / max(people, 1) / _LEAST_STEP) * _LEAST_STEP))

@@ -1,0 +1,215 @@
+"""The node that is published, and the members that are suppressed so that it may be (methods#suppression; Multimedia Appendix 1, section 5: "flagged for suppression").
+
+Candidates of the search are tried from the least loss on: each is measured on fresh draws in both readings of the
+appendix, and the first that holds is chosen. Only where none holds, and the policy allows it, members flagged on draws
+of the suppression stream are left out, and what remains is measured on fresh draws again. Draws that chose a node or a
+member never judge it: on the same draws nothing would be left to flag, on fresh ones .6 to 3 % are (methods#suppression).
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS, OtherGates
+from deid_assets.methods.population.longitudinal_data import top_node
+
+StreamKeys = Callable[[str], bytes]
+Node = tuple[int, ...]
+
+HIGH_RISK = "share at high risk"
+
+DRAWS_A_MEMBER = 25
+"""Draws of the suppression stream for each sampled member and round."""
+
+PROSPECT_DRAWS = 65_536
+"""Effort that sorts out nodes for which suppression is hopeless."""
+
+QUICK_DRAWS = 100_000
+"""Effort of the measurements that only decide whether a full one is worth while."""
+
+ROUNDS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The chosen node.
+
+    Attributes
+    ----------
+    readings
+        Its shares on draws that chose neither it nor the members suppressed.
+    suppressed
+        (n,) bool over the released members.
+    """
+
+    node: Node
+    readings: BothReadings
+    suppressed: np.ndarray
+
+
+def choose_generalization(
+    computation: NodeComputation,
+    candidates: Sequence[Node],
+    with_suppression: Sequence[Node],
+    adversary: Adversary,
+    keys: StreamKeys,
+    max_share: float,
+    draws: int,
+    confidence: float,
+    suppress_at_most: float,
+    aim: float,
+    executor: Executor | None = None,
+    other_gates: OtherGates | None = None,
+) -> tuple[Choice | None, dict[Node, str]]:
+    """Choose the node that loses least among those that hold on fresh draws.
+
+    Parameters
+    ----------
+    candidates
+        Candidates of the search, best first.
+    with_suppression
+        The nodes to try with suppression once no candidate holds without, best first.
+    keys
+        Gives the 16-byte key of a named stream.
+    max_share
+        MaxSup.
+    draws, confidence
+        Effort and confidence of the measurement, as the gate's.
+    suppress_at_most
+        Share of sampled members that may be suppressed; 0 for none.
+    aim
+        Part of MaxSup that a chosen node must reach, so that the gate's bound does not refuse it by chance.
+    other_gates
+        What else a node must hold to be chosen.
+
+    Returns
+    -------
+    (Choice or None, dict of Node to str)
+        None when no node holds; and the nodes that were looked at before, each with the gate that it would fail.
+    """
+    nobody = np.zeros(len(computation.data.targets), dtype=bool)
+    passed_over: dict[Node, str] = {}
+    if other_gates and other_gates.small_classes_however_suppressed(top_node(computation.dimensions), suppress_at_most):
+        return None, dict.fromkeys([*candidates, *with_suppression], DEMOGRAPHICS)
+    for node in candidates:
+        gate = other_gates.failing(node, nobody) if other_gates else None
+        if gate is None:
+            readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
+            if readings.hold(max_share, confidence, aim):
+                return Choice(node, readings, nobody), passed_over
+        passed_over[node] = gate or HIGH_RISK
+    if suppress_at_most <= 0:
+        return None, passed_over
+    for node in with_suppression:
+        gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
+        if gate is None and not _is_hopeless(computation, node, keys, aim * max_share, suppress_at_most, executor):
+            found = suppress_flagged(
+                computation, node, adversary, keys, max_share, draws, confidence, suppress_at_most, aim, executor
+            )
+            if found is not None:
+                gate = other_gates.failing(node, found[1]) if other_gates else None
+                if gate is None:
+                    return Choice(node, found[0], found[1]), passed_over
+        passed_over[node] = gate or HIGH_RISK
+    return None, passed_over
+
+
+def suppress_flagged(
+    computation: NodeComputation,
+    node: Node,
+    adversary: Adversary,
+    keys: StreamKeys,
+    max_share: float,
+    draws: int,
+    confidence: float,
+    at_most: float,
+    aim: float,
+    executor: Executor | None = None,
+) -> tuple[BothReadings, np.ndarray] | None:
+    """Suppress flagged members until the rest holds on fresh draws; None when `at_most` does not suffice.
+
+    Suppressed members leave the release and not the population: they still count in every class, unless classes are those
+    of the release itself. Then whoever shared theirs is more at risk without them, and is flagged in the next round. On the
+    draws that chose them the rest always looks better than it is, so the share aimed at on those draws falls from round to
+    round by what fresh draws show.
+
+    Returns
+    -------
+    (BothReadings, np.ndarray) or None
+        The full measurement of the rest, and (n,) bool of the members suppressed.
+    """
+    members = len(computation.data.targets)
+    goal = target = aim * max_share
+    drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
+    asked, judged = np.arange(members), computation
+    for number in range(ROUNDS):
+        flags = judged.flagged_targets(
+            node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor
+        )
+        drawn[asked] += flags.drawn
+        flagged[asked] += flags.flagged
+        chosen = members_to_suppress(drawn, flagged, goal)
+        if len(chosen) > at_most * members:
+            return None
+        suppressed = np.zeros(members, dtype=bool)
+        suppressed[chosen] = True
+        rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
+        if computation.extract:
+            asked, judged = np.flatnonzero(~suppressed), rest
+        quick = both_readings(rest, node, rest_adversary, keys(f"trial {number}"), QUICK_DRAWS, executor)
+        share = max(quick.fixed.share, quick.literal.share)
+        if share <= target:
+            full = both_readings(rest, node, rest_adversary, keys(f"confirmation {number}"), draws, executor)
+            if full.hold(max_share, confidence, aim):
+                return full, suppressed
+            share = max(full.fixed.share, full.literal.share)
+        goal *= min(0.9, target / share)
+    return None
+
+
+def members_to_suppress(drawn: np.ndarray, flagged: np.ndarray, goal: float) -> np.ndarray:
+    """The fewest members, most often flagged first, without whom the share of these draws is at most `goal`.
+
+    Parameters
+    ----------
+    drawn, flagged
+        (n,) draws of each member, and those of them that were flagged.
+
+    Returns
+    -------
+    np.ndarray
+        Positions of the members, ascending in how rarely they were flagged; empty if nobody has to go.
+
+    Examples
+    --------
+    >>> members_to_suppress(np.array([10, 10, 10]), np.array([1, 9, 0]), goal=0.1).tolist()
+    [1]
+    """
+    order = np.argsort(-(flagged / np.maximum(drawn, 1)), kind="stable")
+    left_drawn = drawn.sum() - np.concatenate([[0], np.cumsum(drawn[order])])
+    left_flagged = flagged.sum() - np.concatenate([[0], np.cumsum(flagged[order])])
+    return order[: int(np.flatnonzero(left_flagged <= goal * left_drawn)[0])]
+
+
+def _is_hopeless(
+    computation: NodeComputation,
+    node: Node,
+    keys: StreamKeys,
+    goal: float,
+    suppress_at_most: float,
+    executor: Executor | None,
+) -> bool:
+    """Whether even draws that judge what they chose ask for more members than may be suppressed.
+
+    Few draws first: they flatter the rest more than many do, so that a node that fails on them fails on all.
+    """
+    members = len(computation.data.targets)
+    for draws in (PROSPECT_DRAWS, DRAWS_A_MEMBER * members):
+        flags = computation.flagged_targets(node, keys("prospect"), draws, executor=executor)
+        if len(members_to_suppress(flags.drawn, flags.flagged, goal)) > suppress_at_most * members:
+            return True
+    return False

@@ -1,0 +1,303 @@
+"""Why no node of the lattice is a candidate, and which changes of the policy would make one.
+
+Measured at the coarsest node: what fails there fails everywhere below. Two kinds of rows come of it. Some tell where the
+risk is: a quasi-identifier made coarser by one level, which joins the classes of its coarsest one in pairs; kinds of
+members; a population m times as large, which multiplies every class, so that F < k becomes F < k/m. The others are
+changes that the policy can make, a quasi-identifier left out or more members suppressed. These are tried as the choice of
+a node tries one: in both readings, at the gate's effort, with suppression, against every gate that it asks. Only what
+passed is offered. The release fraction is no change to consider: 1/F does not depend on it (methods#population).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.methods.adversary.two_readings import Adversary
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.candidate_gates import OtherGates
+from deid_assets.methods.lattice.choice import HIGH_RISK, choose_generalization
+from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData, top_node
+
+COLUMNS = ("kind", "what", "share", "threshold", "suppressed", "against", "would_pass", "change")
+_CLAIM_BANDS = ((1, 1), (2, 5), (6, 20), (21, 100), (101, None))
+_LARGER = (2, 5, 10)
+_MOST_SUPPRESSED = 0.2  # beyond it the release is no longer a random sample of the members
+NOT_TRIED = "not tried"
+NOT_A_POLICY = "no policy can say it"
+ALLOWED = "already allowed"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a policy changes: quasi-identifiers that are left out, or the share of sampled members that may be suppressed."""
+
+    without: tuple[str, ...] = ()
+    suppress_at_most: float | None = None
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What a node must hold to be chosen, as `choose_generalization` takes it.
+
+    Attributes
+    ----------
+    never
+        A gate that stands against every change, for it goes by other facts than the node; empty for none.
+    """
+
+    max_share: float
+    draws: int
+    confidence: float
+    suppress_at_most: float
+    aim: float
+    never: str = ""
+
+
+def diagnose(
+    computation: NodeComputation,
+    keys: Callable[[str], bytes],
+    member_columns: Sequence[str],
+    claim_columns: Sequence[str],
+    adversary: Adversary,
+    demands: Demands,
+    draws: int,
+    other_gates: OtherGates | None = None,
+    written: Callable[[Change], str | None] = lambda change: "",
+    executor: Executor | None = None,
+) -> pd.DataFrame:
+    """Measure where the risk of the coarsest node comes from, and try what would take it away.
+
+    Parameters
+    ----------
+    keys
+        Gives the 16-byte key of a named stream.
+    member_columns, claim_columns
+        Names of the quasi-identifiers, in the order of the data.
+    draws
+        Of the rows that tell where the risk is; changes are tried with `demands.draws`.
+    other_gates
+        What else a node must hold to be chosen.
+    written
+        How a policy says a change; None where no policy can.
+
+    Returns
+    -------
+    pandas.DataFrame
+        kind ('as it is', 'coarser', 'without', 'members with', 'suppressing', 'population'), what, share (of draws at
+        high risk before anybody is suppressed; of kinds of members, of their own draws), threshold (MaxSup), suppressed
+        (share of sampled members left out where the change passed), against (the gate that stands against the change;
+        empty where it passed), would_pass, change (as the policy says it; empty where it did not pass).
+    """
+    remedies = _Remedies(computation, keys, (*member_columns, *claim_columns), len(member_columns), adversary, demands, draws,
+                         other_gates, written, executor)  # fmt: skip
+    top, stream_key = top_node(computation.dimensions), keys("where the risk is")
+    found = computation.measure(top, stream_key, draws, executor=executor)
+    rows = [remedies.told("as it is", "coarsest node", found.share)]
+    for column, coarser in _one_level_coarser(computation, (*member_columns, *claim_columns)):
+        share = coarser.measure(top_node(coarser.dimensions), stream_key, draws, executor=executor).share
+        rows.append(remedies.told("coarser", column, share))
+    rows += remedies.without_columns()
+
+    classes = computation.drawn_classes(top, stream_key, draws, exemption="once", executor=executor)
+    at_risk = ~classes.exempt & (classes.sizes < computation.k)
+    claims = adversary.claims[classes.targets]
+    for low, high in _CLAIM_BANDS:
+        own = (claims >= low) & (claims <= (high if high is not None else claims.max(initial=low)))
+        if own.any():
+            text = f"{low} claim" if low == high == 1 else f"{low} to {high} claims" if high else f"over {low - 1} claims"
+            rows.append(remedies.told("members with", text, float(at_risk[own].mean())))
+    # Where classes are estimated from the sample, k follows from alpha: a larger population lowers it without any gain.
+    for times in () if computation.extract else _LARGER:
+        share = float((~classes.exempt & (classes.sizes < computation.k / times)).mean())
+        rows.append(remedies.told("population", f"{times} times as large", share))
+    rows.append(remedies.more_suppression(found.share))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def outcome_of_change(row) -> str:
+    """What came of a change, in words, of a row of the diagnosis; empty where it only tells where the risk is."""
+    return "yes" if row.would_pass else "" if row.against == NOT_TRIED else f"no: {row.against}"
+
+
+def best_change(diagnosis: pd.DataFrame) -> pd.Series | None:
+    """The row of the change to recommend: suppression, which keeps every column, else the fewest columns and least risk."""
+    passed = diagnosis[diagnosis["would_pass"]]
+    if passed.empty:
+        return None
+    order = [(row.kind != "suppressing", row.what.count(" and "), row.share) for row in passed.itertuples()]
+    return passed.iloc[order.index(min(order))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Remedies:
+    """Tries changes at the coarsest node of a computation."""
+
+    computation: NodeComputation
+    keys: Callable[[str], bytes]
+    columns: tuple[str, ...]
+    of_members: int
+    adversary: Adversary
+    demands: Demands
+    draws: int
+    other_gates: OtherGates | None
+    written: Callable[[Change], str | None]
+    executor: Executor | None
+
+    def told(self, kind: str, what: str, share: float) -> tuple:
+        """A row that tells where the risk is, and offers nothing."""
+        return kind, what, share, self.demands.max_share, 0.0, NOT_TRIED, False, ""
+
+    def without_columns(self) -> list[tuple]:
+        """A row for each quasi-identifier left out alone; where none of these passes, for more and more of them together."""
+        rows = [self._row(Change((column,)), self._share(Change((column,)))) for column in self.columns if self._may_go((column,))]
+        gone: tuple[str, ...] = ()
+        while not any(row[6] for row in rows) and not self.demands.never:
+            # Greedy: to try all sets of columns would take too long.
+            more = [(*gone, column) for column in self.columns if column not in gone and self._may_go((*gone, column))]
+            more = [columns for columns in more if self.written(Change(columns)) is not None]
+            if not more:
+                break
+            shares = [self._share(Change(columns)) for columns in more]
+            nearest = int(np.argmin([self._excess(Change(columns), share) for columns, share in zip(more, shares, strict=True)]))
+            gone = more[nearest]
+            rows += [self._row(Change(gone), shares[nearest])] if len(gone) > 1 else []
+        return rows
+
+    def more_suppression(self, share: float) -> tuple:
+        """The row of more members suppressed: as few as suffice, and more than the policy allows."""
+        row = ("suppressing", "flagged members", share, self.demands.max_share)
+        if self.demands.suppress_at_most >= _MOST_SUPPRESSED:
+            return (*row, 0.0, NOT_TRIED, False, "")
+        suppressed, gate = self._tried(Change(suppress_at_most=_MOST_SUPPRESSED), share)
+        if gate:
+            return (*row, suppressed, gate, False, "")
+        # A share that a person would write, at which it is tried again: that it sufficed is no proof that it does.
+        least = Change(suppress_at_most=min(_MOST_SUPPRESSED, math.ceil(100 * suppressed + 0.5) / 100))
+        fewer, gate = self._tried(least, share)
+        if least.suppress_at_most <= self.demands.suppress_at_most:
+            return (*row, fewer, gate or ALLOWED, False, "")
+        return self._offered(*row, suppressed if gate else fewer, Change(suppress_at_most=_MOST_SUPPRESSED) if gate else least)
+
+    def _may_go(self, columns: tuple[str, ...]) -> bool:
+        """Whether a column of members and one of claims are left."""
+        members, claims = self.columns[: self.of_members], self.columns[self.of_members :]
+        return set(members) - set(columns) != set() != set(claims) - set(columns)
+
+    def _share(self, change: Change) -> float:
+        """The share at high risk of few draws, nobody suppressed."""
+        return self._left(change).measure((), self.keys("where the risk is"), self.draws, executor=self.executor).share
+
+    def _excess(self, change: Change, share: float) -> float:
+        """How far the change is from passing: the shares by which numbers are beyond their limits, added up."""
+        gates = self._gates_left(change)
+        return max(0.0, share / self.demands.max_share - 1) + (gates.excess(()) if gates else 0.0)
+
+    def _row(self, change: Change, share: float) -> tuple:
+        suppressed, gate = self._tried(change, share)
+        row = ("without", " and ".join(change.without), share, self.demands.max_share)
+        return (*row, suppressed, gate, False, "") if gate else self._offered(*row, suppressed, change)
+
+    def _offered(self, kind: str, what: str, share: float, threshold: float, suppressed: float, change: Change) -> tuple:
+        """A change that passed; it is offered only where a policy can say it."""
+        text = self.written(change)
+        if text is None:
+            return kind, what, share, threshold, suppressed, NOT_A_POLICY, False, ""
+        return kind, what, share, threshold, suppressed, "", True, text
+
+    def _tried(self, change: Change, share: float) -> tuple[float, str]:
+        """The share of sampled members left out, and the gate that stands against the change; empty where it passes.
+
+        Parameters
+        ----------
+        share
+            Of few draws at high risk, nobody suppressed: it tells what is hopeless.
+        """
+        demands = self.demands
+        at_most = demands.suppress_at_most if change.suppress_at_most is None else change.suppress_at_most
+        if demands.never:
+            return 0.0, demands.never
+        if share > demands.max_share + at_most:
+            return 0.0, HIGH_RISK
+        choice, passed_over = choose_generalization(
+            self._left(change), [()] if share <= demands.max_share else [], [()], self.adversary,
+            lambda name: self.keys(f"tried: {name}"), demands.max_share, demands.draws, demands.confidence, at_most,
+            demands.aim, self.executor, self._gates_left(change),
+        )  # fmt: skip
+        return (float(choice.suppressed.mean()), "") if choice else (0.0, passed_over.get((), HIGH_RISK))
+
+    @cached_property
+    def _data(self) -> LongitudinalData:
+        return _at_top(self.computation)
+
+    def _left(self, change: Change) -> NodeComputation:
+        """The coarsest node as a lattice of one node, without the columns that go."""
+        data, computation = self._data, self.computation
+        members, claims = self._places(change)
+        own = LongitudinalData(
+            data.demographics[:, members], [data.demographic_domains[i] for i in members],
+            [data.held[h] for h in claims], [data.history_domains[h] for h in claims],
+            data.targets, [data.known[h] for h in claims], [data.power[h] for h in claims],
+        )  # fmt: skip
+        return NodeComputation(own, (), computation.k, extract=computation.extract)
+
+    def _gates_left(self, change: Change) -> OtherGates | None:
+        if self.other_gates is None:
+            return None
+        members, _ = self._places(change)
+        top = self.computation.top.demographics
+        domains = self.computation.data.demographic_domains
+        delivered = np.stack([domains[i].levels[top[i]][self.other_gates.delivered[:, i]] for i in members], axis=1)
+        gates = replace(self.other_gates, data=self._left(change).data, dimensions=(), delivered=delivered)
+        if gates.claim_bins is None or len(members) == self.of_members:
+            return gates
+        # Under the changed policy claims are cut within fewer and larger classes: bins that are too small now may join others.
+        classes = np.unique(delivered, axis=0, return_inverse=True)[1].reshape(-1)
+        joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, self.keys("bins cut again"))
+        return replace(gates, claim_bins=joined)
+
+    def _places(self, change: Change) -> tuple[list[int], list[int]]:
+        """Positions of the columns of members, and of claims, that are left."""
+        left = [number for number, column in enumerate(self.columns) if column not in change.without]
+        of_members = self.of_members
+        return [n for n in left if n < of_members], [n - of_members for n in left if n >= of_members]
+
+
+def _at_top(computation: NodeComputation) -> LongitudinalData:
+    """The data with every value as its coarsest class: what lies below is of no interest here, and costs bit-sets."""
+    data, top = computation.data, computation.top
+    demographics = [domain.levels[level] for domain, level in zip(data.demographic_domains, top.demographics, strict=True)]
+    histories = [domain.levels[level] for domain, level in zip(data.history_domains, top.histories, strict=True)]
+
+    def recoded(all_values: Sequence[Histories]) -> tuple[Histories, ...]:
+        return tuple(Histories(v.offsets, codes[v.codes]) for v, codes in zip(all_values, histories, strict=True))
+
+    def domains(of: Sequence[np.ndarray]) -> tuple[Domain, ...]:
+        return tuple(Domain((np.arange(int(codes.max(initial=-1)) + 1),)) for codes in of)
+
+    coded = np.stack([codes[data.demographics[:, i]] for i, codes in enumerate(demographics)], axis=1)
+    return LongitudinalData(
+        coded, domains(demographics), recoded(data.held), domains(histories), data.targets, recoded(data.known), data.power
+    )
+
+
+def _one_level_coarser(
+    computation: NodeComputation, columns: Sequence[str]
+) -> Iterator[tuple[str, NodeComputation]]:
+    """For each column with more than two classes at the coarsest node: a lattice of which one level is coarser."""
+    data = _at_top(computation)
+    of_members = len(data.demographic_domains)
+    for place, column in enumerate(columns):
+        domains = [*data.demographic_domains, *data.history_domains]
+        size = domains[place].sizes[0]
+        if size < 3:
+            continue
+        domains[place] = Domain((np.arange(size), np.arange(size) // 2))
+        own = replace(data, demographic_domains=tuple(domains[:of_members]), history_domains=tuple(domains[of_members:]))
+        moved = ((place,), ()) if place < of_members else ((), (place - of_members,))
+        yield column, NodeComputation(own, (Dimension(column, *moved, 2),), computation.k, extract=computation.extract)

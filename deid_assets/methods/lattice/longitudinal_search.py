@@ -1,0 +1,295 @@
+"""Search the lattice of a longitudinal release for the node that loses least among those at acceptable risk.
+
+The search is OLA (`predictive_tagging`), its question is the node computation (`node_computation`) decided by the
+sequential rule (`sequential_decision`), its order is the information loss. All nodes are asked about the same draws and
+with the same exemptions, so the share never rises on the way up and tagging is sound (methods#lattice-search).
+
+Every node ends with a share and an interval, a decision, and how the decision was reached. A node still undecided after
+the last draw is not a candidate.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.predictive_tagging import (
+    Node,
+    all_nodes,
+    below_or_equal,
+    lower_neighbours,
+    minimal_passing_nodes,
+)
+from deid_assets.methods.statistics.confidence import wilson_interval
+from deid_assets.methods.statistics.sequential_decision import Decision, SequentialRule
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """What is known about a node.
+
+    Attributes
+    ----------
+    flagged, draws, share, lower, upper
+        The draws measured and Wilson's 95 % interval of the share. Where the rule chose when to stop, the interval only
+        describes; the decision rests on the rule.
+    decision
+        'candidate', 'not_candidate', or 'undecided', which is no candidate either.
+    reached
+        'measured', or 'inferred' from another node.
+    source
+        The node that the decision was inferred from: a candidate below, or a node above that is none. None if measured.
+    """
+
+    node: Node
+    height: int
+    loss: float
+    flagged: int
+    draws: int
+    share: float
+    lower: float
+    upper: float
+    decision: Decision
+    reached: Literal["measured", "inferred"]
+    source: Node | None = None
+
+
+@dataclass(frozen=True)
+class LatticeSearch:
+    """The lattice with every node's result, the chosen node and its certificate.
+
+    Attributes
+    ----------
+    dimensions
+        Names of the axes.
+    nodes
+        Every node, in lexicographic order.
+    chosen
+        The candidate of least loss (ties: least height, then lexicographic); None when no node is one.
+    lower_neighbours
+        The nodes directly below the chosen one, each measured for itself: none is a candidate.
+    minimal
+        The candidates with no candidate below.
+    k, threshold, error, draws_at_most
+        The class size asked for, the share decided against, the error probability of the whole lattice, and the cap.
+    """
+
+    dimensions: tuple[str, ...]
+    nodes: tuple[NodeResult, ...]
+    chosen: NodeResult | None
+    lower_neighbours: tuple[NodeResult, ...]
+    minimal: tuple[Node, ...]
+    k: int
+    threshold: float
+    error: float
+    draws_at_most: int
+
+    def candidates(self) -> list[NodeResult]:
+        """The candidates, best first: the next ones in line when the chosen node fails a stricter measurement."""
+        return sorted((result for result in self.nodes if result.decision == "candidate"), key=_preference)
+
+    def at(self, node: Sequence[int]) -> NodeResult:
+        """The result of one node."""
+        return next(result for result in self.nodes if result.node == tuple(node))
+
+    @property
+    def least_loss_without_measurement(self) -> float:
+        """The least loss among nodes decided by inference alone; infinite when every node was measured."""
+        return min((result.loss for result in self.nodes if result.reached == "inferred"), default=math.inf)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    flagged: int
+    draws: int
+    decision: Decision
+
+
+class _Search:
+    """The state of one search: what has been measured so far."""
+
+    def __init__(self, computation, stream_key, rule, blocks, nodes, progress, executor, full_effort):
+        self.computation: NodeComputation = computation
+        self.stream_key: bytes = stream_key
+        self.rule: SequentialRule = rule
+        self.blocks: int = blocks
+        self.nodes: list[Node] = nodes
+        self.progress: Progress = progress
+        self.executor: Executor | None = executor
+        self.full_effort: bool = full_effort
+        self.measured: dict[Node, _Measured] = {}
+        self._levels = np.array(nodes, dtype=np.int64).reshape(len(nodes), -1)
+        self._open = np.ones(len(nodes), dtype=bool)
+
+    def is_candidate(self, node: Node) -> bool:
+        """Steps 4 and 5 of the node computation (methods#node-risk): draw until the rule decides or the cap is reached; asked once, remembered."""
+        if node not in self.measured:
+            flagged = draws = 0
+            decision: Decision = "undecided"
+            counts = self.computation.running_counts(node, self.stream_key, self.blocks, self.executor)
+            for flagged, _, draws in counts:
+                decision = self.rule.decide(flagged, draws)
+                if decision != "undecided" and not self.full_effort:
+                    break
+            self.measured[node] = _Measured(flagged, draws, decision)
+            above, below = self._levels >= node, self._levels <= node
+            self._open &= ~np.all(above if decision == "candidate" else below, axis=1)
+            decided = len(self.nodes) - int(np.count_nonzero(self._open))
+            share = f"{flagged / draws:.5f} of {draws:,} draws at high risk"
+            self.progress(decided, len(self.nodes), f"node {node}: {share}, {decision}")
+        return self.measured[node].decision == "candidate"
+
+    def open_nodes(self) -> list[Node]:
+        """Nodes that were neither measured nor follow from one that was."""
+        return [self.nodes[place] for place in np.flatnonzero(self._open)]
+
+    def inferred(self, node: Node) -> tuple[Decision, Node | None]:
+        """What the measured nodes say about another: candidates below it, or others above it."""
+        for decision in ("candidate", "not_candidate", "undecided"):
+            for source, found in self.measured.items():
+                below, above = (source, node) if decision == "candidate" else (node, source)
+                if found.decision == decision and below_or_equal(below, above):
+                    return decision, source
+        return "undecided", None
+
+
+def search_lattice(
+    computation: NodeComputation,
+    loss: Callable[[Node], float],
+    stream_key: bytes,
+    threshold: float,
+    error: float = 0.001,
+    draws_at_most: int = 2_000_000,
+    draws_for_inferred: int = 2 * DRAWS_PER_BLOCK,
+    exhaustive: bool = False,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> LatticeSearch:
+    """Find the candidate of least loss, and say of every node what it is.
+
+    Parameters
+    ----------
+    computation
+        The node computation, with its lattice.
+    loss
+        Loss of a node, not falling on the way up (`information_loss.LatticeLoss`).
+    stream_key
+        16 bytes: the search's own stream. Draws that choose a node must not judge it.
+    threshold
+        m, the share that nodes are decided against: MaxSup, or somewhat less so that the gate's bound does not refuse
+        what the search accepts.
+    error
+        Probability of any wrong decision in the whole lattice, at most; each node gets an equal part of it.
+    draws_at_most
+        The cap for one node, rounded up to whole blocks.
+    draws_for_inferred
+        Fixed effort for nodes whose decision is inferred, so that each has a share and an interval.
+    exhaustive
+        Decide every node by its own draws, all `draws_at_most` of them; for those who distrust tagging.
+    progress
+        Called with (nodes decided, nodes, text).
+    executor
+        Where draws are measured. Neither it nor its number of workers changes the result.
+
+    Returns
+    -------
+    LatticeSearch
+    """
+    heights = [dimension.levels - 1 for dimension in computation.dimensions]
+    nodes = all_nodes(heights)
+    rule = SequentialRule(threshold, error / len(nodes))
+    blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
+    search = _Search(computation, stream_key, rule, blocks, nodes, progress or _silent, executor, exhaustive)
+    losses = {node: loss(node) for node in nodes}
+
+    if exhaustive:
+        for node in nodes:
+            search.is_candidate(node)
+    else:
+        minimal_passing_nodes(heights, search.is_candidate)
+        # Tagging leaves no node open when shares are monotone; measure whatever a rare wrong decision left.
+        for node in search.open_nodes():
+            search.is_candidate(node)
+    chosen = _choose_with_certificate(search, losses)
+
+    results = _results(search, losses, draws_for_inferred)
+    minimal = tuple(
+        result.node
+        for result in results.values()
+        if result.decision == "candidate"
+        and not any(results[below].decision == "candidate" for below in lower_neighbours(result.node))
+    )
+    return LatticeSearch(
+        dimensions=tuple(dimension.name for dimension in computation.dimensions),
+        nodes=tuple(results.values()),
+        chosen=None if chosen is None else results[chosen],
+        lower_neighbours=() if chosen is None else tuple(results[below] for below in lower_neighbours(chosen)),
+        minimal=minimal,
+        k=computation.k,
+        threshold=threshold,
+        error=error,
+        draws_at_most=blocks * DRAWS_PER_BLOCK,
+    )
+
+
+def _choose_with_certificate(search: _Search, losses: dict[Node, float]) -> Node | None:
+    """The candidate of least loss, after each node directly below it was measured and failed."""
+    while True:
+        candidates = [node for node in search.nodes if _decision_of(search, node) == "candidate"]
+        if not candidates:
+            return None
+        chosen = min(candidates, key=lambda node: (losses[node], sum(node), node))
+        # A neighbour that was tagged as failing and now passes (a wrong decision, rare by the rule) is a better choice.
+        passing = [search.is_candidate(node) for node in (chosen, *lower_neighbours(chosen))]
+        if passing[0] and not any(passing[1:]):
+            return chosen
+
+
+def _decision_of(search: _Search, node: Node) -> Decision:
+    found = search.measured.get(node)
+    return found.decision if found else search.inferred(node)[0]
+
+
+def _results(search: _Search, losses: dict[Node, float], draws_for_inferred: int) -> dict[Node, NodeResult]:
+    results = {}
+    for node in search.nodes:
+        found = search.measured.get(node)
+        if found:
+            flagged, draws, decision, source = found.flagged, found.draws, found.decision, None
+        else:
+            decision, source = search.inferred(node)
+            measurement = search.computation.measure(
+                node, search.stream_key, draws_for_inferred, executor=search.executor
+            )
+            flagged, draws = measurement.flagged, measurement.draws
+        lower, upper = wilson_interval(flagged, draws)
+        results[node] = NodeResult(
+            node=node,
+            height=sum(node),
+            loss=losses[node],
+            flagged=flagged,
+            draws=draws,
+            share=flagged / draws,
+            lower=lower,
+            upper=upper,
+            decision=decision,
+            reached="measured" if found else "inferred",
+            source=source,
+        )
+        search.progress(len(search.nodes), len(search.nodes), f"node {node}: {decision}")
+    return results
+
+
+def _preference(result: NodeResult) -> tuple[float, int, Node]:
+    return result.loss, result.height, result.node
+
+
+def _silent(done: int, total: int, text: str) -> None:
+    pass

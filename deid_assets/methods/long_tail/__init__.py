@@ -1,0 +1,1 @@
+"""The long tail of claims per member, and ways to cut it."""

@@ -1,0 +1,165 @@
+"""The number of claims as a quasi-identifier in bins, and the backward truncation of El Emam & Arbuckle 2013 (ch. 5; methods#bins-of-claims).
+
+An adversary who knows about how many claims a member has knows a bin of numbers, [1-5], [6-10] and so on. Where a bin
+holds members, but fewer than m = ceil(1 / risk), each of them loses claims until he is in the next lower bin:
+
+    from the highest bin down to the second: if 0 < members < m, each member gets a new number of claims, drawn uniformly
+    from the next lower bin, and counts there from now on.
+
+The lowest bin cannot be repaired in this way. `optimal_bins` finds the fewest claims to remove instead.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins of the number of claims: [1-w], [w+1-2w], ..., and above a cap one that is open, such as "500 or more".
+
+    Parameters
+    ----------
+    width
+        Numbers of claims in a bin, at least 1.
+    cap
+        First number of the open bin, above `width`; the bin below it ends at cap - 1. None: no bin is open.
+
+    Raises
+    ------
+    ValueError
+        If the width is below 1, or the cap not above it.
+
+    Examples
+    --------
+    >>> Bins(5).of(np.array([1, 5, 6, 14, 31])).tolist()
+    [0, 0, 1, 2, 6]
+    >>> bins = Bins(5, cap=500)
+    >>> bins.of(np.array([495, 496, 499, 500, 1300])).tolist()
+    [98, 99, 99, 100, 100]
+    >>> bins.lowest(np.array([99, 100])).tolist(), bins.highest(np.array([98, 99])).tolist()
+    ([496, 500], [495, 499])
+    """
+
+    width: int
+    cap: int | None = None
+
+    def __post_init__(self):
+        if self.width < 1:
+            raise ValueError(f"bins have a width of {self.width}; it is at least 1")
+        if self.cap is not None and self.cap <= self.width:
+            raise ValueError(f"the open bin begins at {self.cap}; it begins above the first bin of width {self.width}")
+
+    @property
+    def open_bin(self) -> int | None:
+        """Index of the open bin; None if there is none."""
+        return None if self.cap is None else -(-(self.cap - 1) // self.width)
+
+    def of(self, counts: np.ndarray) -> np.ndarray:
+        """(n,) int64: the bin of each number of claims, from 0; -1 for no claims."""
+        counts = np.asarray(counts, dtype=np.int64)
+        found = (counts + self.width - 1) // self.width - 1
+        return found if self.cap is None else np.where(counts >= self.cap, self.open_bin, found)
+
+    def lowest(self, bins: np.ndarray) -> np.ndarray:
+        """Lowest number of claims of each bin."""
+        lowest = np.asarray(bins, dtype=np.int64) * self.width + 1
+        return lowest if self.cap is None else np.where(np.asarray(bins) == self.open_bin, self.cap, lowest)
+
+    def highest(self, bins: np.ndarray) -> np.ndarray:
+        """Highest number of claims of each bin that is not open."""
+        highest = (np.asarray(bins, dtype=np.int64) + 1) * self.width
+        return highest if self.cap is None else np.minimum(highest, self.cap - 1)
+
+
+def bin_sizes(counts: np.ndarray, bins: Bins) -> np.ndarray:
+    """(b,) int64: members in each bin up to the highest that occurs; members without claims are in none."""
+    found = bins.of(counts)
+    return np.bincount(found[found >= 0])
+
+
+def smallest_bin(counts: np.ndarray, bins: Bins) -> int:
+    """Members in the smallest bin that is not empty; 0 where nobody has claims."""
+    sizes = bin_sizes(counts, bins)
+    return int(sizes[sizes > 0].min(initial=np.iinfo(np.int64).max)) if sizes.any() else 0
+
+
+def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
+    """Return how many claims each member keeps, by the backward algorithm of El Emam & Arbuckle 2013.
+
+    Parameters
+    ----------
+    counts
+        (n,) integers: claims of each member, in an order that does not change from run to run. Who has none stays so.
+    bins
+        The bins.
+    m
+        Members that a bin must hold, if it holds any; at least 1.
+    seed
+        16 bytes: the key of the counter-based generator that draws the new numbers.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n,) int64, at most `counts`. Every bin but the lowest is empty or holds at least m; whether the lowest does is
+        for the caller to see, because no truncation can change it.
+
+    Raises
+    ------
+    ValueError
+        If m is below 1 or the seed is not of 16 bytes.
+
+    Examples
+    --------
+    The book's example: 11 members in [31-35] stay; 4 in [26-30] move to [21-25], which then holds 11.
+
+    >>> counts = np.repeat([33, 28, 23, 18, 13, 8, 3], [11, 4, 7, 20, 30, 40, 50])
+    >>> kept = truncate_to_bins(counts, Bins(5), 10, bytes(16))
+    >>> bin_sizes(kept, Bins(5)).tolist()
+    [50, 40, 30, 20, 11, 0, 11]
+    """
+    if m < 1:
+        raise ValueError(f"a bin that holds at least {m} members protects nobody")
+    if len(seed) != 16:
+        raise ValueError(f"the seed has {len(seed)} bytes instead of 16")
+    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
+    kept = np.array(counts, dtype=np.int64)
+    sizes = bin_sizes(kept, bins)
+    # Positions of members by bin; a bin's list grows when the one above it is too small.
+    order = np.argsort(bins.of(kept), kind="stable")
+    order = order[np.count_nonzero(kept <= 0):]
+    members = np.split(order, np.cumsum(sizes)[:-1])
+    for number in range(len(sizes) - 1, 0, -1):
+        if 0 < len(members[number]) < m:
+            moved = members[number]
+            low, high = int(bins.lowest(number - 1)), int(bins.highest(number - 1))
+            kept[moved] = generator.integers(low, high, size=len(moved), endpoint=True)
+            members[number - 1] = np.sort(np.concatenate([members[number - 1], moved]))
+    return kept
+
+
+def widened(counts: np.ndarray, bins: Bins, m: int) -> Bins:
+    """Return the narrowest bins, at least as wide as these, whose lowest bin the backward algorithm leaves large enough.
+
+    Which bin a member ends in does not depend on what is drawn, so that one seed tells for all.
+
+    Parameters
+    ----------
+    counts, bins, m
+        As `truncate_to_bins` takes them.
+
+    Raises
+    ------
+    ValueError
+        If fewer than m members have claims, so that no width helps.
+    """
+    with_claims = np.count_nonzero(np.asarray(counts) > 0)
+    if 0 < with_claims < m:
+        raise ValueError(f"fewer than {m} members have claims, so that no bin can hold {m}")
+    while True:
+        sizes = bin_sizes(truncate_to_bins(counts, bins, m, bytes(16)), bins)
+        if not len(sizes) or sizes[0] == 0 or sizes[0] >= m:
+            return bins
+        # Bins that reach the cap are one bin and an open one; wider ones need no cap.
+        cap = bins.cap if bins.cap is not None and bins.width + 1 < bins.cap else None
+        bins = Bins(bins.width + 1, cap)

@@ -1,0 +1,185 @@
+"""The number of claims as a quasi-identifier of members: bins that an adversary may know, made safe by truncation.
+
+Whoever receives a release sees how many claims each member has, and a neighbour may know about how many there are. El
+Emam and Arbuckle (Anonymizing Health Data, 2013, ch. 5) take the number to be known to within a range of five, and ask
+that it be treated as a quasi-identifier. So it is generalized to bins [1, w], [w + 1, 2 w] and so on, of one width,
+and members of a bin that too few share lose claims until they are in a bin that enough share. This is done within each
+demographic class, because the same adversary knows age and sex.
+
+Where the year of a claim is known the quasi-identifier is the vector of the numbers in each year. Bins that are safe in
+each year are not safe together. Members are therefore truncated one year after the other, each within those who share
+demographics and the bins of the years before. A year without claims is a bin of its own.
+
+Classes and bins only merge when demographics become coarser, so that what is safe at one demographic node is safe at
+every node above it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
+from deid_assets.store.tables import quoted
+
+COLUMN = "number_of_claims"
+
+
+def truncate_within_classes(
+    counts: NDArray[np.integer], classes: NDArray[np.integer], width: int, m: int, key: bytes
+) -> NDArray[np.int64]:
+    """Return how many claims each member keeps, so that every bin of every class is empty or holds at least m members.
+
+    Fewest claims are removed in each class, year by year. Members whom nothing helps, because fewer than m share
+    their class, keep what they have: their demographics alone are too rare.
+
+    Parameters
+    ----------
+    counts
+        (n, y) integers: claims of each member of the population, in all (y = 1) or in each of y years.
+    classes
+        (n,) integers: demographic class of each member.
+    width
+        Numbers of claims in a bin, at least 1.
+    m
+        Members that a bin must hold, if it holds any.
+    key
+        16 bytes. Which of several members with equal numbers loses claims follows from it, never from their order.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n, y) int64, at most `counts`. With one column nobody with claims loses all of them; with several, a member
+        may be left without any.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit together, m is below 1, or the key is not of 16 bytes.
+
+    Examples
+    --------
+    Of 20 women with 3 claims and 19 with 7, the 19 keep 5, so that all 39 are in the bin [1, 5]; 20 men stay.
+
+    >>> counts = np.repeat([[3], [7], [7]], [20, 19, 20], axis=0)
+    >>> kept = truncate_within_classes(counts, np.repeat([0, 1], [39, 20]), width=5, m=20, key=bytes(16))
+    >>> np.unique(kept[:39]).tolist(), np.unique(kept[39:]).tolist()
+    ([3, 5], [7])
+    """
+    counts, classes = np.asarray(counts, dtype=np.int64), np.asarray(classes)
+    if counts.ndim != 2 or classes.shape != counts.shape[:1]:
+        raise ValueError(f"counts and classes need shapes (n, y) and (n,), not {counts.shape} and {classes.shape}")
+    if len(key) != 16:
+        raise ValueError(f"the key has {len(key)} bytes instead of 16")
+    bins, several = Bins(width), counts.shape[1] > 1
+    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
+    shuffled = generator.permutation(len(counts))
+    kept, known = counts[shuffled], classes[shuffled]
+    for year in range(counts.shape[1]):
+        for members in _members_of(known):
+            own = kept[members, year]
+            there = len(own) if several else np.count_nonzero(own)
+            if there >= m:
+                kept[members, year] = truncate_to_bins_optimally(own, bins, m, down_to_none=several)
+        known = _joined(known, bins.of(kept[:, year]))
+    found = np.empty_like(kept)
+    found[shuffled] = kept
+    return found
+
+
+def class_and_bins(
+    classes: NDArray[np.integer], counts: NDArray[np.integer], width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the class that each member shares with those of equal demographics and equal bins of claims, and its size.
+
+    Parameters
+    ----------
+    classes
+        (n,) integers: demographic class of each member of the population.
+    counts
+        (n, y) integers: claims of each member, in all or in each year.
+    width
+        Numbers of claims in a bin; 1 for an adversary who knows the number exactly.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        (n,) int64 number of the class, and (n,) int64 members in it.
+
+    Examples
+    --------
+    >>> class_and_bins(np.array([0, 0, 0, 1]), np.array([[1], [5], [6], [5]]), 5)[1].tolist()
+    [2, 2, 1, 1]
+    """
+    bins, found = Bins(width), np.asarray(classes)
+    for year in np.asarray(counts, dtype=np.int64).T:
+        found = _joined(found, bins.of(year))
+    _, found, sizes = np.unique(found, return_inverse=True, return_counts=True)
+    found = found.reshape(-1)
+    return found, sizes[found]
+
+
+def bin_columns(years: Sequence[int]) -> tuple[str, ...]:
+    """Names of the columns that `with_bins` adds: one, or one for each year.
+
+    Examples
+    --------
+    >>> bin_columns(()), bin_columns((1, 2))
+    (('number_of_claims',), ('number_of_claims_y1', 'number_of_claims_y2'))
+    """
+    return tuple(f"{COLUMN}_y{int(year)}" for year in years) or (COLUMN,)
+
+
+def with_bins(members: str, member: str, claims: str, width: int, years: Sequence[int] = ()) -> str:
+    """SELECT every column of the members, and the bin of each member's number of claims, 0 for none.
+
+    Parameters
+    ----------
+    members
+        What to write after FROM for the members, whose identifier is the column `member`.
+    claims
+        What to write after FROM for their claims: `member` and year, an integer.
+    width
+        Numbers of claims in a bin.
+    years
+        The years whose numbers are known by themselves; none: the number of all claims is known.
+    """
+    conditions = [f" FILTER (year = {int(year)})" for year in years] or [""]
+    counts = ", ".join(
+        f"(count(*){condition} + {int(width) - 1}) // {int(width)} AS {quoted(name)}"
+        for name, condition in zip(bin_columns(years), conditions, strict=True)
+    )
+    bins = ", ".join(f"coalesce(b.{quoted(name)}, 0) AS {quoted(name)}" for name in bin_columns(years))
+    return f"""
+        SELECT m.*, {bins} FROM {members} AS m
+        LEFT JOIN (SELECT {quoted(member)}, {counts} FROM {claims} GROUP BY ALL) AS b USING ({quoted(member)})"""
+
+
+def small_class_share(sizes: NDArray[np.integer], released: NDArray[np.bool_], m: int) -> float:
+    """Return the share of the released members whose class holds fewer than m members; 1 if nobody is released.
+
+    Parameters
+    ----------
+    sizes
+        (n,) members of the population in each member's class.
+    released
+        (n,) bool: who is released.
+    m
+        Smallest class that is not at high risk.
+    """
+    own = np.asarray(sizes)[np.asarray(released, dtype=bool)]
+    return float((own < m).mean()) if own.size else 1.0
+
+
+def _joined(one: NDArray[np.integer], other: NDArray[np.integer]) -> NDArray[np.int64]:
+    """(n,) int64: a number for each pair of values."""
+    other = other - other.min(initial=0)
+    pairs = one.astype(np.int64) * (int(other.max(initial=0)) + 1) + other
+    return np.unique(pairs, return_inverse=True)[1].reshape(-1)
+
+
+def _members_of(classes: NDArray[np.integer]) -> Iterator[NDArray[np.int64]]:
+    """Positions of the members of each class."""
+    order = np.argsort(classes, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(classes[order])) + 1) if len(order) else ()

@@ -1,0 +1,283 @@
+"""The long tail of claims per member, and which of its claims are cut (El Emam et al. 2012, Multimedia Appendix 1, section 1; methods#long-tail).
+
+Members with very many claims stand out by their number alone. Above a cap, a percentile of the claims per member or
+per member and year, a member keeps his best supported claims. Support of a value is the number of OTHER members who
+have it; a claim's score comes from its least supported value,
+
+    s = 1 - min_h sup_h / N    in [1/N, 1],
+
+highest cut first. Scores are computed once, not after each cut. The appendix says "95th percentile" without its unit: 9,556 of
+113,000 members truncated are 8.5 %, which fits per member and year; the 139 claims of El Emam & Arbuckle 2013 are per member. So the unit is a
+choice of the policy.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from deid_assets.errors import DeliveryError
+from deid_assets.methods.preparation.top_coding import nearest_rank
+from deid_assets.store.tables import Query, Table, quoted
+
+Unit = Literal["member", "member_year"]
+FirstCut = Literal["highest", "lowest"]
+
+_UNIT_COLUMNS = {"member": ("member_id",), "member_year": ("member_id", "year")}
+
+
+def _columns_of(unit: Unit) -> str:
+    if unit not in _UNIT_COLUMNS:
+        raise ValueError(f"the unit of truncation must be one of {', '.join(_UNIT_COLUMNS)}")
+    return ", ".join(_UNIT_COLUMNS[unit])
+
+
+def value_supports(claims: Table, quasi_identifiers: Sequence[str]) -> tuple[str, str]:
+    """SQL that gives each value of each quasi-identifier its support: the number of members who have it.
+
+    Parameters
+    ----------
+    claims
+        member_id and one column per quasi-identifier, all claims of all members.
+    quasi_identifiers
+        Column names of `claims`, at least one.
+
+    Returns
+    -------
+    tuple[str, str]
+        Common table expressions s0, s1, ... of value | support, one per quasi-identifier, without WITH; and the joins
+        that add them to claims under the alias c. A missing value has no support.
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no quasi-identifier is named.
+    """
+    if not quasi_identifiers:
+        raise ValueError("name at least one quasi-identifier to score claims by")
+    tables, joins = [], []
+    for number, name in enumerate(quasi_identifiers):
+        column = quoted(name)
+        tables.append(
+            f"s{number} AS (SELECT {column} AS value, count(DISTINCT member_id) AS support"
+            f" FROM {claims.sql} WHERE {column} IS NOT NULL GROUP BY {column})"
+        )
+        joins.append(f"LEFT JOIN s{number} ON c.{column} = s{number}.value")
+    return ", ".join(tables), " ".join(joins)
+
+
+def claim_support_scores(claims: Table, quasi_identifiers: Sequence[str]) -> str:
+    """SELECT the support score of every claim.
+
+    N is the number of members with claims in `claims`. A missing value is not counted, neither as a value nor
+    against the claim; a claim whose values are all missing tells nothing and scores the least, 1/N.
+
+    Parameters
+    ----------
+    claims
+        claim_id, member_id and one column per quasi-identifier, all claims of all members.
+    quasi_identifiers
+        Column names of `claims`.
+
+    Returns
+    -------
+    str
+        SELECT of claim_id | score DOUBLE in [1/N, 1].
+
+    Raises
+    ------
+    StoreError
+        If a name is not an identifier.
+    ValueError
+        If no quasi-identifier is named.
+    """
+    tables, joins = value_supports(claims, quasi_identifiers)
+    # `least` skips NULL: missing values, which have no support, take no part. The member himself does not count.
+    fewest = f"least({', '.join(f's{number}.support' for number in range(len(quasi_identifiers)))})"
+    return f"""
+        WITH population AS (SELECT count(DISTINCT member_id) AS n FROM {claims.sql}), {tables}
+        SELECT c.claim_id, 1 - (coalesce({fewest}, n) - 1) / n::DOUBLE AS score
+        FROM {claims.sql} c CROSS JOIN population {joins}"""
+
+
+def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:
+    """Count the claims that a member (or a member in a year) may keep.
+
+    The nearest-rank percentile: the smallest number of claims that at least `percentile` per cent of the members (or
+    member-years) with claims do not exceed. It is a number that occurs, and at most 100 - percentile per cent of
+    the units are truncated.
+
+    Parameters
+    ----------
+    claims
+        member_id and year.
+    percentile
+        In (0, 100]; 100 truncates nobody.
+    unit
+        member or member_year.
+
+    Raises
+    ------
+    DeliveryError
+        If there are no claims.
+    ValueError
+        If percentile or unit is not one of those allowed.
+    """
+    histogram = claims.arrays(
+        f"""SELECT claims, count(*) AS units
+            FROM (SELECT count(*) AS claims FROM {claims.sql} GROUP BY {_columns_of(unit)})
+            GROUP BY claims ORDER BY claims"""
+    )
+    if len(histogram["claims"]) == 0:
+        raise DeliveryError(f"{claims.name} holds no claims, so there is no long tail to cut; check the exclusions")
+    return nearest_rank(np.asarray(histogram["claims"]), np.asarray(histogram["units"]), percentile)
+
+
+def claims_histogram(claims: Table, cut: tuple[int, Unit] | None = None) -> np.ndarray:
+    """Count the members by their number of claims.
+
+    Parameters
+    ----------
+    claims
+        member_id and year, before the long tail is cut.
+    cut
+        Cap and unit: the numbers that will be left when the tail is cut. None counts what there is.
+
+    Returns
+    -------
+    numpy.ndarray
+        (m, 2) int64: number of claims, ascending, and members with that number.
+    """
+    cap, unit = cut or (None, "member")
+    left = "count(*)" if cap is None else f"least(count(*), {int(cap)})"
+    found = claims.arrays(
+        f"""SELECT claims, count(*) AS members FROM (
+                SELECT member_id, sum(claims)::BIGINT AS claims
+                FROM (SELECT member_id, {left} AS claims FROM {claims.sql} GROUP BY {_columns_of(unit)})
+                GROUP BY member_id
+            ) GROUP BY claims ORDER BY claims"""
+    )
+    return np.stack([np.asarray(found["claims"]), np.asarray(found["members"])], axis=1).astype(np.int64)
+
+
+def claims_of_units(claims: Table, unit: Unit) -> dict[str, np.ndarray]:
+    """Count the claims of each member, or of each member and year, in an order that is the same from run to run.
+
+    Returns
+    -------
+    dict of numpy.ndarray
+        member_id, year (only where it is part of the unit) and claims (int64), by member_id and year.
+    """
+    columns = _columns_of(unit)
+    return claims.arrays(
+        f"SELECT {columns}, count(*) AS claims FROM {claims.sql} GROUP BY {columns} ORDER BY {columns}"
+    )
+
+
+def keep_claims(
+    claims: Table, scores: Table, kept: Table, unit: Unit, key: bytes, first_cut: FirstCut = "highest"
+) -> Query:
+    """SELECT the claims that stay where a table says how many each unit keeps; units that it does not list keep all.
+
+    Parameters
+    ----------
+    claims, scores, unit, key, first_cut
+        As `truncate_claims` takes them.
+    kept
+        The unit's columns, unique, and kept: how many claims stay, at least 0.
+
+    Raises
+    ------
+    ValueError
+        If the key is empty, or unit or first_cut unknown.
+    """
+    if not key:
+        raise ValueError("the key that orders equal scores is empty")
+    unit_columns = _columns_of(unit)
+    return Query(
+        f"""
+        WITH of_long AS (SELECT claim_id, {unit_columns}, kept FROM {claims.sql} JOIN {kept.sql} USING ({unit_columns})),
+        cut AS (
+            SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
+            QUALIFY row_number() OVER (
+                PARTITION BY {unit_columns} ORDER BY {_best_first(first_cut)}, sha256($1 || claim_id), claim_id) > kept)
+        SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
+        (key.hex(),),
+    )
+
+
+def _best_first(first_cut: FirstCut) -> str:
+    if first_cut not in ("highest", "lowest"):
+        raise ValueError("claims are cut from the highest score on, or from the lowest")
+    return "score" if first_cut == "highest" else "score DESC"
+
+
+def truncate_claims(
+    claims: Table, scores: Table, cap: int, unit: Unit, key: bytes, first_cut: FirstCut = "highest"
+) -> Query:
+    """SELECT the claims that stay: all of the members at most at the cap, the `cap` best supported of the others.
+
+    Only the claims of the long members are ranked; the rest pass an anti-join, which is faster than a window over
+    all claims. Equal scores are ordered by a keyed hash of the claim's id: by chance, yet the same from run to run,
+    and never by the order in a file, which tells about time.
+
+    Parameters
+    ----------
+    claims
+        claim_id (unique), member_id, year and whatever else; all columns are selected.
+    scores
+        claim_id and score, as `claim_support_scores` selects them.
+    cap
+        Claims that stay at most per unit, at least 1.
+    unit
+        member or member_year.
+    key
+        Secret of this purpose; bound as a parameter.
+    first_cut
+        Which scores are cut first: the highest, as of the support score, or the lowest, as of the balanced one.
+
+    Raises
+    ------
+    ValueError
+        If the cap is below 1, the key empty, or unit or first_cut unknown.
+    """
+    if cap < 1:
+        raise ValueError(f"the cap is {cap}; a member keeps at least one claim")
+    if not key:
+        raise ValueError("the key that orders equal scores is empty")
+    unit_columns = _columns_of(unit)
+    return Query(
+        f"""
+        WITH long AS (SELECT {unit_columns} FROM {claims.sql} GROUP BY {unit_columns} HAVING count(*) > {int(cap)}),
+        of_long AS (SELECT claim_id, {unit_columns} FROM {claims.sql} SEMI JOIN long USING ({unit_columns})),
+        cut AS (
+            SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
+            QUALIFY row_number() OVER (
+                PARTITION BY {unit_columns} ORDER BY {_best_first(first_cut)}, sha256($1 || claim_id), claim_id) > {int(cap)})
+        SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
+        (key.hex(),),
+    )
+
+
+def claims_truncated(members: Table, claims: Table, kept: Table) -> str:
+    """SELECT whether any claim of a member was cut: what ClaimsTruncated says in the Heritage files.
+
+    Parameters
+    ----------
+    members
+        Members wanted: member_id, unique.
+    claims, kept
+        Claims before and after truncation: claim_id, member_id.
+
+    Returns
+    -------
+    str
+        SELECT of member_id | claims_truncated INTEGER, 1 or 0; a member without claims has 0.
+    """
+    return f"""
+        WITH cut AS (SELECT DISTINCT member_id FROM {claims.sql} c
+                     ANTI JOIN {kept.sql} k ON c.claim_id = k.claim_id)
+        SELECT m.member_id, (cut.member_id IS NOT NULL)::INTEGER AS claims_truncated
+        FROM {members.sql} m LEFT JOIN cut ON m.member_id = cut.member_id"""

@@ -1,0 +1,131 @@
+"""Tables of the restricted store as the integer arrays that the kernel reads.
+
+Values move from DuckDB to NumPy as the numbers that `value_domains` gave them; no text of a person leaves the store.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deid_assets.methods.population.longitudinal_data import Domain, Histories
+from deid_assets.methods.population.value_domains import label_joins, labels_query, level_maps
+from deid_assets.store.tables import Table, quoted
+
+
+def domains_of(domains: Table, columns: Sequence[str]) -> tuple[Domain, ...]:
+    """The kernel's domain of each quasi-identifier."""
+    frame = domains.frame()
+    return tuple(Domain(level_maps(frame, column)) for column in columns)
+
+
+def demographic_codes(profiles: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:
+    """(N, d) int32: base codes of the member-level quasi-identifiers, in the order of member_number."""
+    return _coded(profiles, domains, columns, "member_number")
+
+
+def record_codes(records: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:
+    """(n, m) int32: codes of the quasi-identifiers of a flat table's records, in the order of their numbers."""
+    return _coded(records, domains, columns, "record")
+
+
+def _coded(table: Table, domains: Table, columns: Sequence[str], order: str) -> np.ndarray:
+    """One code for each row and column, missing values with the code that `value_domains` gave them."""
+    codes, joins = label_joins(domains, dict.fromkeys(columns, 0), table.columns(), "t", True, "level_code")
+    selects = ", ".join(f"{code} AS c{number}" for number, code in enumerate(codes))
+    arrays = table.arrays(f"SELECT {selects} FROM {table.sql} AS t {joins} ORDER BY t.{quoted(order)}")
+    return np.stack([_complete(arrays[f"c{number}"]) for number in range(len(columns))], axis=1).astype(np.int32)
+
+
+def _complete(codes: np.ndarray) -> np.ndarray:
+    """The codes, after making sure that every row found its value."""
+    if isinstance(codes, np.ma.MaskedArray) and np.ma.count_masked(codes):
+        raise ValueError(f"{np.ma.count_masked(codes)} values have no class; value_domains is of another delivery")
+    return np.asarray(codes)
+
+
+def histories(
+    claims: Table, profiles: Table, domains: Table, columns: Sequence[str], members: int, released_only: bool = False
+) -> tuple[Histories, ...]:
+    """The values of each claim-level quasi-identifier by member.
+
+    Parameters
+    ----------
+    claims
+        Claims with member_id and the columns.
+    profiles
+        member_id, member_number, released.
+    members
+        Number of members: all of them, or, with `released_only`, the released ones in the order of member_number.
+    released_only
+        Only released members; member i is then the i-th released one.
+
+    Returns
+    -------
+    tuple of Histories
+        One per column; missing values are left out, because a blank is no knowledge.
+    """
+    types = claims.columns()
+    selects, joins = [], []
+    for number, column in enumerate(columns):
+        joins.append(
+            f"LEFT JOIN ({labels_query(domains, column, 0, types[column])}) AS d{number}"
+            f" ON d{number}.value = c.{quoted(column)}"
+        )
+        # A value that is present and has no class becomes -2, and is refused below.
+        selects.append(
+            f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce(d{number}.level_code, -2) END::SMALLINT"
+            f" AS c{number}"
+        )
+    rank = "row_number() OVER (ORDER BY member_number) - 1" if released_only else "member_number"
+    where = "WHERE released" if released_only else ""
+    arrays = claims.arrays(
+        f"WITH positions AS (SELECT member_id, ({rank})::INTEGER AS position FROM {profiles.sql} {where})"
+        f" SELECT position, {', '.join(selects)} FROM {claims.sql} AS c"
+        f" JOIN positions USING (member_id) {' '.join(joins)}"
+    )
+    position = np.asarray(arrays["position"]).astype(np.int64)
+    found = []
+    for number, column in enumerate(columns):
+        codes = arrays.pop(f"c{number}")
+        unknown = int(np.count_nonzero(codes == -2))
+        if unknown:
+            raise ValueError(f"{unknown} values of {column} have no class; value_domains is of another delivery")
+        found.append(_by_member(position, codes, members))
+    return tuple(found)
+
+
+def _by_member(position: np.ndarray, codes: np.ndarray, members: int) -> Histories:
+    """Histories from (member, code) pairs in any order.
+
+    Codes of a member are sorted: a query with several threads returns rows in any order, and the draws of a stream
+    are positions in this array.
+    """
+    present = codes >= 0
+    width = int(codes.max(initial=0)) + 1
+    keys = position[present] * width + codes[present]
+    if members * width < 2**32:
+        keys = keys.astype(np.uint32)  # sorted twice as fast
+    keys.sort()
+    member, code = np.divmod(keys, keys.dtype.type(width))
+    counts = np.bincount(member, minlength=members)
+    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return Histories(offsets, code.astype(np.int16))
+
+
+def released_members(profiles: Table) -> np.ndarray:
+    """(n,) int64: member_number of the released members, ascending."""
+    arrays = profiles.arrays(f"SELECT member_number FROM {profiles.sql} WHERE released ORDER BY member_number")
+    return np.asarray(arrays["member_number"], dtype=np.int64)
+
+
+def powers(power: Table, profiles: Table, columns: Sequence[str]) -> tuple[np.ndarray, ...]:
+    """For each claim-level quasi-identifier (n,) int8: the adversary's power, in the order of the released members."""
+    found = []
+    for column in columns:
+        arrays = power.arrays(
+            f"SELECT power FROM {power.sql} JOIN {profiles.sql} USING (member_id)"
+            f" WHERE quasi_identifier = ? AND released ORDER BY member_number",
+            [column],
+        )
+        found.append(np.asarray(arrays["power"], dtype=np.int8))
+    return tuple(found)

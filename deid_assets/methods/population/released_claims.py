@@ -1,0 +1,113 @@
+"""The released rows and what may be known of them, claim by claim, read from the store (methods#sensitivity)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords
+from deid_assets.methods.population.released_population import member_codes, own_positions, positions, value_numbers
+from deid_assets.store.tables import Table, quoted
+
+DAY = "days_since_first_claim"
+
+
+def released_records(
+    profiles: Table,
+    claims: Table,
+    known: Table,
+    original: Table,
+    crosswalk: Table,
+    domains: Table,
+    member_columns: Sequence[str],
+    claim_names: Mapping[str, str],
+    day_level: int | None,
+    released_date: str | None = None,
+) -> EvaluationRecords:
+    """The release (D2) and the claims of its members before the long tail is cut (D1), at one generalization.
+
+    Parameters
+    ----------
+    profiles
+        `released_population.released_profiles`.
+    claims
+        Released claims.
+    known
+        claim_id, member_id and the claim-level quasi-identifiers of the released members at the same generalization.
+    original
+        claim_id, year and days_since_first_claim of the same claims as delivered: an order is known to the day.
+    crosswalk, domains
+        Pseudonyms, and value_domains.
+    claim_names
+        Released name of each claim-level quasi-identifier.
+    day_level
+        Level at which days since the first claim are released; None where they are not.
+    released_date
+        Column of the release that holds dates of service, or days since the first one; it tells the order whatever
+        `day_level` says. Without either, claims of one year have no order.
+    """
+    members, coded = member_codes(profiles, member_columns)
+    sizes, held, own = [], [], []
+    joins_held, joins_known = [], []
+    for number, (column, released) in enumerate(claim_names.items()):
+        values = value_numbers(known, column, claims, released)
+        sizes.append(int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0]))
+        held.append(f"coalesce(v{number}.code, {MISSING})::SMALLINT AS c{number}")
+        own.append(held[-1])
+        joins_held.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(released)}")
+        joins_known.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(column)}")
+    day = f"{MISSING}"
+    if released_date is not None:
+        shown = f"c.{quoted(released_date)}"
+        shown = _since_1970(shown) if claims.columns()[released_date] == "DATE" else shown
+        day = f"coalesce({shown}, {MISSING})"
+    elif day_level is not None:
+        # Labels have no order of their own: theirs is that of the days that they stand for.
+        places = f"""(SELECT label, dense_rank() OVER (ORDER BY min(base_code)) - 1 AS place FROM {domains.sql}
+            WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
+        joins_held.append(f"LEFT JOIN {places} AS d ON d.label = c.{quoted(claim_names[DAY])}")
+        day = f"coalesce(d.place, {MISSING})"
+    of_release = f"""SELECT p.position, coalesce(CAST(substr(c."Year", 2) AS SMALLINT) - 1, {MISSING}) AS year, {day}::SMALLINT AS day,
+        {", ".join(held)} FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
+        {" ".join(joins_held)} ORDER BY ALL"""
+    of_members = f"""SELECT p.position, coalesce(o.year - 1, {MISSING})::SMALLINT AS year, coalesce(o.{DAY}, {MISSING})::SMALLINT AS day,
+        {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, crosswalk)} AS p USING (member_id)
+        JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)} ORDER BY ALL"""
+    return EvaluationRecords(
+        np.stack([codes for codes, _ in coded], axis=1) if coded else np.zeros((members, 0), dtype=np.int32),
+        tuple(domain.sizes[0] for _, domain in coded),
+        tuple(sizes),
+        *(
+            _records(table, query, members, len(sizes), released_date is not None)
+            for table, query in ((claims, of_release), (known, of_members))
+        ),
+    )
+
+
+def delivered_days(claims: Table, dates: Table) -> str:
+    """SELECT claim_id, year and, as days_since_first_claim, the day of service counted from 1970 on.
+
+    Days drawn anew keep the order of those delivered, so that an order known to the day is known of both.
+
+    Parameters
+    ----------
+    claims, dates
+        claim_id and year; claim_id and service_date as delivered.
+    """
+    return f"""SELECT c.claim_id, c.year, {_since_1970("d.service_date")}::INTEGER AS {DAY}
+        FROM {claims.sql} AS c JOIN {dates.sql} AS d USING (claim_id)"""
+
+
+def _since_1970(date: str) -> str:
+    return f"date_diff('day', DATE '1970-01-01', {date})"
+
+
+def _records(table: Table, sql: str, members: int, histories: int, days_across_years: bool) -> ClaimRecords:
+    arrays = table.arrays(sql)
+    counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
+    return ClaimRecords(
+        np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+        np.stack([np.asarray(arrays[f"c{number}"]) for number in range(histories)]),
+        np.asarray(arrays["year"]),
+        np.asarray(arrays["day"]),
+        days_across_years,
+    )

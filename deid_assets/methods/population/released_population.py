@@ -1,0 +1,156 @@
+"""The rows that would be published, as an adversary sees them: joined by MemberID, and as the kernel's arrays."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
+from deid_assets.store.tables import Table, quoted
+
+YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
+"""Released years of days in hospital, and the columns that they are the release of."""
+
+
+def released_profiles(members: str, days: str, names: Mapping[str, str], columns: Sequence[str]) -> str:
+    """SELECT MemberID and every member-level quasi-identifier of the release under its own column name.
+
+    A member without a row for a year was not enrolled in it: the value is missing, as it is in the population.
+
+    Parameters
+    ----------
+    members, days
+        What to write after FROM for the released members and days in hospital.
+    names
+        Released name of each column that the members table carries.
+    columns
+        The member-level quasi-identifiers, in the order wanted.
+    """
+    selects = []
+    for column in columns:
+        if column in names:
+            selects.append(f"m.{quoted(names[column])} AS {quoted(column)}")
+        elif column == "claims_truncated":
+            selects.append('d."claims_truncated"')
+        else:
+            selects.append(f"d.{quoted(column)}")
+    wide = [
+        f"""max("DaysInHospital") FILTER ("Year" = '{year}') AS {quoted(column)}"""
+        for year, column in YEARS.items()
+        if column in columns
+    ]
+    if "claims_truncated" in columns:
+        wide.append('max("ClaimsTruncated") AS "claims_truncated"')
+    joined = f'LEFT JOIN (SELECT "MemberID", {", ".join(wide)} FROM {days} GROUP BY ALL) AS d USING ("MemberID")'
+    return f'SELECT m."MemberID", {", ".join(selects)} FROM {members} AS m {joined if wide else ""}'
+
+
+def released_data(
+    profiles: Table,
+    claims: Table,
+    known: Table,
+    crosswalk: Table,
+    power: Table,
+    member_columns: Sequence[str],
+    claim_names: Mapping[str, str],
+) -> LongitudinalData:
+    """The release as a population of its own, and what an adversary may know of each released member.
+
+    Parameters
+    ----------
+    profiles
+        `released_profiles`.
+    claims
+        Released claims: D2.
+    known
+        member_id and the claim-level quasi-identifiers of the released members at the same generalization, before the
+        long tail is cut: D1.
+    crosswalk, power
+        Pseudonyms, and the adversary's power by member_id.
+    claim_names
+        Released name of each claim-level quasi-identifier.
+
+    Returns
+    -------
+    LongitudinalData
+        With domains of one level: values are generalized already.
+    """
+    members, coded = member_codes(profiles, member_columns)
+    demographics = np.stack([codes for codes, _ in coded], axis=1)
+    position, own = positions(profiles), own_positions(profiles, crosswalk)
+    held, knowns, domains, powers = [], [], [], []
+    for column, released in claim_names.items():
+        values = value_numbers(known, column, claims, released)
+        size = int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0])
+        domains.append(Domain((np.arange(size),)))
+        held.append(
+            _histories(
+                claims,
+                f'SELECT p.position, v.code FROM {claims.sql} AS c JOIN {position} AS p USING ("MemberID")'
+                f" JOIN {values} AS v ON v.value = c.{quoted(released)} ORDER BY ALL",
+                members,
+            )
+        )
+        knowns.append(
+            _histories(
+                known,
+                f"SELECT o.position, v.code FROM {known.sql} AS c JOIN {own} AS o USING (member_id)"
+                f" JOIN {values} AS v ON v.value = c.{quoted(column)} ORDER BY ALL",
+                members,
+            )
+        )
+        powers.append(
+            power.arrays(
+                f"SELECT power FROM {power.sql} JOIN {own} AS o USING (member_id) WHERE quasi_identifier = ?"
+                " ORDER BY o.position",
+                [column],
+            )["power"].astype(np.int8)
+        )
+    return LongitudinalData(
+        demographics,
+        tuple(domain for _, domain in coded),
+        tuple(held),
+        tuple(domains),
+        np.arange(members),
+        tuple(knowns),
+        tuple(powers),
+    )
+
+
+def member_codes(profiles: Table, columns: Sequence[str]) -> tuple[int, list[tuple[np.ndarray, Domain]]]:
+    """How many members are released, and of each column the codes in the order of MemberID with their domain."""
+    return profiles.count(), [_codes(profiles, column) for column in columns]
+
+
+def positions(profiles: Table) -> str:
+    """A subquery: MemberID and position, the place of each released member in every array."""
+    return f'(SELECT "MemberID", row_number() OVER (ORDER BY "MemberID") - 1 AS position FROM {profiles.sql})'
+
+
+def own_positions(profiles: Table, crosswalk: Table) -> str:
+    """A subquery: the same by member_id."""
+    return f"""(SELECT x.original_id AS member_id, p.position FROM {positions(profiles)} AS p
+        JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID")"""
+
+
+def value_numbers(known: Table, column: str, claims: Table, released: str) -> str:
+    """A subquery: value and code of every value of a quasi-identifier that is known or released."""
+    return f"""(SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM (
+        SELECT DISTINCT {quoted(column)} AS value FROM {known.sql} WHERE {quoted(column)} IS NOT NULL
+        UNION SELECT DISTINCT {quoted(released)} FROM {claims.sql} WHERE {quoted(released)} IS NOT NULL))"""
+
+
+def _codes(profiles: Table, column: str) -> tuple[np.ndarray, Domain]:
+    arrays = profiles.arrays(
+        f"SELECT dense_rank() OVER (ORDER BY {quoted(column)} NULLS FIRST) - 1 AS code, \"MemberID\" FROM {profiles.sql}"
+        ' ORDER BY "MemberID"'
+    )
+    codes = np.asarray(arrays["code"]).astype(np.int32)
+    return codes, Domain((np.arange(int(codes.max(initial=-1)) + 1),))
+
+
+def _histories(table: Table, sql: str, members: int) -> Histories:
+    arrays = table.arrays(sql)
+    counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
+    return Histories(
+        np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.asarray(arrays["code"]).astype(np.int16)
+    )

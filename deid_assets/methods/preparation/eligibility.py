@@ -1,0 +1,200 @@
+"""Which members and claims may not be released (El Emam et al. 2012, Multimedia Appendix 1, section 2; methods#removal)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deid_assets.methods.preparation.rule_figures import may_be_newborn
+from deid_assets.store.tables import Query, Table
+
+DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+_FURTHER = "string_split(further_diagnoses, ' ')"
+
+
+def codes_of_claims(claims: Table) -> str:
+    """SELECT every code of every claim: claim_id, member_id, kind ('diagnosis', 'procedure', 'place'), listed, code.
+
+    `listed` is the place of a diagnosis on its claim, from 1; further diagnoses follow the fourth.
+    """
+    columns = [(column, "diagnosis", listed) for listed, column in enumerate(DIAGNOSES, start=1)]
+    columns += [("cpt", "procedure", 1), ("place", "place", 1)]
+    single = " UNION ALL ".join(
+        f"SELECT claim_id, member_id, '{kind}' AS kind, {listed} AS listed, {column} AS code"
+        f" FROM {claims.sql} WHERE {column} IS NOT NULL"
+        for column, kind, listed in columns
+    )
+    return (
+        f"{single} UNION ALL SELECT claim_id, member_id, 'diagnosis' AS kind,"
+        f" {len(DIAGNOSES)} + generate_subscripts({_FURTHER}, 1) AS listed, unnest({_FURTHER}) AS code"
+        f" FROM {claims.sql} WHERE further_diagnoses IS NOT NULL"
+    )
+
+
+def distinct_codes(claims: Table) -> str:
+    """SELECT the distinct codes of a delivery with their kind ('specialty' among them), in order."""
+    columns = [(column, "diagnosis") for column in DIAGNOSES]
+    columns += [("cpt", "procedure"), ("place", "place"), ("specialty", "specialty")]
+    parts = " UNION ".join(
+        f"SELECT DISTINCT '{kind}' AS kind, {column} AS code FROM {claims.sql} WHERE {column} IS NOT NULL"
+        for column, kind in columns
+    )
+    further = f"SELECT DISTINCT 'diagnosis' AS kind, unnest({_FURTHER}) AS code FROM {claims.sql}"
+    return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL) ORDER BY kind, code"
+
+
+def removed_members(
+    members: Table, claims: Table, quarantined: Table, code_book: Table, opted_out: Sequence[str]
+) -> Query:
+    """SELECT the members who may not be released, one row per member and reason.
+
+    A member with one claim that carries a sensitive code is removed with all claims: other claims would let an
+    adversary infer what was deleted. Members who opted out are removed too; their absence discloses nothing but that.
+    So are members one of whose claims is in quarantine: what it would have said is not known to be harmless. Where the
+    claim names no member exactly, it may be of those whose identifier differs in case, white space, quotes or leading
+    zeros only. (A line that could not be split into fields names nobody, and removes nobody.)
+
+    Parameters
+    ----------
+    members, claims
+        The canonical tables.
+    quarantined
+        Rows that broke a rule, with `source_table` and the row as JSON under canonical names in `raw_row`.
+    code_book
+        Distinct codes with `removal_reason`, null where a code is no reason.
+    opted_out
+        Identifiers of members who opted out; `opt_out_match` counts those who are not in the delivery.
+
+    Returns
+    -------
+    Query
+        member_id, reason, sensitive (whether the reason is what the member's claims tell).
+    """
+    sql = f"""
+        WITH named AS (
+            -- A row in quarantine is as it was delivered; identifiers of members have no surrounding blanks.
+            SELECT DISTINCT trim(json_extract_string(raw_row, '$.member_id')) AS id FROM {quarantined.sql}
+            WHERE source_table = 'claims' AND json_valid(raw_row)
+              AND json_extract_string(raw_row, '$.member_id') IS NOT NULL
+        )
+        SELECT DISTINCT coded.member_id, book.removal_reason AS reason, true AS sensitive
+        FROM ({codes_of_claims(claims)}) AS coded
+        JOIN {code_book.sql} AS book USING (kind, code)
+        WHERE book.removal_reason IS NOT NULL
+        UNION ALL
+        SELECT member_id, 'a claim in quarantine' AS reason, false AS sensitive
+        FROM {members.sql}
+        WHERE member_id IN (SELECT id FROM named)
+          OR {_alike("member_id")} IN (
+            SELECT {_alike("id")} FROM named WHERE id NOT IN (SELECT member_id FROM {members.sql})
+          )
+        UNION ALL
+        SELECT member_id, 'opted out' AS reason, false AS sensitive
+        FROM {members.sql}
+        WHERE member_id IN (SELECT unnest(?::VARCHAR[]))
+        ORDER BY member_id, reason
+    """
+    return Query(sql, (list(opted_out),))
+
+
+def _alike(identifier: str) -> str:
+    """SQL of an identifier without what often differs between two files: case, white space, quotes, commas, semicolons,
+    leading zeros, letters that are not seen, and how accents are encoded.
+    """
+    return rf"ltrim(lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g'))), '0')"
+
+
+@dataclass(frozen=True)
+class OptOutMatch:
+    """How a list of members who opted out meets a delivery.
+
+    Attributes
+    ----------
+    listed
+        Identifiers listed, each once.
+    matched
+        Those of delivered members.
+    nearly
+        Those of no delivered member, which would be one's if case, white space, quotes, commas, semicolons, leading
+        zeros, letters that are not seen and the way in which an accent is encoded did not count.
+    """
+
+    listed: int
+    matched: int
+    nearly: int
+
+    def problems(self, matched_at_least: float) -> tuple[str, ...]:
+        """Say why the list cannot be trusted to keep out those whom it means; how many matched is not told."""
+        found = []
+        if self.listed and self.matched < matched_at_least * self.listed:
+            found.append(
+                f"opt_outs: of {self.listed:,} identifiers listed fewer than the share {matched_at_least:g} (matched_at_least) are "
+                "those of delivered members, so that members who opted out may be released; check whether the list is of this "
+                "delivery, and writes identifiers as it does: prefixes, leading zeros, upper and lower case, white space. Where "
+                "a delivery holds few of those listed, state a smaller share; 0 asks for none"
+            )
+        if self.nearly:
+            found.append(
+                f"opt_outs: among {self.listed:,} identifiers listed are some that match no delivered member as they are written, "
+                "but would if upper and lower case, white space, quotes, commas, leading zeros, invisible characters and the encoding of "
+                "accents did not count; write them as the delivery does, or take those out who are not meant"
+            )
+        return tuple(found)
+
+
+def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:
+    """Count the listed identifiers that are, or nearly are, those of members.
+
+    Parameters
+    ----------
+    members
+        Has the member_id of every delivered member.
+    opted_out
+        Identifiers, each once.
+    """
+    found = members.query(
+        f"""WITH listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id),
+            missed AS (SELECT id FROM listed WHERE id NOT IN (SELECT member_id FROM {members.sql}))
+            SELECT (SELECT count(*) FROM listed) AS listed, (SELECT count(*) FROM missed) AS missed,
+              (SELECT count(*) FROM missed
+               WHERE {_alike("id")} IN (SELECT {_alike("member_id")} FROM {members.sql})) AS nearly""",
+        [list(opted_out)],
+    ).iloc[0]
+    return OptOutMatch(int(found["listed"]), int(found["listed"] - found["missed"]), int(found["nearly"]))
+
+
+def eligible_claims(
+    members: Table, claims: Table, code_book: Table, newborn_days: int | None, drop_non_procedures: bool
+) -> Query:
+    """SELECT the claims that pass the claim-level rules, of every delivered member.
+
+    Dropped are a newborn's claims (up to and including `newborn_days` after birth) and claims whose code is no
+    medical procedure. A claim of a young member, or of one of unknown age, is a newborn's unless dates of birth and
+    service say that it is none. These two rules act on claims, not on members: as a reason to remove a member they would
+    delete nearly everyone. Removed members' claims stay, because the class size in the population counts them; who
+    may be released is decided by `removed_members`.
+    """
+    rules = ["true"]
+    parameters: list = []
+    if newborn_days is not None:
+        rules.append(f"coalesce(service_date - birth_date > ?, NOT {may_be_newborn('members')})")
+        parameters.append(newborn_days)
+    if drop_non_procedures:
+        rules.append("(claims.cpt IS NULL OR book.is_procedure)")
+    sql = f"""
+        SELECT claims.*
+        FROM {claims.sql} AS claims
+        JOIN {members.sql} AS members USING (member_id)
+        LEFT JOIN (SELECT code, is_procedure FROM {code_book.sql} WHERE kind = 'procedure') AS book
+          ON book.code = claims.cpt
+        WHERE {" AND ".join(rules)}
+    """
+    return Query(sql, tuple(parameters))
+
+
+def eligible_members(members: Table, removed: Table, claims: Table) -> str:
+    """SELECT the members who may be released: not removed, and with at least one eligible claim."""
+    return f"""
+        SELECT member_id FROM {members.sql}
+        WHERE member_id NOT IN (SELECT member_id FROM {removed.sql})
+          AND member_id IN (SELECT member_id FROM {claims.sql})
+        ORDER BY member_id
+    """

@@ -1,0 +1,250 @@
+"""Removed members beside the remaining ones: how far removal changes the data (El Emam et al. 2012, Multimedia Appendix 1, Tables 1-4).
+
+Sex and age are compared over members; days since the first claim and length of stay over claims, known values only;
+and the median number of claims. The two-sample Kolmogorov-Smirnov distance between removed and remaining comes with a
+bootstrap over MEMBERS: claims of one member are alike, so that a p-value from claims as if independent, as the appendix
+prints, means nothing (methods#excluded-members).
+
+The bootstrap is Poisson's: in every replicate each member, with all his claims, counts Poisson(1) times; the same as
+drawing members with replacement but for the fixed total, and computable as one product of weights and per-member
+histograms. The distance is that of the values themselves; the printed tables bin them afterwards.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse, stats
+
+from deid_assets.store.tables import Table, quoted
+
+_MEMBERS_AT_ONCE = 16_384
+
+# Poisson(1) by table: 2^16 equally likely entries; its mean and variance are right to 1e-4.
+_POISSON = stats.poisson.ppf((np.arange(2**16) + 0.5) / 2**16, 1).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Classes of a table: lower edges, ascending, the last open; what lies below the first edge is in no class."""
+
+    lower: tuple[int, ...]
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.lower) != len(self.labels) or not self.lower:
+            raise ValueError("bins need as many labels as lower edges, and at least one")
+        if any(a >= b for a, b in itertools.pairwise(self.lower)):
+            raise ValueError("the lower edges of bins must ascend")
+
+
+AGE_DECADES = Bins(tuple(range(0, 90, 10)), (*(f"{a}-{a + 9}" for a in range(0, 80, 10)), "80+"))
+# Months are 28-day blocks, twelve labels, the last open (methods#hierarchies).
+DSFC_MONTHS = Bins(tuple(range(0, 336, 28)), tuple(f"{m}-{m + 1} month{'s' * (m > 0)}" for m in range(12)))
+# A stay that begins and ends on one day, length 0 in some deliveries, is a stay of one day.
+LENGTHS_OF_STAY = Bins(
+    (0, 2, 3, 4, 5, 6, 7, 15, 29, 57, 85, 183),
+    ("1 day", "2 days", "3 days", "4 days", "5 days", "6 days")
+    + ("1-2 weeks", "2-4 weeks", "4-8 weeks", "8-12 weeks", "12-26 weeks", "26+ weeks"),
+)
+
+
+@dataclass(frozen=True)
+class KolmogorovSmirnov:
+    """Largest difference between two distribution functions, with bounds from a bootstrap over members.
+
+    Attributes
+    ----------
+    distance
+        sup |F_removed - F_remaining|.
+    low, high
+        Interval of the stated confidence: distance -/+ the quantile of the replicates' sup of the recentred
+        difference. Valid, as |D - true D| is at most that sup, and a little wide.
+    p_value
+        Of "the two distributions are equal": share of replicates whose recentred sup reaches the distance, with one
+        added above and below; not smaller than 1 / (replicates + 1).
+    replicates, confidence
+        As asked for.
+    """
+
+    distance: float
+    low: float
+    high: float
+    p_value: float
+    replicates: int
+    confidence: float
+
+
+def counts_by_text(members: Table, removed: Table, column: str) -> str:
+    """SELECT value | removed_count | remaining_count of a text column over members, such as sex (Table 1)."""
+    return f"""
+        SELECT m.{quoted(column)} AS value, count(r.member_id) AS removed_count,
+               count(*) - count(r.member_id) AS remaining_count
+        FROM {members.sql} m LEFT JOIN {_distinct(removed)} r ON m.member_id = r.member_id
+        GROUP BY ALL ORDER BY value"""
+
+
+def member_values(members: Table, removed: Table, column: str) -> str:
+    """SELECT the histogram of each member's own whole-numbered value, such as age: one row per member that has one.
+
+    Returns
+    -------
+    str
+        SELECT of member INTEGER (0 .. members - 1) | removed BOOLEAN | value INTEGER | n INTEGER (1).
+    """
+    return f"""
+        {_numbered(members, removed)}
+        SELECT m.member, m.removed, v.{quoted(column)}::INTEGER AS value, 1::INTEGER AS n
+        FROM numbered m JOIN {members.sql} v ON m.member_id = v.member_id
+        WHERE v.{quoted(column)} IS NOT NULL ORDER BY ALL"""
+
+
+def claim_values(claims: Table, members: Table, removed: Table, column: str) -> str:
+    """SELECT each member's histogram of a whole-numbered column of his claims; as `member_values`, n counts claims."""
+    return f"""
+        {_numbered(members, removed)}
+        SELECT m.member, m.removed, c.value, c.n FROM numbered m JOIN (
+            SELECT member_id, {quoted(column)}::INTEGER AS value, count(*)::INTEGER AS n
+            FROM {claims.sql} WHERE {quoted(column)} IS NOT NULL GROUP BY ALL) c ON m.member_id = c.member_id
+        ORDER BY ALL"""
+
+
+def median_claims(claims: Table, members: Table, removed: Table) -> str:
+    """SELECT removed BOOLEAN | members | median_claims, over members that have a claim."""
+    return f"""
+        {_numbered(members, removed)}
+        SELECT m.removed, count(*) AS members, median(c.n)::DOUBLE AS median_claims
+        FROM numbered m JOIN (SELECT member_id, count(*) AS n FROM {claims.sql} GROUP BY member_id) c
+          ON m.member_id = c.member_id
+        GROUP BY m.removed ORDER BY m.removed"""
+
+
+def _distinct(removed: Table) -> str:
+    """Removed members may be listed once per reason."""
+    return f"(SELECT DISTINCT member_id FROM {removed.sql})"
+
+
+def _numbered(members: Table, removed: Table) -> str:
+    return f"""
+        WITH numbered AS (
+            SELECT m.member_id, (row_number() OVER (ORDER BY m.member_id) - 1)::INTEGER AS member,
+                   r.member_id IS NOT NULL AS removed
+            FROM {members.sql} m LEFT JOIN {_distinct(removed)} r ON m.member_id = r.member_id)"""
+
+
+def percentages(labels: Sequence[str], removed_counts: NDArray, remaining_counts: NDArray) -> pd.DataFrame:
+    """Return one of Tables 1-4: value | excluded_percent | remaining_percent, each column of 100 in all.
+
+    A group without members has 0 throughout.
+
+    Examples
+    --------
+    >>> percentages(["Male", "Female"], np.array([1, 3]), np.array([1, 1]))["excluded_percent"].tolist()
+    [25.0, 75.0]
+    """
+    table = {"value": list(labels)}
+    for name, counts in (("excluded_percent", removed_counts), ("remaining_percent", remaining_counts)):
+        counts = np.asarray(counts, dtype=float)
+        table[name] = 100 * counts / max(counts.sum(), 1)
+    return pd.DataFrame(table)
+
+
+def binned_percentages(histogram: dict[str, NDArray], bins: Bins) -> pd.DataFrame:
+    """Return one of Tables 2-4 from the columns of `member_values` or `claim_values`.
+
+    Raises
+    ------
+    ValueError
+        If a value lies below the first bin; the message does not show it.
+    """
+    value, removed, n = (np.asarray(histogram[name]) for name in ("value", "removed", "n"))
+    place = np.searchsorted(bins.lower, value, side="right") - 1
+    below = int((place < 0).sum())
+    if below:
+        raise ValueError(f"{below} histogram rows lie below the first bin, which begins at {bins.lower[0]}")
+    counts = [np.bincount(place[side], weights=n[side], minlength=len(bins.lower)) for side in (removed, ~removed)]
+    return percentages(bins.labels, *counts)
+
+
+def kolmogorov_smirnov(
+    histogram: dict[str, NDArray],
+    rng: np.random.Generator,
+    replicates: int = 999,
+    confidence: float = 0.99,
+) -> KolmogorovSmirnov | None:
+    """Compare the values of removed and remaining members, resampling members.
+
+    Parameters
+    ----------
+    histogram
+        Columns of `member_values` or `claim_values`: member (rows,) int, removed (rows,) bool, value (rows,) int,
+        n (rows,) int, the claims of that member with that value. In the order of the SELECT: the member's order
+        decides which weights he gets, and so the last digits.
+    rng
+        Source of the weights; the same state gives the same result.
+    replicates
+        Bootstrap replicates.
+    confidence
+        Of the interval, in (0, 1).
+
+    Returns
+    -------
+    KolmogorovSmirnov or None
+        None when one of the two groups has no value at all: nothing can be compared.
+
+    Notes
+    -----
+    A replicate in which a group has no member at all says nothing and counts as the largest deviation, 1.
+    """
+    if not 0 < confidence < 1 or replicates < 1:
+        raise ValueError("the confidence must lie between 0 and 1, and at least one replicate is needed")
+    member, n = np.asarray(histogram["member"]), np.asarray(histogram["n"])
+    removed = np.asarray(histogram["removed"], dtype=bool)
+    if removed.all() or not removed.any():
+        return None
+    values, place = np.unique(np.asarray(histogram["value"]), return_inverse=True)
+    functions, resampled = [], []
+    for side in (removed, ~removed):
+        per_member = _per_member(member[side], place[side], n[side], len(values))
+        functions.append(_distribution_function(np.asarray(per_member.sum(axis=0)).reshape(1, -1))[0])
+        resampled.append(_distribution_function(_poisson_bootstrap(per_member, rng, replicates)))
+    difference = functions[0] - functions[1]
+    distance = float(np.abs(difference).max())
+    deviation = np.abs(resampled[0] - resampled[1] - difference).max(axis=1)
+    deviation = np.where(np.isnan(deviation), 1.0, deviation)
+    reach = float(np.quantile(deviation, confidence, method="higher"))
+    return KolmogorovSmirnov(
+        distance=distance,
+        low=max(0.0, distance - reach),
+        high=min(1.0, distance + reach),
+        p_value=float((1 + (deviation >= distance).sum()) / (replicates + 1)),
+        replicates=replicates,
+        confidence=confidence,
+    )
+
+
+def _per_member(member: NDArray, place: NDArray, n: NDArray, width: int) -> sparse.csr_array:
+    """Return (members, values) counts; members without a value are left out, as they change no distribution."""
+    _, row = np.unique(member, return_inverse=True)
+    return sparse.csr_array(sparse.coo_array((n.astype(float), (row, place)), shape=(row.max() + 1, width)))
+
+
+def _poisson_bootstrap(per_member: sparse.csr_array, rng: np.random.Generator, replicates: int) -> NDArray[np.float64]:
+    """Return (replicates, values) counts in which every member counts Poisson(1) times."""
+    total = np.zeros((replicates, per_member.shape[1]))
+    for first in range(0, per_member.shape[0], _MEMBERS_AT_ONCE):
+        some = per_member[first : first + _MEMBERS_AT_ONCE]
+        weights = _POISSON[rng.integers(0, 2**16, size=(some.shape[0], replicates), dtype=np.uint16)]
+        # Sums of products of whole numbers: exact, so that neither order nor number of threads matters.
+        total += (some.T @ weights.astype(float)).T
+    return total
+
+
+def _distribution_function(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the cumulated shares of each row; NaN where a row is empty."""
+    cumulated = counts.cumsum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return cumulated / cumulated[:, -1:]

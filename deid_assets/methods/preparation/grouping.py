@@ -1,0 +1,87 @@
+"""Codes to the groups that are released (El Emam et al. 2012, Multimedia Appendix 1, sections 7 to 10; methods#codes)."""
+
+from deid_assets.store.tables import Query, Table
+
+
+def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_delay_top_code: int | None) -> Query:
+    """SELECT claims with their codes replaced by groups, Charlson band, and pay delay top-coded.
+
+    The condition group is that of the first-listed diagnosis. A stay of 0 days, admission and discharge on one day,
+    counts as 1 day.
+
+    Parameters
+    ----------
+    claims
+        Eligible claims in canonical form.
+    code_book
+        Distinct codes with their `group_name`.
+    charlson_bands
+        A SELECT of claim_id, charlson for claims with a Charlson condition; all others are in band '0'.
+    pay_delay_top_code
+        Days; larger values are set to it. None leaves them.
+    """
+    sql = f"""
+        WITH book AS (SELECT kind, code, group_name FROM {code_book.sql}),
+             charlson AS ({charlson_bands})
+        SELECT
+            claims.claim_id, claims.member_id, claims.provider_id, claims.vendor_id, claims.pcp_id, claims.year,
+            specialty.group_name AS specialty,
+            place.group_name AS place,
+            procedure.group_name AS procedure_group,
+            diagnosis.group_name AS condition_group,
+            coalesce(charlson.charlson, '0') AS charlson,
+            CASE WHEN claims.length_of_stay = 0 THEN 1 ELSE claims.length_of_stay END AS length_of_stay,
+            CASE WHEN claims.pay_delay > ? THEN ? ELSE claims.pay_delay END::INTEGER AS pay_delay,
+            claims.days_since_first_claim
+        FROM {claims.sql} AS claims
+        LEFT JOIN book AS specialty ON specialty.kind = 'specialty' AND specialty.code = claims.specialty
+        LEFT JOIN book AS place ON place.kind = 'place' AND place.code = claims.place
+        LEFT JOIN book AS procedure ON procedure.kind = 'procedure' AND procedure.code = claims.cpt
+        LEFT JOIN book AS diagnosis ON diagnosis.kind = 'diagnosis' AND diagnosis.code = claims.diagnosis_1
+        LEFT JOIN charlson ON charlson.claim_id = claims.claim_id
+    """
+    return Query(sql, (pay_delay_top_code, pay_delay_top_code))
+
+
+def member_profiles(
+    members: Table, sample: str, claims: Table, truncated_flags: str, days_in_hospital_top_code: int | None
+) -> Query:
+    """SELECT the member-level quasi-identifiers of the whole delivered population.
+
+    Whether claims were truncated is published with the days in hospital: of a member who was enrolled in neither year
+    nothing is told, so that his value is missing here too.
+
+    Parameters
+    ----------
+    members
+        Canonical members.
+    sample
+        A SELECT of the member_id of those who are to be released.
+    claims
+        Grouped claims before the long tail is cut: what an adversary may know of.
+    truncated_flags
+        A SELECT of member_id, claims_truncated for members some of whose claims were cut.
+    days_in_hospital_top_code
+        Days; larger values are set to it. None leaves them.
+    """
+    sql = f"""
+        WITH claim_counts AS (SELECT member_id, count(*) AS claims FROM {claims.sql} GROUP BY member_id),
+             truncated AS ({truncated_flags})
+        SELECT
+            members.member_id,
+            row_number() OVER (ORDER BY members.member_id) - 1 AS member_number,
+            members.age, members.sex,
+            CASE WHEN members.days_in_hospital_y2 > $1 THEN $1 ELSE members.days_in_hospital_y2 END::INTEGER
+                AS days_in_hospital_y2,
+            CASE WHEN members.days_in_hospital_y3 > $1 THEN $1 ELSE members.days_in_hospital_y3 END::INTEGER
+                AS days_in_hospital_y3,
+            CASE WHEN members.days_in_hospital_y2 IS NULL AND members.days_in_hospital_y3 IS NULL THEN NULL
+                 ELSE coalesce(truncated.claims_truncated, 0) END::INTEGER AS claims_truncated,
+            coalesce(claim_counts.claims, 0) AS claims,
+            members.member_id IN ({sample}) AS released
+        FROM {members.sql} AS members
+        LEFT JOIN claim_counts USING (member_id)
+        LEFT JOIN truncated USING (member_id)
+        ORDER BY members.member_id
+    """
+    return Query(sql, (days_in_hospital_top_code,))

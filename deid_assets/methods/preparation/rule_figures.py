@@ -1,0 +1,111 @@
+"""What a delivery holds of what the rules of a policy need: shares, counted in the canonical tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deid_assets.store.tables import Table
+
+CODED = {
+    "diagnosis": "coalesce(diagnosis_1, diagnosis_2, diagnosis_3, diagnosis_4, further_diagnoses)",
+    "procedure": "cpt",
+    "place": "place",
+}
+"""A readable code of each kind on a claim; unreadable ones were blanked or quarantined by the intake."""
+
+SENSITIVE, RARE_VISIBLE = "sensitive_members", "rare_visible_members"
+NEWBORN, ICD9, AGE_AND_SEX, POPULATION = "newborn_claims", "icd9_diagnoses", "age_and_sex", "population"
+
+NEWBORN_YEARS = 3
+"""Under this age a member may have been born within the three years of a delivery."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How many of how many."""
+
+    count: int
+    of: int
+
+    @property
+    def share(self) -> float | None:
+        return self.count / self.of if self.of else None
+
+
+def coded(kind: str) -> str:
+    """Name of the figure: claims with a readable code of a kind."""
+    return f"coded_claims/{kind}"
+
+
+def readable(column: str) -> str:
+    """Name of the figure: known codes of a column."""
+    return f"readable_codes/{column}"
+
+
+def rule_figures(
+    members: Table, claims: Table, delivered_codes: Table, removed: Table, rare_visible_reason: str, population: int | None
+) -> dict[str, Figure]:
+    """Measure every figure.
+
+    Parameters
+    ----------
+    members, claims
+        The canonical tables.
+    delivered_codes
+        source_column | kind | written | unreadable | like_icd10, one row for each column of codes.
+    removed
+        member_id | reason | sensitive.
+    rare_visible_reason
+        The reason of the list of rare and visible diseases; others are of the list of sensitive codes.
+    population
+        Size of the population that the policy states; None where the delivery is the population.
+    """
+    number = claims.query(
+        f"""SELECT count(*) AS claims, count(DISTINCT member_id) AS patients,
+                {", ".join(f'count({sql}) AS "{kind}"' for kind, sql in CODED.items())} FROM {claims.sql}"""
+    ).iloc[0]
+    figures = {coded(kind): Figure(int(number[kind]), int(number["claims"])) for kind in CODED}
+    figures |= _of_codes(delivered_codes)
+    patients = int(number["patients"])
+    found = removed.query(
+        f"""SELECT count(DISTINCT member_id) FILTER (reason <> ?) AS listed,
+                count(DISTINCT member_id) FILTER (reason = ?) AS rare
+            FROM {removed.sql} WHERE sensitive AND member_id IN (SELECT member_id FROM {claims.sql})""",
+        [rare_visible_reason, rare_visible_reason],
+    ).iloc[0]
+    figures[SENSITIVE] = Figure(int(found["listed"]), patients)
+    figures[RARE_VISIBLE] = Figure(int(found["rare"]), patients)
+    return figures | _of_members(members, claims, population)
+
+
+def may_be_newborn(members: str = "members") -> str:
+    """SQL that is true for members who may have been born within the years of a delivery."""
+    return f"(coalesce({members}.age, 0) < {NEWBORN_YEARS})"
+
+
+def _of_codes(delivered_codes: Table) -> Mapping[str, Figure]:
+    rows = delivered_codes.query(
+        f"SELECT source_column, kind, written, unreadable, like_icd10 FROM {delivered_codes.sql}"
+    ).to_dict("records")
+    figures = {
+        readable(row["source_column"]): Figure(int(row["written"]) - int(row["unreadable"]), int(row["written"]))
+        for row in rows
+    }
+    diagnoses = [row for row in rows if row["kind"] == "diagnosis"]
+    written = sum(int(row["written"]) for row in diagnoses)
+    return figures | {ICD9: Figure(written - sum(int(row["like_icd10"]) for row in diagnoses), written)}
+
+
+def _of_members(members: Table, claims: Table, population: int | None) -> dict[str, Figure]:
+    number = members.query(
+        f"SELECT count(*) AS members, count(*) FILTER (age IS NOT NULL AND sex IS NOT NULL) AS known FROM {members.sql}"
+    ).iloc[0]
+    young = claims.query(
+        f"""SELECT count(*) AS claims, count(*) FILTER (birth_date IS NOT NULL AND service_date IS NOT NULL) AS dated
+            FROM {claims.sql} AS claims JOIN {members.sql} AS members USING (member_id) WHERE {may_be_newborn()}"""
+    ).iloc[0]
+    delivered = int(number["members"])
+    return {
+        AGE_AND_SEX: Figure(int(number["known"]), delivered),
+        NEWBORN: Figure(int(young["dated"]), int(young["claims"])),
+        POPULATION: Figure(delivered if population is None else population, delivered),
+    }

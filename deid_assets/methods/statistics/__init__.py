@@ -1,0 +1,1 @@
+"""Confidence intervals, sequential decisions, and estimates of a population from a sample."""

@@ -1,0 +1,179 @@
+"""Confidence bounds for shares and means found by simulation.
+
+They cover Monte Carlo error only: neither the uncertainty of an estimated population class size nor the adversary's
+model (methods#confidence). Say so wherever they are shown.
+"""
+
+import math
+
+import numpy as np
+from scipy import stats
+
+TRIES_AT_MOST = 3
+"""How often a release may be judged by draws after it was refused by chance, the first time among them."""
+
+
+def confidence_of_try(confidence: float, number: int) -> float:
+    """The confidence of a try's bounds, so that all tries together pass what is not safe as seldom as one would.
+
+    Try i errs with at most 1/2^i of the probability that the stated confidence leaves; they sum to less than all of it.
+
+    Parameters
+    ----------
+    confidence
+        As the policy states it: of all tries together.
+    number
+        1 for the first.
+
+    Examples
+    --------
+    >>> [round(confidence_of_try(0.99, number), 6) for number in (1, 2, 3)]
+    [0.995, 0.9975, 0.99875]
+    """
+    if number < 1:
+        raise ValueError("the first try has the number 1")
+    return 1 - (1 - confidence) / 2**number
+
+
+def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The two-sided score interval of Wilson (1927) for a share.
+
+    Valid for a number of trials fixed beforehand. At a stopping time that looked at the hits it only describes.
+
+    Parameters
+    ----------
+    hits, trials
+        0 <= hits <= trials. Without trials the interval is (0, 1).
+
+    Examples
+    --------
+    >>> [round(bound, 4) for bound in wilson_interval(0, 100)]
+    [0.0, 0.037]
+    """
+    _check(hits, trials, confidence)
+    return _wilson(hits, trials, float(stats.norm.isf((1 - confidence) / 2)))
+
+
+def wilson_upper_bound(hits: int, trials: int, confidence: float = 0.99) -> float:
+    """The one-sided upper bound of Wilson's score for a share."""
+    _check(hits, trials, confidence)
+    return _wilson(hits, trials, float(stats.norm.isf(1 - confidence)))[1]
+
+
+def clopper_pearson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The two-sided exact interval of Clopper and Pearson (1934): it covers the share at least so often.
+
+    Examples
+    --------
+    >>> [round(bound, 4) for bound in clopper_pearson_interval(0, 100)]
+    [0.0, 0.0362]
+    """
+    _check(hits, trials, confidence)
+    tail = (1 - confidence) / 2
+    lower = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, trials - hits + 1))
+    upper = 1.0 if hits == trials else float(stats.beta.isf(tail, hits + 1, trials - hits))
+    return lower, upper
+
+
+def clopper_pearson_upper_bound(hits: int, trials: int, confidence: float = 0.99) -> float:
+    """The one-sided exact upper bound of Clopper and Pearson for a share; what gates compare with a threshold.
+
+    Examples
+    --------
+    >>> round(clopper_pearson_upper_bound(0, 1000, 0.99), 6)
+    0.004595
+    """
+    _check(hits, trials, confidence)
+    return 1.0 if hits == trials else float(stats.beta.isf(1 - confidence, hits + 1, trials - hits))
+
+
+def empirical_bernstein_upper_bound(values: np.ndarray, value_range: float, confidence: float = 0.99) -> float:
+    """A one-sided upper bound of the mean of independent values in [0, value_range].
+
+    Maurer and Pontil (2009), theorem 4: mean + sqrt(2 V ln(2/delta) / n) + 7 range ln(2/delta) / (3 (n - 1)) with the
+    unbiased sample variance V. For averages of alpha I / |class|, where Wilson's interval does not apply.
+
+    Parameters
+    ----------
+    values
+        (n,) float, n >= 2.
+    value_range
+        The largest possible value, known before the values are seen.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two values, or one is outside the range.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if len(values) < 2:
+        raise ValueError("the bound needs at least two values")
+    if not 0 < confidence < 1:
+        raise ValueError("confidence must lie between 0 and 1")
+    if values.min() < 0 or values.max() > value_range:
+        raise ValueError("a value is outside [0, value_range]")
+    mean, variance = float(values.mean()), float(values.var(ddof=1))
+    return mean + _bernstein_margin(variance, len(values), value_range, confidence)
+
+
+def range_on_fresh_trials(
+    values: np.ndarray, value_range: float, trials: int, confidence: float | None, certainty: float = 0.99
+) -> tuple[float, float]:
+    """Where the number that a gate compares will lie when it draws for itself, as far as trials already made can say.
+
+    The gate compares the empirical Bernstein bound of `trials` fresh values, or their mean. Its own draws move that number
+    by about the standard error of their mean, and ours say where it is centred with an error of their own. Both are taken
+    as normal: this chooses what a gate is asked about, and judges nothing.
+
+    Parameters
+    ----------
+    values
+        (m,) float in [0, value_range], m >= 2: trials on another stream than the gate's.
+    trials
+        The gate's.
+    confidence
+        Of the gate's bound; None where it compares the mean.
+    certainty
+        Probability, at least, that the gate's number lies below the upper end.
+
+    Returns
+    -------
+    (float, float)
+        The lower end is what the upper end can fall to when ever more values are given: above the threshold, more trials
+        will not help; an upper end within the threshold leaves room for the gate's draws.
+
+    Examples
+    --------
+    >>> values = np.tile([0.0, 0.1], 5_000)
+    >>> [round(float(end), 4) for end in range_on_fresh_trials(values, 1.0, 10_000, None)]
+    [0.05, 0.0516]
+    >>> [round(float(end), 4) for end in range_on_fresh_trials(values, 1.0, 10_000, 0.99)]
+    [0.0529, 0.0545]
+    """
+    mean, variance = float(values.mean()), float(values.var(ddof=1))
+    centre = mean if confidence is None else mean + _bernstein_margin(variance, trials, value_range, confidence)
+    z, ours, theirs = float(stats.norm.isf(1 - certainty)), variance / len(values), variance / trials
+    return centre - z * math.sqrt(ours) + z * math.sqrt(theirs), centre + z * math.sqrt(ours + theirs)
+
+
+def _bernstein_margin(variance: float, trials: int, value_range: float, confidence: float) -> float:
+    log_term = math.log(2 / (1 - confidence))
+    return math.sqrt(2 * variance * log_term / trials) + 7 * value_range * log_term / (3 * (trials - 1))
+
+
+def _wilson(hits: int, trials: int, z: float) -> tuple[float, float]:
+    if trials == 0:
+        return 0.0, 1.0
+    share = hits / trials
+    scale = 1 + z * z / trials
+    centre = (share + z * z / (2 * trials)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    # At the ends the score interval touches 0 or 1 exactly; rounding must not move it off.
+    return (0.0 if hits == 0 else max(0.0, centre - half)), (1.0 if hits == trials else min(1.0, centre + half))
+
+
+def _check(hits: int, trials: int, confidence: float) -> None:
+    if not 0 <= hits <= trials:
+        raise ValueError("hits must lie between 0 and the number of trials")
+    if not 0 < confidence < 1:
+        raise ValueError("confidence must lie between 0 and 1")

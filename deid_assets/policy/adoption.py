@@ -1,0 +1,143 @@
+"""Adopt a policy from elsewhere: its text and the files that it names are kept in a folder of its own.
+
+The folder is called after the policy, so that no two policies share a file. Everything is written into a draft, read back
+and compared; then the draft is renamed into place, or its record replaces the old one. After a crash the old policy holds,
+or the new one, never a mixture.
+"""
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy.adopted import RECORD, TEXT, Record, record_of, stored_text, text_at, text_digest
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.files import Folder, stored_name
+from deid_assets.policy.loading import load_policy, policy_file_called, shipped_policies
+from deid_assets.store import durable
+from deid_assets.store.home import Home
+from deid_assets.store.tables import owner_only
+
+_DRAFT = ".adopting-"
+
+
+def adopt(home: Home, policy: ReleasePolicy, file: Path) -> ReleasePolicy:
+    """Adopt a policy that was read from a YAML file; return it as it is read from its folder in the home.
+
+    Nothing is written unless the policy and its files are valid, which they are once it was read. A policy that ships, or
+    lies in the home as a YAML file of the same content, is used as it is.
+
+    Raises
+    ------
+    PolicyError
+        If another policy has the name, or the file or one that it names changed since it was read.
+    """
+    other = _of_the_same_name(home, policy.name)
+    if other is not None:
+        found = load_policy(other)
+        if found.hash == policy.hash:
+            return found
+        own = ", or remove that file" if other.parent == home.policies else ""
+        raise PolicyError(
+            f"policy file {file}: another policy is called {policy.name} too, in {other}; give yours another name{own}"
+        )
+    folder = owner_only(home.policies) / policy.name
+    with durable.locked(home.policies / ".lock"):
+        _remove_drafts(home.policies)
+        if os.path.lexists(folder):
+            _require_adopted(folder)
+            if _is_adopted(folder, policy):
+                return load_policy(folder)
+        draft = home.policies / f"{_DRAFT}{secrets.token_hex(8)}"
+        try:
+            record = _write_draft(draft, policy, file)
+            if os.path.lexists(folder):
+                _replace(folder, draft, record)
+            else:
+                os.rename(draft, folder)
+                durable.sync(home.policies)
+        finally:
+            _remove_drafts(home.policies)
+    return load_policy(folder)
+
+
+def _of_the_same_name(home: Home, name: str) -> Path | None:
+    """A YAML file that holds a policy of this name: one that ships, or one in the home."""
+    shipped = (path for path in shipped_policies() if load_policy(path).name == name)
+    return next(shipped, None) or policy_file_called(name, home.policies)
+
+
+def _is_adopted(folder: Path, policy: ReleasePolicy) -> bool:
+    """Whether the folder holds just this policy, undamaged."""
+    try:
+        found = load_policy(folder)
+    except PolicyError:
+        return False
+    return found.reading == policy.reading and not found.changed_files()
+
+
+def _require_adopted(folder: Path) -> None:
+    if folder.is_symlink() or not (folder / RECORD).is_file():
+        raise PolicyError(f"{folder} is no adopted policy; remove it, or move it away, and run again")
+
+
+def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
+    """Write text, files and record, and read all of it back."""
+    text = policy.origin.text
+    assert text is not None, "the policy was read from a file"
+    record = Record(policy.name, text, policy.file_digests())
+    owner_only(draft)
+    content = text_at(file).content()
+    if text_digest(content) != text:
+        raise PolicyError(f"policy file {file}: it changed while it was read; run again")
+    durable.create(owner_only((draft / stored_text(text)).parent) / TEXT, content, 0o600)
+    for name, digest in record.files.items():
+        _copy(policy.origin.folder, name, draft / stored_name(digest, name), digest)
+    durable.create(draft / RECORD, record.to_json().encode(), 0o600)
+    for folder in (*(path for path in draft.rglob("*") if path.is_dir()), draft):
+        durable.sync(folder)
+    if load_policy(draft).reading != policy.reading:
+        raise PolicyError(f"policy file {file}: it changed while it was read; run again")
+    return record
+
+
+def _copy(folder: Folder, name: str, target: Path, digest: str) -> None:
+    owner_only(target.parent)
+    if target.exists():  # two names of one content
+        return
+    try:
+        if folder.copy(name, target) == digest:
+            return
+        problem = f"file {name} changed while it was read; run again"
+    except ValueError as error:
+        problem = str(error)
+    raise PolicyError(f"the policy was not adopted: {problem}")
+
+
+def _replace(folder: Path, draft: Path, record: Record) -> None:
+    """Let a new record take the place of the old one, once everything that it names is there.
+
+    What neither of both names is removed; what the old one names stays for those who are reading it.
+    """
+    try:
+        before = record_of(folder)
+    except PolicyError:
+        before = record
+    for path in sorted(draft.rglob("*")):
+        if path.is_file() and path.name != RECORD:
+            target = folder / path.relative_to(draft)
+            owner_only(target.parent)
+            os.replace(path, target)
+            durable.sync(target.parent)
+    durable.sync(folder / "content")
+    durable.replace(folder / RECORD, record.to_json().encode(), 0o600)
+    kept = {one for found in (before, record) for one in (found.text, *found.files.values())}
+    for path in (folder / "content").iterdir():
+        if path.name not in kept:
+            shutil.rmtree(path)
+
+
+def _remove_drafts(policies: Path) -> None:
+    for path in policies.glob(f"{_DRAFT}*"):
+        shutil.rmtree(path)

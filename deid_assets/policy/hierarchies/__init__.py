@@ -1,0 +1,1 @@
+"""Generalization hierarchies: how a policy writes them, and how they label values."""

@@ -1,0 +1,362 @@
+"""Domain generalization hierarchies: every value's label at every level (methods#hierarchies).
+
+A hierarchy is asked about distinct values, a few thousand at most, never about rows: rows are joined with the answer
+in DuckDB. Each kind of hierarchy is a rule; `Hierarchy` adds what they have in common.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.methods.candidate.spreadsheet_text import broken_rules
+
+
+class Rule(Protocol):
+    """What a kind of hierarchy must answer; values are never missing here."""
+
+    scope: str
+
+    def covers(self, values: np.ndarray) -> np.ndarray: ...
+    def labels(self, values: np.ndarray, level: int) -> list[str]: ...
+    def sort_key(self, value: object) -> object: ...
+    def all_labels(self, level: int) -> list[str] | None: ...
+    def all_values(self) -> list | None: ...
+    def problems(self, names: tuple[str, ...]) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Levels of generalization of one quasi-identifier, from fine to coarse.
+
+    Parameters
+    ----------
+    name
+        What the policy calls it.
+    level_names
+        One per level; level 0 is the finest.
+    rule
+        Carries out one kind of hierarchy.
+    missing_joins
+        Per level the value whose class missing values join, or None where they are their own; empty: nowhere.
+
+    Raises
+    ------
+    PolicyError
+        If the levels skip a value, do not nest, or call two classes the same.
+
+    Examples
+    --------
+    >>> from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
+    >>> rule = Intervals(0, 120, (Cuts((0,), 1, 120), Cuts((0, 20, 40, 60, 80), None, 120)), (Wording(), Wording()))
+    >>> age = Hierarchy("age", ("years", "20 years"), rule)
+    >>> list(age.labels([79, None, 80], level=1))
+    ['60-79', None, '80+']
+    >>> [codes.tolist() for codes in age.codes([3, 79, 7])]
+    [[0, 1, 2], [0, 1, 0]]
+    """
+
+    name: str
+    level_names: tuple[str, ...]
+    rule: Rule
+    missing_joins: tuple[int | str | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        problems = self.rule.problems(self.level_names) or self._missing_problems() or self._unsafe_labels()
+        if problems:
+            raise PolicyError(f"hierarchy '{self.name}': " + "; ".join(problems))
+
+    def _missing_problems(self) -> list[str]:
+        """Where missing values join a class, the class must be there, and they must stay with it on the way up."""
+        joined = [value for value in self.missing_joins if value is not None]
+        if not self.rule.covers(np.array(joined, dtype=object)).all():
+            return [f"missing values join a value that has no class; it covers {self.rule.scope}"]
+        found = []
+        for level, (finer, coarser) in enumerate(itertools.pairwise(self.missing_joins), start=1):
+            if finer is None:
+                continue
+            if coarser is None or len(set(self.labels([finer, coarser], level))) > 1:
+                found.append(
+                    f"level '{self.level_names[level]}' does not nest: missing values leave the class that they join "
+                    f"at level '{self.level_names[level - 1]}'"
+                )
+        return found
+
+    def _unsafe_labels(self) -> list[str]:
+        """Labels above the values themselves are the policy's own text: what no release may hold is said at once."""
+        found = []
+        for level, name in enumerate(self.level_names[1:], start=1):
+            broken = Counter(rule for label in self.rule.all_labels(level) or () for rule in broken_rules(label))
+            found += [f"level '{name}' has {count} labels that no release may hold: {rule}" for rule, count in broken.items()]
+        return found
+
+    def missing_label(self, level: int) -> str | None:
+        """Return the label of the class that missing values are in at a level; None where they are their own class.
+
+        Examples
+        --------
+        >>> from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
+        >>> rule = Intervals(0, None, (Cuts((0,), 1), Cuts((0, 1))), (Wording(), Wording(("none or unknown", "any"))))
+        >>> days = Hierarchy("days", ("days", "none or any"), rule, missing_joins=(None, 0))
+        >>> days.missing_label(0), days.missing_label(1)
+        (None, 'none or unknown')
+        """
+        joined = self.missing_joins[level] if self.missing_joins else None
+        return None if joined is None else self.labels([joined], level)[0]
+
+    @property
+    def levels(self) -> int:
+        """Number of levels; the lattice gives each dimension the levels 0 to this number minus 1."""
+        return len(self.level_names)
+
+    def labels(self, values: Sequence, level: int) -> np.ndarray:
+        """Return what is published for each value at a level.
+
+        Parameters
+        ----------
+        values
+            Distinct values, of any length; missing ones (None, NaN, NA) are allowed.
+        level
+            0 to `levels` - 1.
+
+        Returns
+        -------
+        np.ndarray
+            Objects, as many as `values`: text, or None where the value is missing.
+
+        Raises
+        ------
+        DeliveryError
+            If a value is not covered; the message counts them and shows none.
+        """
+        array, present = _split(values)
+        self._check_present(array[present], None)
+        result = np.full(len(array), None, dtype=object)
+        result[present] = self.rule.labels(array[present], level)
+        return result
+
+    def codes(self, values: Sequence, missing_is_value: bool = False) -> tuple[np.ndarray, ...]:
+        """Return one int32 array per level: the class of each value, numbered by first appearance.
+
+        Two values share a code at a level exactly if they share a label. Given distinct values and a finest level
+        that merges none of them, the first array is 0, 1, 2, ..., as the domains of the kernel want it; given values
+        in display order, codes are in display order.
+
+        Parameters
+        ----------
+        values
+            Distinct values.
+        missing_is_value
+            True: missing values have a code at every level (a blank age is published, and seen): that of the class that
+            they join, or their own. False: they have code -1 (a blank on a claim is no knowledge).
+        """
+        found = []
+        for level in range(self.levels):
+            labels = self.labels(values, level)
+            if missing_is_value:
+                labels[pd.isna(labels)] = self.missing_label(level)
+            found.append(pd.factorize(labels, use_na_sentinel=not missing_is_value)[0].astype(np.int32))
+        return tuple(found)
+
+    def order(self, level: int, values: Sequence | None = None) -> tuple[str, ...]:
+        """Return the labels of a level in display order.
+
+        Parameters
+        ----------
+        level
+            0 to `levels` - 1.
+        values
+            Only the labels of these; needed where the policy does not list all (open-ended or unlisted values).
+
+        Raises
+        ------
+        ValueError
+            If `values` is needed and not given.
+        """
+        if values is None:
+            labels = self.rule.all_labels(level)
+            if labels is None:
+                raise ValueError(f"hierarchy '{self.name}' does not list its values; pass those to be ordered")
+            return tuple(labels)
+        array, present = _split(values)
+        ordered = np.full(int(present.sum()), None, dtype=object)
+        ordered[:] = sorted(array[present], key=self.rule.sort_key)
+        return tuple(dict.fromkeys(self.labels(ordered, level)))
+
+    def check(self, values: Sequence, column: str | None = None) -> None:
+        """Raise DeliveryError if a value is not covered, with the number of such values and never a value."""
+        array, present = _split(values)
+        self._check_present(array[present], column)
+
+    def _check_present(self, values: np.ndarray, column: str | None) -> None:
+        missed = int(np.count_nonzero(~self.rule.covers(values)))
+        if missed:
+            where = f" of column {column}" if column else ""
+            raise DeliveryError(
+                f"hierarchy '{self.name}' has no class at level '{self.level_names[0]}' for {missed} of {len(values)} "
+                f"distinct values{where}; it covers {self.rule.scope}. Mend the delivery, or extend the hierarchy in "
+                "the policy"
+            )
+
+
+def _split(values: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values as an object array, and where they are present."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
+    return array, ~pd.isna(array)
+
+
+def text_of(value: object) -> str:
+    """Return a value as text: 1, 1.0 and True are '1'.
+
+    Examples
+    --------
+    >>> text_of("F"), text_of(1.0), text_of(True), text_of(False)
+    ('F', '1', '1', '0')
+    """
+    if isinstance(value, bool | np.bool_ | int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating) and value == np.floor(value):
+        return str(int(value))
+    return str(value)
+
+
+@dataclass(frozen=True)
+class CodeTable:
+    """Values listed one by one, each with its label at every level; the first label is the value itself.
+
+    Parameters
+    ----------
+    rows
+        One per value: its labels, finest first.
+    """
+
+    rows: tuple[tuple[str, ...], ...]
+
+    @cached_property
+    def _labels(self) -> dict[str, tuple[str, ...]]:
+        return {row[0]: row for row in self.rows}
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {row[0]: position for position, row in enumerate(self.rows)}
+
+    @property
+    def scope(self) -> str:
+        """What is covered, in words."""
+        return f"the {len(self.rows)} values that it lists"
+
+    def covers(self, values: np.ndarray) -> np.ndarray:
+        """Say for each value whether it is listed; bool."""
+        return np.fromiter((text_of(value) in self._labels for value in values), dtype=bool, count=len(values))
+
+    def labels(self, values: np.ndarray, level: int) -> list[str]:
+        """Return the label of each listed value at a level."""
+        return [self._labels[text_of(value)][level] for value in values]
+
+    def sort_key(self, value: object) -> int:
+        """Key of the display order: the order of the table; values that are not listed come last."""
+        return self._positions.get(text_of(value), len(self.rows))
+
+    def all_values(self) -> list[str]:
+        """Every value listed."""
+        return [row[0] for row in self.rows]
+
+    def all_labels(self, level: int) -> list[str]:
+        """Labels of a level in the order of the table."""
+        return list(dict.fromkeys(row[level] for row in self.rows))
+
+    def problems(self, names: tuple[str, ...]) -> list[str]:
+        """Say what keeps this from being a hierarchy: missing or repeated values, levels that do not nest."""
+        ragged = sum(len(row) != len(names) for row in self.rows)
+        if ragged:
+            return [f"{ragged} of {len(self.rows)} values do not have one label for each of the {len(names)} levels"]
+        found = []
+        for level, name in enumerate(names):
+            blank = sum(not row[level].strip() for row in self.rows)
+            if blank:
+                found.append(f"level '{name}' skips {blank} of {len(self.rows)} values: they have no label there")
+        repeated = len(self.rows) - len({row[0] for row in self.rows})
+        if repeated:
+            found.append(f"{repeated} values are listed more than once")
+        for level in range(1, len(names)):
+            pairs = {(row[level - 1], row[level]) for row in self.rows}
+            split = sum(parents > 1 for parents in Counter(child for child, _ in pairs).values())
+            if split:
+                found.append(
+                    f"level '{names[level]}' does not nest: it splits {split} of the classes of level "
+                    f"'{names[level - 1]}', so that members would change company on the way up"
+                )
+        return found
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """Text cut to its first characters; length 0 is '*', None is the whole text."""
+
+    lengths: tuple[int | None, ...]
+    scope = "text"
+
+    def covers(self, values: np.ndarray) -> np.ndarray:
+        """Say for each value whether it is text; bool."""
+        return np.fromiter((isinstance(value, str) for value in values), dtype=bool, count=len(values))
+
+    def labels(self, values: np.ndarray, level: int) -> list[str]:
+        """Return the first characters of each value."""
+        length = self.lengths[level]
+        return ["*" if length == 0 else value[:length] for value in values]
+
+    def sort_key(self, value: object) -> str:
+        """Key of the display order."""
+        return str(value)
+
+    def all_values(self) -> None:
+        """Not listed."""
+
+    def all_labels(self, level: int) -> list[str] | None:
+        """Not listed, except for the single class of length 0."""
+        return ["*"] if self.lengths[level] == 0 else None
+
+    def problems(self, names: tuple[str, ...]) -> list[str]:
+        """Prefixes nest exactly if each is shorter than the one before it."""
+        return [
+            f"level '{names[level]}' does not nest: its prefix is not shorter than that of level '{names[level - 1]}'"
+            for level, (before, after) in enumerate(itertools.pairwise(self.lengths), start=1)
+            if after is None or (before is not None and after >= before)
+        ]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One level: values are published as they are."""
+
+    scope = "every value"
+
+    def covers(self, values: np.ndarray) -> np.ndarray:
+        """Every value; bool."""
+        return np.ones(len(values), dtype=bool)
+
+    def labels(self, values: np.ndarray, level: int) -> list[str]:
+        """Return each value as text."""
+        return [text_of(value) for value in values]
+
+    def sort_key(self, value: object) -> tuple[bool, float, str]:
+        """Key of the display order: numbers by size, then text."""
+        number = isinstance(value, int | float | np.number)
+        return not number, float(value) if number else 0.0, text_of(value)
+
+    def all_values(self) -> None:
+        """Not listed."""
+
+    def all_labels(self, level: int) -> None:
+        """Not listed."""
+
+    def problems(self, names: tuple[str, ...]) -> list[str]:
+        """One level always nests."""
+        return []

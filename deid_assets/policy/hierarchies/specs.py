@@ -1,0 +1,219 @@
+"""How a policy writes a hierarchy: one model per kind, each of which builds a `Hierarchy`."""
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy.files import read_rows
+from deid_assets.policy.hierarchies.dates import Dates
+from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes, Rule
+from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
+from deid_assets.policy.sections.longitudinal import Said, Section
+
+LARGEST = 1_000_000
+"""Largest number that an interval hierarchy may name: it counts days or years."""
+
+Whole = Annotated[int, Field(ge=0, le=LARGEST)]
+Step = Annotated[int, Field(ge=1, le=LARGEST)]
+
+
+class HierarchySpec(Section, ABC):
+    """What all kinds have in common."""
+
+    @abstractmethod
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+
+    @model_validator(mode="after")
+    def _is_a_hierarchy(self, info: ValidationInfo) -> "HierarchySpec":
+        """Refuse levels that skip or do not nest while the file is read, so that the message can name the line."""
+        self._read(info)
+        try:
+            self.build("")
+        except PolicyError as error:
+            raise ValueError(str(error).removeprefix("hierarchy '': ")) from None
+        return self
+
+    def _read(self, info: ValidationInfo) -> None:
+        """Read the files that the hierarchy names; most name none."""
+
+
+class IntervalLevel(Section):
+    """One level: classes of equal width, or classes that begin at the cut points given."""
+
+    name: Said = Field(description="what the level is called")
+    width: Step | None = Field(None, description="width of every class, from the hierarchy's first value on")
+    top: Whole | None = Field(None, description="with width: values from here on are one class")
+    starts: tuple[Whole, ...] | None = Field(None, description="smallest value of each class; the last class is open")
+    then_every: Step | None = Field(
+        None, description="with starts: after the last, a class begins every so many values"
+    )
+    labels: tuple[Said, ...] = Field((), description="labels of the first classes")
+    unit: Literal["day", "week", "month"] | None = Field(
+        None, description="the other classes are labelled in this unit (a month has 28 days)"
+    )
+    missing_joins: Whole | None = Field(
+        None,
+        description="missing values of members are in the class of this value; null: they are a class of their own",
+    )
+
+    @model_validator(mode="after")
+    def _width_or_starts(self) -> "IntervalLevel":
+        if (self.width is None) == (self.starts is None):
+            raise ValueError("give either width or starts")
+        if self.top is not None and self.width is None:
+            raise ValueError("top goes with width; with starts, the last class is open anyway")
+        if self.then_every is not None and self.starts is None:
+            raise ValueError("then_every goes with starts")
+        if self.starts == ():
+            raise ValueError("starts must hold at least one value")
+        return self
+
+    def cuts(self, first: int, last: int | None) -> Cuts:
+        """Return the classes of this level in a hierarchy of values from `first` to `last`."""
+        if self.starts is not None:
+            return Cuts(self.starts, self.then_every, last)
+        if self.top is None:
+            return Cuts((first,), self.width, last)
+        return Cuts((*range(first, self.top, self.width), self.top), None, last)
+
+
+class IntervalsSpec(HierarchySpec):
+    """Whole numbers in intervals."""
+
+    kind: Literal["intervals"]
+    from_: Whole = Field(0, alias="from", description="smallest value")
+    to: Whole | None = Field(None, description="largest value; null: there is none")
+    levels: tuple[IntervalLevel, ...] = Field(min_length=1, description="levels, finest first")
+
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+        rule = Intervals(
+            first=self.from_,
+            last=self.to,
+            cuts=tuple(level.cuts(self.from_, self.to) for level in self.levels),
+            wordings=tuple(Wording(level.labels, level.unit) for level in self.levels),
+        )
+        joined = tuple(level.missing_joins for level in self.levels)
+        return Hierarchy(name, tuple(level.name for level in self.levels), rule, joined)
+
+
+class TextSpec(HierarchySpec, ABC):
+    """Texts, of which blanks may join the class of everything."""
+
+    missing_joins: Said | None = Field(
+        None,
+        description="name of a level of one class: from there on missing values are in it; null: they are a class of their own",
+    )
+
+    def hierarchy(self, name: str, level_names: tuple[str, ...], rule: Rule) -> Hierarchy:
+        """Return the hierarchy of a rule, with missing values where the policy wants them.
+
+        Raises
+        ------
+        PolicyError
+            If there is no such level, or it has several classes: in one of them a blank would be taken for a value that
+            it may not have, and would hide those who have it from nobody who knows that.
+        """
+        if self.missing_joins is None:
+            return Hierarchy(name, level_names, rule)
+        if self.missing_joins not in level_names:
+            raise PolicyError(f"missing_joins names no level; levels: {', '.join(level_names)}")
+        first = level_names.index(self.missing_joins)
+        if len(rule.all_labels(first) or ()) != 1:
+            raise PolicyError(f"missing_joins: level '{self.missing_joins}' has several classes; missing values join where there is one")
+        anything = (rule.all_values() or [""])[0]
+        joined = tuple(anything if level >= first else None for level in range(len(level_names)))
+        return Hierarchy(name, level_names, rule, joined)
+
+
+class CodesSpec(TextSpec):
+    """A table in the policy: each value with its labels at the levels above it."""
+
+    kind: Literal["codes"]
+    level_names: tuple[Said, ...] = Field(
+        min_length=2, description="names of the levels; the first is the value itself"
+    )
+    values: dict[Said, tuple[str, ...]] = Field(min_length=1, description="labels of each value above level 0")
+
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+        rows = tuple((value, *labels) for value, labels in self.values.items())
+        return self.hierarchy(name, self.level_names, CodeTable(rows))
+
+
+class CsvSpec(TextSpec):
+    """A table in a file, as ARX writes it: one row per value, one column per level, semicolons between them."""
+
+    kind: Literal["csv"]
+    file: Said = Field(description="path of the file, below the policy's folder")
+    level_names: tuple[Said, ...] | None = Field(None, description="names of the levels; the first is the value itself")
+    _rows: tuple[tuple[str, ...], ...] = PrivateAttr(())
+    _digest: str = PrivateAttr("")
+
+    def _read(self, info: ValidationInfo) -> None:
+        if not self._rows:  # a hierarchy that was already read may become part of another policy
+            self._rows, self._digest = read_rows(info.context, self.file)
+        columns = len(self._rows[0])
+        if self.level_names is not None and len(self.level_names) != columns:
+            raise ValueError(f"file {self.file} has {columns} columns, but {len(self.level_names)} levels are named")
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Contents of the file."""
+        return self._rows
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return self._digest
+
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+        names = self.level_names or ("value", *(f"level {level}" for level in range(1, len(self._rows[0]))))
+        return self.hierarchy(name, names, CodeTable(self._rows))
+
+
+class PrefixesSpec(TextSpec):
+    """Text cut to its first characters."""
+
+    kind: Literal["prefixes"]
+    lengths: tuple[Annotated[int, Field(ge=0, le=1000)] | None, ...] = Field(
+        min_length=1, description="characters kept at each level, falling; null: all of them, 0: none ('*')"
+    )
+
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+        names = tuple("whole text" if length is None else f"{length} characters" for length in self.lengths)
+        return self.hierarchy(name, names, Prefixes(self.lengths))
+
+
+class DatesSpec(HierarchySpec):
+    """Dates as days, months, quarters or years."""
+
+    kind: Literal["dates"]
+    levels: tuple[Literal["day", "month", "quarter", "year"], ...] = Field(min_length=1, description="finest first")
+
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+        return Hierarchy(name, tuple(self.levels), Dates(tuple(self.levels)))
+
+
+class FixedSpec(HierarchySpec):
+    """One level: the column is published as it is."""
+
+    kind: Literal["fixed"]
+    level_name: Said = Field("as it is", description="what the level is called")
+    values: tuple[Said, ...] = Field((), description="the only values there may be, in display order; none: any")
+
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+        rule = CodeTable(tuple((value,) for value in self.values)) if self.values else Identity()
+        return Hierarchy(name, (self.level_name,), rule)
+
+
+AnyHierarchy = Annotated[
+    IntervalsSpec | CodesSpec | CsvSpec | PrefixesSpec | DatesSpec | FixedSpec, Field(discriminator="kind")
+]

@@ -1,0 +1,194 @@
+"""Ranges of the numbers that decide: beyond them a gate could not refuse what it is there to refuse.
+
+A field says by its type what can be a number at all: a share lies between 0 and 1. That is not enough, for at .999 a gate
+compares and passes everything. So every number that decides has a range here, with its reason. The rule behind all of them:
+a release of which half the members are laid open must be refused by each gate alone (`assessments/discrimination.py` holds
+the gate's own numbers against it), and no limit is laxer than what the literature or practice uses.
+
+Thresholds in use run from .05 to .33, classes of 20 to 3: El Emam & Arbuckle, Anonymizing Health Data (2013), ch. 2; EMA
+Policy 0070 and Health Canada ask for .09.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pydantic import BaseModel
+
+THIRD = Fraction(1, 3)
+
+_THRESHOLD = "thresholds in use run from .05 to .33, classes of 20 to 3; above that a class of two, or of one, would be safe"
+_SUCCESS = "thresholds in use run from .05 to .33; an attack that finds more than one in three is not prevented"
+_MAX_SUP = "shares in use run from .01 to .1; a larger one lets members through whom everybody can single out"
+_CLASS = "classes in use hold 3 to 20 members; in a class of two each member knows the other"
+_READ = "where less than half can be read the rule misses more than it finds; switch it off instead"
+_FOUND = "so few are found by chance where hardly a code can be read; say null if the list may match nothing"
+_CODED = "where so few claims have a code the rule finds next to nothing; say null if there may be none"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The range of one number of a policy.
+
+    Attributes
+    ----------
+    field
+        Where it stands: keys from the top, with dots.
+    least, most
+        Smallest and largest allowed value; None: the type of the field bounds it.
+    reason
+        Why, as the refusal says it.
+    """
+
+    field: str
+    reason: str
+    least: float | Fraction | None = None
+    most: float | Fraction | None = None
+
+    def problem(self, value: float) -> str | None:
+        """What is wrong with a value; None if it lies in the range."""
+        if self.most is not None and value > self.most:
+            return f"{value:.12g} is not allowed: it must be at most {float(self.most):.4g}: {self.reason}"
+        if self.least is not None and value < self.least:
+            return f"{value:.12g} is not allowed: it must be at least {float(self.least):.4g}: {self.reason}"
+        return None
+
+
+def _gate(field: str) -> tuple[Limit, ...]:
+    return (
+        Limit(f"{field}.at_most", _SUCCESS, most=THIRD),
+        Limit(f"{field}.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
+    )
+
+
+def _attack(section: str) -> tuple[Limit, ...]:
+    return _gate(f"{section}.unconditional") + _gate(f"{section}.given_membership")
+
+
+_DISCLOSURE = (
+    Limit(
+        "attribute_disclosure.homogeneous_share_at_most",
+        "more than one member in three would have their attribute told by their class",
+        most=THIRD,
+    ),
+    Limit(
+        "attribute_disclosure.l_at_least",
+        "l is 1 where a class tells the attribute of everybody in it, and below 1.5 where it nearly does",
+        least=1.5,
+    ),
+    Limit(
+        "attribute_disclosure.t_at_most",
+        "classes of one member each have distances of .5 and more, so that a larger limit could not fail",
+        most=0.4999,
+    ),
+)
+
+LONGITUDINAL = (
+    Limit("intake.quarantine_at_most", "a delivery of which more is unusable is not the one that was asked for", most=0.2),
+    Limit(
+        "removal.absence_posterior_at_most",
+        "beyond one half, whoever is absent is more likely than not to have a sensitive condition",
+        most=0.5,
+    ),
+    Limit("removal.readable_codes_at_least", _READ, least=0.5),
+    Limit("removal.sensitive_members_at_least", _FOUND, least=0.0001),
+    Limit("removal.rare_visible_members_at_least", _FOUND, least=0.00001),
+    Limit("removal.known_newborn_claims_at_least", _READ, least=0.5),
+    Limit("removal.coded_claims_at_least.diagnosis", _CODED, least=0.1),
+    Limit("removal.coded_claims_at_least.procedure", _CODED, least=0.1),
+    Limit("removal.coded_claims_at_least.place", _CODED, least=0.1),
+    Limit("top_coding.percentile", "beyond it hardly a value would be top-coded", most=99.9),
+    Limit("long_tail.percentile", "beyond it hardly a claim would be cut", most=99.9),
+    Limit("long_tail.risk", _THRESHOLD, most=THIRD),
+    Limit("dates.narrower.class_size_at_least", _CLASS, least=3),
+    Limit("risk.threshold", _THRESHOLD, most=THIRD),
+    Limit("risk.max_high_risk_share", _MAX_SUP, most=0.1),
+    Limit("risk.gate.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
+    Limit("risk.suppression.at_most", "what is left would no longer be a random sample of the members", most=0.5),
+    *_attack("neighbor_attack"),
+    *_attack("attack_sensitivity"),
+    Limit("voter_list_attack.at_most", _SUCCESS, most=THIRD),
+    Limit("inpatient_attack.at_most", _SUCCESS, most=THIRD),
+    Limit("demographics.class_size_at_least", _CLASS, least=3),
+    Limit(
+        "number_of_claims.width",
+        "the book takes the number to be known to within five; in wider bins the gate is that of demographics alone",
+        most=50,
+    ),
+    *_gate("number_of_claims.with_values"),
+    Limit("provider_suppression.providers_at_least", _CLASS, least=3),
+    Limit("population_estimates.small_class_share_at_most", _MAX_SUP, most=0.1),
+    Limit("population_estimates.unique_share_at_most", _MAX_SUP, most=0.1),
+    *_DISCLOSURE,
+    Limit("membership.presence_at_most", "beyond it an adversary is all but sure who is in the release", most=0.9),
+    Limit("membership.advantage_at_most", "an adversary who gains more tells insiders from outsiders mostly right", most=THIRD),
+    Limit("provider_graph.pattern_success_at_most", _SUCCESS, most=THIRD),
+    Limit("provider_graph.all_patterns_success_at_most", _SUCCESS, most=THIRD),
+    Limit("provider_graph.graph_success_at_most", _SUCCESS, most=THIRD),
+)
+
+FLAT = (
+    Limit("intake.quarantine_at_most", "a delivery of which more is unusable is not the one that was asked for", most=0.2),
+    Limit("risk.k", _CLASS, least=3),
+    Limit("risk.max_suppressed", "what is left would no longer be the table that was delivered", most=0.2),
+    *_DISCLOSURE,
+)
+
+NO_LIMIT = {
+    "adversary.power": "who knows one value of each quasi-identifier is an adversary; the type bounds it",
+    "attack_sensitivity.plausible.powers": "as adversary.power",
+    "attack_sensitivity.powers": "as adversary.power",
+    "attack_sensitivity.trials": "too few for a gate are refused, whatever the gate",
+    "attack_sensitivity.number_of_claims_widths": "further rows of an analysis; they gate nothing",
+    "attack_sensitivity.wrong_shares": "further rows of an analysis; they gate nothing",
+    "detail_at_least": "it asks for use, not for privacy: the type bounds it, and more only refuses more",
+    "dates.narrower.width": "measured as what an adversary knows; the risk decides",
+    "dates.width": "measured as what an adversary knows; the risk decides",
+    "inpatient_attack.table.people_at_most": "a statement about the table, compared with it",
+    "inpatient_attack.table.year.top": "how a table is read",
+    "inpatient_attack.table.year.width": "how a table is read",
+    "long_tail.cap": "bins are held to risk, with or without it",
+    "long_tail.width": "bins are held to risk, of whatever width",
+    "membership.draws": "it measures; nothing that is drawn gates",
+    "neighbor_attack.trials": "too few for a gate are refused",
+    "opt_outs.matched_at_least": "0 asks for no match, as a list of everywhere needs; it has to be written",
+    "provider_graph.draws": "the number of adversaries who are simulated",
+    "provider_graph.patterns_known": "the adversary's knowledge; more is worse for the release",
+    "removal.newborn_days": "0 is the day of birth, null switches the rule off",
+    "risk.gate.draws": "too few are refused",
+    "risk.population_size": "a statement about the delivery, which may not hold more members; alpha is judged with it",
+    "risk.search.aim": "it chooses a node; the gate judges it",
+    "risk.search.draws_at_most": "it chooses a node; the gate judges it",
+    "risk.search.error": "it chooses a node; the gate judges it",
+    "sample.fraction": "gates are measured on what it gives; the type bounds it",
+    "sample.members": "gates are measured on what it gives",
+    "source.years.first": "how a table is read",
+    "source.years.last": "how a table is read",
+    "voter_list_attack.table.people_at_most": "a statement about the table, compared with it",
+}
+"""Numbers without a range of their own, each with the reason why none is needed."""
+
+
+def limits_of(policy: BaseModel) -> tuple[Limit, ...]:
+    """The ranges of a policy's family."""
+    return FLAT if getattr(policy, "kind", None) == "flat" else LONGITUDINAL
+
+
+def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield (path, message) for each number of a policy outside its range; what is null or not there has none."""
+    for limit in limits_of(policy):
+        path = tuple(limit.field.split("."))
+        value = value_at(policy, path)
+        message = None if value is None else limit.problem(value)
+        if message:
+            yield path, message
+
+
+def value_at(policy: BaseModel, path: tuple[str, ...]) -> float | None:
+    """The number at a path; None where it, or a section on the way, is null."""
+    value = policy
+    for part in path:
+        value = getattr(value, part, None)
+        if value is None:
+            return None
+    return value

@@ -1,0 +1,198 @@
+"""What the rules of a policy need from a delivery, and whether they have it.
+
+A rule that cannot apply protects nobody: a list of sensitive codes removes nobody where the codes cannot be read. So each
+rule states its needs here. They are measured in the delivery (`methods/preparation/rule_figures.py`) before anybody is drawn for a
+release, and again at the gate. A need that is not met refuses, and the policy says explicitly what a delivery may lack.
+
+Only rules that protect people who are released have needs. A rule that coarsens or caps the values of a column (top codes,
+hierarchies, suppressed providers, redrawn dates) has none: where the column is blank, a blank is published, and an attack
+that finds nothing to measure is refused by its gate.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from scipy.stats import binom
+
+from deid_assets.methods.preparation.rule_figures import (
+    AGE_AND_SEX,
+    ICD9,
+    NEWBORN,
+    POPULATION,
+    RARE_VISIBLE,
+    SENSITIVE,
+    Figure,
+    coded,
+    readable,
+)
+from deid_assets.policy.models import Policy
+from deid_assets.sources.rules import CLAIM_CODE_COLUMNS
+
+CHANCE = 0.01
+"""So improbable a number of matches is not taken for chance."""
+ICD9_AT_LEAST = 0.95
+"""Share of the diagnoses that may not be of another version of the ICD: no policy lowers it, as every list is ICD-9-CM."""
+LISTED = ("diagnosis", "procedure", "place")
+"""Kinds of codes that the lists of sensitive codes hold."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one rule needs of a delivery.
+
+    Attributes
+    ----------
+    rule
+        Key of the rule in the policy.
+    figure
+        Name of the measured figure, see `methods.rule_figures`.
+    what
+        The share that is measured, in words.
+    at_least
+        Its smallest value.
+    remedy
+        What to do where it is not met.
+    by_chance
+        Whether fewer may be chance: refused only where so few have a probability below `CHANCE`.
+    """
+
+    rule: str
+    figure: str
+    what: str
+    at_least: float
+    remedy: str
+    by_chance: bool = False
+
+    def met(self, figure: Figure) -> bool:
+        """Whether the delivery has it; of nothing there is nothing to need."""
+        if figure.count >= self.at_least * figure.of:
+            return True
+        return self.by_chance and float(binom.cdf(figure.count, figure.of, min(self.at_least, 1.0))) >= CHANCE
+
+    @property
+    def stated(self) -> str:
+        """The need in words."""
+        least = f"at least {self.at_least:.4g} of {self.what}"
+        return f"{self.rule} needs {least}" + (", as far as so few are not chance" if self.by_chance else "")
+
+
+@dataclass(frozen=True)
+class JudgedNeed:
+    """A need with what was measured of it."""
+
+    need: Need
+    figure: Figure
+
+    @property
+    def met(self) -> bool:
+        return self.need.met(self.figure)
+
+    @property
+    def text(self) -> str:
+        """Why the delivery is refused: no number, as it may be about people."""
+        return f"{self.need.stated}; this delivery has fewer. {self.need.remedy}"
+
+
+def judged_needs(policy: Policy, figures: Mapping[str, Figure]) -> tuple[JudgedNeed, ...]:
+    """Hold what was measured against every need of the policy.
+
+    Raises
+    ------
+    KeyError
+        If a figure that is needed was not measured.
+    """
+    return tuple(JudgedNeed(need, figures[need.figure]) for need in needs_of(policy))
+
+
+def needs_of(policy: Policy) -> tuple[Need, ...]:
+    """Every need of a policy's rules, in the order in which the rules apply."""
+    return (
+        *_lists(policy),
+        *_matches(policy),
+        *_newborns(policy),
+        *_procedures(policy),
+        *_narrower_dates(policy),
+        *_population(policy),
+    )
+
+
+def _lists(policy: Policy) -> Iterator[Need]:
+    """Lists find codes only where claims have codes, in words that the lists know."""
+    removal = policy.removal
+    if removal.removes_members:
+        rule = "removal.code_list" if removal.code_list is not None else "removal.rare_visible_diseases"
+        for kind in LISTED if removal.code_list is not None else ("diagnosis",):
+            yield from _codes(policy, rule, kind)
+        yield Need(
+            rule, ICD9, "the diagnoses in another form than that of ICD-10-CM", ICD9_AT_LEAST,
+            "The lists are ICD-9-CM: map the codes to it before the delivery, or mend the source section",
+        )  # fmt: skip
+
+
+def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
+    removal = policy.removal
+    share = getattr(removal.coded_claims_at_least, kind)
+    if share is not None:
+        yield Need(
+            rule, coded(kind), f"the claims with a readable {kind} code", share,
+            f"Map the column of {kind} codes, or, if deliveries have none, say removal.coded_claims_at_least.{kind}: null",
+        )  # fmt: skip
+    for column in CLAIM_CODE_COLUMNS[kind]:
+        yield Need(
+            rule, readable(column), f"the codes in {column} known to the product", removal.readable_codes_at_least,
+            "Mend the codes or the source section; to accept fewer, lower removal.readable_codes_at_least, or say "
+            "code_list: null and rare_visible_diseases: false, by which nobody is removed",
+        )  # fmt: skip
+
+
+def _matches(policy: Policy) -> Iterator[Need]:
+    """A list that finds nobody in a large delivery was not read as it is meant."""
+    removal = policy.removal
+    if removal.code_list is not None and removal.sensitive_members_at_least is not None:
+        yield Need(
+            "removal.code_list", SENSITIVE, "the members with claims found by the list", removal.sensitive_members_at_least,
+            "Look whether codes are in the columns mapped; if the delivery may hold so few, lower "
+            "removal.sensitive_members_at_least, or say null: the list may match nothing",
+            by_chance=True,
+        )  # fmt: skip
+    if removal.rare_visible_diseases and removal.rare_visible_members_at_least is not None:
+        yield Need(
+            "removal.rare_visible_diseases", RARE_VISIBLE, "the members with claims found by the list",
+            removal.rare_visible_members_at_least,
+            "Look whether codes are in the columns mapped; if the delivery may hold so few, lower "
+            "removal.rare_visible_members_at_least, or say null: the list may match nothing",
+            by_chance=True,
+        )  # fmt: skip
+
+
+def _newborns(policy: Policy) -> Iterator[Need]:
+    if policy.removal.newborn_days is not None:
+        yield Need(
+            "removal.newborn_days", NEWBORN,
+            "the claims of members under 3 years, or of unknown age, with dates of birth and service",
+            policy.removal.known_newborn_claims_at_least,
+            "Map birth_date and service_date; if deliveries have none, say removal.newborn_days: null, by which claims of "
+            "newborns are released",
+        )  # fmt: skip
+
+
+def _procedures(policy: Policy) -> Iterator[Need]:
+    removal = policy.removal
+    if removal.non_procedure_claims:
+        yield from _codes(policy, "removal.non_procedure_claims", "procedure")
+
+
+def _narrower_dates(policy: Policy) -> Iterator[Need]:
+    if policy.dates is not None and policy.dates.narrower is not None:
+        yield Need(
+            "dates.narrower", AGE_AND_SEX, "the members with age and sex", 0.9,
+            "Whoever lacks them has no class that could be large: map age or birth_date, and sex, or say narrower: null",
+        )  # fmt: skip
+
+
+def _population(policy: Policy) -> Iterator[Need]:
+    if not policy.counts_population:
+        yield Need(
+            "risk.population_size", POPULATION, "the members of the delivery in the population stated", 1.0,
+            "An extract is no larger than its population: state the size of the population",
+        )  # fmt: skip

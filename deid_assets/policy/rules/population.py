@@ -1,0 +1,100 @@
+"""Rules that the sections of attacks 2 and 3 must keep for their numbers to mean something."""
+
+from collections.abc import Iterator
+
+from deid_assets.policy.hierarchies.specs import IntervalsSpec
+from deid_assets.policy.models import Policy
+from deid_assets.policy.rules.validation import COLUMN_RANGES, Problem
+from deid_assets.policy.sections.population import CODED_COLUMNS, DATES, PERSON_COLUMNS, VISIT_COLUMNS
+
+
+def population_problems(policy: Policy) -> tuple[Problem, ...]:
+    """Return every problem of the sections of attacks 2 and 3."""
+    return tuple(
+        problem
+        for section in ("voter_list_attack", "inpatient_attack")
+        for rule in (_published, _readable, _complete, _measurable)
+        for problem in rule(policy, section)
+    )
+
+
+def _published(policy: Policy, section: str) -> Iterator[Problem]:
+    """A column that is not published can not be matched: mapping it would suggest that it was judged."""
+    table = getattr(policy, section).table
+    for column in table.columns if table else ():
+        if not policy.publishes(column):
+            yield Problem(
+                (section, "table", "columns", column),
+                f"{column} is not a quasi-identifier of this policy: what is not published can not be matched",
+            )
+
+
+def _readable(policy: Policy, section: str) -> Iterator[Problem]:
+    """Widths and top codes are of numbers, and codes of groups; anything else would be read wrongly without a word."""
+    table = getattr(policy, section).table
+    for column, mapped in table.columns.items() if table else ():
+        path = (section, "table", "columns", column)
+        numeric = column in COLUMN_RANGES
+        if not numeric and (mapped.width > 1 or mapped.top is not None):
+            yield Problem(path, f"width and top are for columns of whole numbers; {column} holds text")
+        if mapped.coded and column not in CODED_COLUMNS:
+            yield Problem(path, f"coded is for {' and '.join(CODED_COLUMNS)}; {column} holds no codes")
+        if (mapped.width > 1 or mapped.top is not None) and numeric and policy.publishes(column):
+            spec = policy.hierarchies.get(policy.quasi_identifier(column).hierarchy)
+            if spec is not None and not isinstance(spec, IntervalsSpec):
+                yield Problem(path, f"width and top need a hierarchy of intervals; that of {column} is none")
+
+
+def _complete(policy: Policy, section: str) -> Iterator[Problem]:
+    """A table with few columns or of too many people makes large classes: a gate on it would hold for the wrong reason."""
+    attack = getattr(policy, section)
+    table = attack.table
+    if table is None:
+        return
+    matched = PERSON_COLUMNS if section == "voter_list_attack" else (*PERSON_COLUMNS, *VISIT_COLUMNS)
+    dates = (DATES,) if section == "inpatient_attack" and policy.dates is not None else ()
+    for number, column in enumerate(table.lacks):
+        if column not in dates and (column in table.columns or column not in matched or not policy.publishes(column)):
+            yield Problem(
+                (section, "table", "lacks", number),
+                f"{column} is mapped, is not published, or is none of {', '.join((*matched, *dates))}; take it out",
+            )
+    if attack.at_most is None:
+        return
+    for column in matched:
+        if policy.publishes(column) and column not in table.columns and column not in table.lacks:
+            yield Problem(
+                (section, "table", "columns"),
+                f"{column} is published and not mapped, so that the gate would not judge it; map it, or list it in lacks",
+            )
+    for column in dates:
+        if column not in table.lacks:
+            yield Problem(
+                (section, "table", "lacks"),
+                f"{column} is missing: {policy.dates.release_as} is published, and this attack compares no dates, whether the "
+                "table holds them or not; list it in lacks, so that whoever reads the gate knows what it does not judge",
+            )
+    if table.people_at_most is None:
+        yield Problem(
+            (section, "table"),
+            "people_at_most is missing: say how many people live in the area that the release is of, for a table of a "
+            "larger one, or with totals, hides more people than there are",
+        )
+
+
+def _measurable(policy: Policy, section: str) -> Iterator[Problem]:
+    """A gate on what can not be measured would refuse every release."""
+    attack = getattr(policy, section)
+    if attack.at_most is None:
+        return
+    if section == "inpatient_attack" and not policy.publishes("place"):
+        yield Problem(
+            (section, "at_most"),
+            "the release does not tell which claims are inpatient visits: place is not a quasi-identifier of this "
+            "policy, so that this attack can not be measured; publish place, or leave at_most out",
+        )
+    if section == "voter_list_attack" and not any(policy.publishes(column) for column in PERSON_COLUMNS):
+        yield Problem(
+            (section, "at_most"),
+            "neither age nor sex is published, so that there is nothing to match; leave at_most out",
+        )

@@ -1,0 +1,110 @@
+"""What the values of a population table are called in a release: by the release's own hierarchies, at its levels."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.rules.validation import COLUMN_RANGES
+from deid_assets.policy.sections.population import TableColumn
+from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.procedure_groups import procedure_groups
+
+UNKNOWN = "value outside the hierarchy"
+NOT_A_NUMBER = "not a whole number"
+TOO_WIDE = "wider than a class of the released level"
+"""Why a value has no label. `TOO_WIDE` is no fault of the row: the table is coarser than the release."""
+
+_BEYOND = 1_000_000
+"""Stands for the largest number where a hierarchy has no end."""
+
+
+def table_labels(
+    column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, values: Sequence[str]
+) -> pd.DataFrame:
+    """Label the distinct values of a population table.
+
+    A value that stands for several numbers (a 5-year age, 85 and over) has a label where all of them are in one class
+    of the level. Where they are not, it has none: its people are counted nowhere, which can only make classes
+    smaller.
+
+    Parameters
+    ----------
+    column
+        Column of the delivery.
+    mapped
+        The column of the table.
+    hierarchy, level
+        Of the release.
+    values
+        Distinct values as text, trimmed; '' is missing.
+
+    Returns
+    -------
+    pandas.DataFrame
+        value | label | rule, one row per value: label is missing where rule says why; a missing value is labelled ''.
+
+    Examples
+    --------
+    >>> from deid_assets.policy import policy_by_name
+    >>> age = policy_by_name("heritage").hierarchy_of("age")
+    >>> found = table_labels("age", TableColumn(name="AGE", top=85), age, 2, ["7", "85", "999", "x"])
+    >>> found["label"].tolist(), found["rule"].tolist()[2:]
+    (['0-9', '80+', None, None], ['value outside the hierarchy', 'not a whole number'])
+    """
+    meant = [mapped.values.get(value, value) for value in values]
+    if mapped.coded:
+        meant = _groups(column, meant)
+    numeric = column in COLUMN_RANGES
+    found = [
+        ("", None) if value == "" else _of_number(column, mapped, hierarchy, level, value) if numeric
+        else _label(hierarchy, level, value)
+        for value in meant
+    ]  # fmt: skip
+    rows = [(value, *one) for value, one in zip(values, found, strict=True)]
+    return pd.DataFrame(rows, columns=["value", "label", "rule"], dtype=object)
+
+
+def _of_number(
+    column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, value: str
+) -> tuple[str | None, str | None]:
+    """The label of a number, or of all the numbers that it stands for."""
+    try:
+        number = float(value)
+    except ValueError:
+        return None, NOT_A_NUMBER
+    if number != np.floor(number) or not np.isfinite(number):
+        return None, NOT_A_NUMBER
+    first = int(number)
+    if mapped.top is not None and first >= mapped.top:
+        # Above the top there is no value of its own: 999 is a total or a code for unknown.
+        if first > mapped.top:
+            return None, UNKNOWN
+        largest = COLUMN_RANGES[column][1]
+        last = getattr(hierarchy.rule, "last", None) or largest or _BEYOND
+    else:
+        last = first + mapped.width - 1
+    low, rule = _label(hierarchy, level, first)
+    if rule is not None or last == first:
+        return low, rule
+    high, rule = _label(hierarchy, level, last)
+    if rule is not None:
+        return None, rule
+    return (low, None) if low == high else (None, TOO_WIDE)
+
+
+def _label(hierarchy: Hierarchy, level: int, value: str | int) -> tuple[str | None, str | None]:
+    values = np.array([value], dtype=object)
+    if not hierarchy.rule.covers(values).all():
+        return None, UNKNOWN
+    return hierarchy.rule.labels(values, level)[0], None
+
+
+def _groups(column: str, codes: Sequence[str]) -> list[str]:
+    """The groups that replace codes in the claims; a code without one is a blank there too."""
+    if column == "condition_group":
+        found = condition_groups(codes)["condition_group"]
+    else:
+        found = procedure_groups(codes)["procedure_group"]
+    return ["" if pd.isna(group) else group for group in found]

@@ -1,0 +1,486 @@
+"""Rules that a policy must keep for its gates to mean something.
+
+Each rule is a function that yields problems; its docstring says why it exists, and so does its message: a person who
+is refused must be able to judge the reason. Rules look at sections together; what a single field may be is said in
+`sections/`, what makes a hierarchy in `hierarchies/`.
+"""
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deid_assets.errors import PolicyError
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
+from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.hierarchies.specs import DatesSpec, IntervalsSpec
+from deid_assets.policy.models import Policy
+from deid_assets.policy.rules.dates import date_problems
+from deid_assets.policy.rules.limits import limit_problems
+from deid_assets.policy.sections.longitudinal import OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
+from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
+
+COLUMN_RANGES = {
+    "age": (0, 120),
+    "days_in_hospital_y2": (0, 366),
+    "days_in_hospital_y3": (0, 366),
+    "length_of_stay": (0, None),
+    "days_since_first_claim": (0, 366),
+}
+"""Smallest and largest value of the columns that hold whole numbers; all others hold text."""
+
+COLUMN_VALUES = {"sex": ("F", "M")}
+"""Columns of text whose values are known in advance."""
+
+LATTICE_COLUMNS = (
+    "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
+    "minimal", "chosen", "certificate",
+)  # fmt: skip
+"""Columns of the table of nodes, which has one more for each dimension: their names are taken."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and at which field: keys and positions from the top of the file."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+    @property
+    def field(self) -> str:
+        """The path as people write it.
+
+        Examples
+        --------
+        >>> Problem(("dimensions", 0, "columns"), "").field
+        'dimensions[0].columns'
+        """
+        text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
+        return text.removeprefix(".")
+
+
+Rule = Callable[[Policy], Iterator[Problem]]
+
+
+def problems(policy: Policy) -> tuple[Problem, ...]:
+    """Return every problem of a policy, in the order of the rules."""
+    return tuple(problem for rule in RULES for problem in rule(policy))
+
+
+def check_vacuous(policy: Policy, alpha: float) -> None:
+    """Refuse a policy whose gates can not fail, or whose sample tells who was removed, at the alpha of a delivery.
+
+    The loader calls this with the alpha that a policy states; the gate calls it again with the alpha measured,
+    because a number of members to release is a fraction only once the delivery has been counted.
+
+    Parameters
+    ----------
+    policy
+        The policy.
+    alpha
+        Released members over members of the population, in (0, 1]; cumulative over all releases of one population.
+
+    Raises
+    ------
+    PolicyError
+        With every reason.
+    """
+    found = vacuous(policy, alpha)
+    if found:
+        raise PolicyError(
+            f"policy {policy.name} is refused at alpha = {alpha:.4g}: "
+            + "; ".join(f"{problem.field}: {problem.message}" for problem in found)
+        )
+
+
+def vacuous(policy: Policy, alpha: float) -> tuple[Problem, ...]:
+    """Return the reasons why the policy's gates mean nothing at this alpha; none, if they mean something."""
+    rules = (_class_size_one, _estimates_pass_all, _certain_attack_bound, _absence_proves)
+    return tuple(problem for rule in rules for problem in rule(policy, alpha))
+
+
+def _class_size_one(policy: Policy, alpha: float) -> Iterator[Problem]:
+    """1/F does not depend on alpha, yet k (ceil(20 alpha) by the large-sample rule) falls to 1: everything passes."""
+    rule, threshold = policy.risk.class_size, policy.risk.threshold
+    if policy.counts_population or minimum_sample_class_size(alpha, rule, policy.safe_class_size) > 1:
+        return
+    yield Problem(
+        ("risk", "class_size"),
+        f"{rule} is vacuous here: at alpha = {alpha:.4g} and threshold {threshold:g} it takes every class for large "
+        "enough, from k = 1 member on, so that every release would pass, even one of unique members; use counted "
+        "where the delivery holds the population, else truncated_poisson or test",
+    )
+
+
+def _estimates_pass_all(policy: Policy, alpha: float) -> Iterator[Problem]:
+    """The same of the estimator whose share of small classes gates, whatever rule the search goes by."""
+    estimates = policy.population_estimates
+    enough = max(policy.demographics.class_size_at_least, policy.safe_class_size)
+    if estimates.small_class_share_at_most is None or minimum_sample_class_size(alpha, estimates.estimator, enough) > 1:
+        return
+    yield Problem(
+        ("population_estimates", "small_class_share_at_most"),
+        f"{estimates.estimator} is vacuous here: at alpha = {alpha:.4g} it takes every class for one of {enough} or more, "
+        "even that of a unique member, so that it can not exceed any limit; use truncated_poisson or test",
+    )
+
+
+def _certain_attack_bound(policy: Policy, alpha: float) -> Iterator[Problem]:
+    """Unconditional success of attack 1 is at most alpha by construction: such a gate alone can not fail."""
+    for section in ("neighbor_attack", "attack_sensitivity"):
+        gates = getattr(policy, section)
+        if gates.given_membership is not None or gates.unconditional is None or gates.unconditional.at_most < alpha:
+            continue
+        yield Problem(
+            (section, "unconditional", "at_most"),
+            f"{gates.unconditional.at_most:g} is vacuous here: the neighbour finds a target at most when the target "
+            f"is released, which has probability alpha = {alpha:.4g}, so that this gate can not fail; gate "
+            "given_membership too, or set at_most below alpha",
+        )
+
+
+def _absence_proves(policy: Policy, alpha: float) -> Iterator[Problem]:
+    """When all others are released, whoever is absent was removed for a sensitive condition (methods#absence).
+
+    Only the obvious case: how much absence tells depends on the share removed, and is gated by
+    removal.absence_posterior_at_most once that is counted.
+    """
+    if alpha >= 1 and policy.removal.removes_members:
+        yield Problem(
+            ("sample",),
+            "releasing all eligible members (alpha = 1) while members with sensitive conditions are removed tells "
+            "of every absent member that he has such a condition; release a random part, or remove nobody",
+        )
+
+
+def _not_vacuous(policy: Policy) -> Iterator[Problem]:
+    """Gates must be able to fail; judged here as far as the policy alone tells alpha, and always again by the gate.
+
+    Where the delivery is an extract, alpha is below the fraction of it that is released; what is vacuous at that
+    fraction is vacuous below it.
+    """
+    alpha = policy.declared_alpha if policy.declared_alpha is not None else policy.sample.fraction
+    if alpha is not None and alpha <= 1:
+        yield from vacuous(policy, alpha)
+
+
+def _attack_gates(policy: Policy) -> Iterator[Problem]:
+    """An attack that is simulated but gates nothing protects nobody."""
+    gates = policy.neighbor_attack
+    if gates.unconditional is None and gates.given_membership is None:
+        yield Problem(
+            ("neighbor_attack",),
+            "neither unconditional nor given_membership has a gate, so that the attack could succeed without "
+            "consequence; set at_most for one of them",
+        )
+
+
+def _population(policy: Policy) -> Iterator[Problem]:
+    """An estimator turns sizes in the release into sizes in the population by alpha, for which it needs a size."""
+    risk = policy.risk
+    if not policy.counts_population and risk.population_size is None:
+        yield Problem(
+            ("risk", "population_size"),
+            f"is missing: class_size {risk.class_size} estimates the population from the release, and a delivery that "
+            "is an extract does not tell how large its population is; state it, or use counted",
+        )
+    if policy.counts_population and risk.population_size is not None:
+        yield Problem(
+            ("risk", "population_size"),
+            "goes with an estimator: counted takes the members of the delivery as the population",
+        )
+    if None not in (policy.sample.members, risk.population_size) and policy.sample.members > risk.population_size:
+        yield Problem(
+            ("sample", "members"),
+            f"{policy.sample.members} members can not be released from a population of {risk.population_size}",
+        )
+
+
+def bound_of_no_success(trials: int, confidence: float) -> float:
+    """Return what `empirical_bernstein_upper_bound` gives for a mean in [0, 1] when all trials are 0.
+
+    Examples
+    --------
+    >>> round(bound_of_no_success(10_000, 0.99), 6)
+    0.001236
+    """
+    return 7 * math.log(2 / (1 - confidence)) / (3 * (trials - 1)) if trials > 1 else 1.0
+
+
+def _enough_draws(policy: Policy) -> Iterator[Problem]:
+    """A gate must see enough to decide.
+
+    Where the bound decides and lies above the threshold before the first flag, every release is refused, however safe;
+    where the estimate decides, as few draws pass nearly every release, however risky. The last try is judged most strictly.
+    """
+    gate, limit = policy.risk.gate, policy.risk.max_high_risk_share
+    confidence = confidence_of_try(gate.confidence, TRIES_AT_MOST)
+    bound = clopper_pearson_upper_bound(0, gate.draws, confidence)
+    if bound > limit:
+        needed = math.ceil(math.log1p(-confidence) / math.log1p(-limit))
+        yield Problem(
+            ("risk", "gate", "draws"),
+            f"{gate.draws} draws are too few: with none of them flagged, the {confidence:g} upper bound of the last try is "
+            f"{bound:.4g}, above max_high_risk_share {limit:g}, so that {_too_few(gate.statistic)}; at least {needed} "
+            "are needed",
+        )
+    attack = policy.neighbor_attack
+    for name, found in (("unconditional", attack.unconditional), ("given_membership", attack.given_membership)):
+        if found is not None:
+            yield from _enough_trials(name, found, attack.trials)
+
+
+def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem]:
+    confidence = confidence_of_try(gate.confidence, TRIES_AT_MOST)
+    bound = bound_of_no_success(trials, confidence)
+    if bound > gate.at_most:
+        needed = math.ceil(7 * math.log(2 / (1 - confidence)) / (3 * gate.at_most)) + 1
+        yield Problem(
+            ("neighbor_attack", "trials"),
+            f"{trials} trials are too few for {name}: with no success in any of them, the {confidence:g} upper "
+            f"bound of the last try is {bound:.4g}, above at_most {gate.at_most:g}, so that {_too_few(gate.statistic)}; at least "
+            f"{needed} are needed",
+        )
+
+
+def _too_few(statistic: Statistic) -> str:
+    """What comes of it when too few draws decide."""
+    return "no release could pass" if statistic == "upper_bound" else "chance would pass what is not safe"
+
+
+def _known_hierarchies(policy: Policy) -> Iterator[Problem]:
+    """A quasi-identifier without a hierarchy would be published unjudged."""
+    for path, listed in _listed(policy):
+        if listed.hierarchy not in policy.hierarchies:
+            yield Problem(
+                (*path, "hierarchy"),
+                f"there is no hierarchy '{listed.hierarchy}'{did_you_mean(listed.hierarchy, policy.hierarchies)}; "
+                f"hierarchies: {', '.join(policy.hierarchies)}",
+            )
+
+
+def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:
+    """A hierarchy must have a class for every value that its column may hold, or the delivery fails half way."""
+    for path, listed in _listed(policy):
+        spec = policy.hierarchies.get(listed.hierarchy)
+        if spec is None:
+            continue
+        message = None
+        if isinstance(spec, DatesSpec):
+            message = f"column {listed.column} holds no dates"
+        elif isinstance(spec, IntervalsSpec):
+            message = _interval_misfit(listed.column, spec)
+        elif listed.column in COLUMN_VALUES:
+            message = _value_misfit(listed.column, policy.hierarchy(listed.hierarchy))
+        if message:
+            yield Problem((*path, "hierarchy"), message)
+
+
+def _blanks_of_claims(policy: Policy) -> Iterator[Problem]:
+    """A blank on a claim is no knowledge and is published as a blank: letting it join a class would change nothing."""
+    for number, listed in enumerate(policy.quasi_identifiers.claims):
+        if listed.hierarchy in policy.hierarchies and any(
+            value is not None for value in policy.hierarchy(listed.hierarchy).missing_joins
+        ):
+            yield Problem(
+                ("quasi_identifiers", "claims", number, "hierarchy"),
+                f"missing_joins of {listed.hierarchy} is for columns of members: a missing {listed.column} of a claim "
+                "is published as a blank, and is nothing that an adversary knows",
+            )
+
+
+def _interval_misfit(column: str, spec: IntervalsSpec) -> str | None:
+    if column not in COLUMN_RANGES:
+        return f"column {column} holds text; intervals are for whole numbers"
+    smallest, largest = COLUMN_RANGES[column]
+    below = spec.from_ - smallest
+    if below > 0:
+        return f"hierarchy of {column} begins at {spec.from_} and skips {below} values that the column may hold"
+    if spec.to is not None and (largest is None or spec.to < largest):
+        limit = "has no largest value" if largest is None else f"may hold values up to {largest}"
+        return f"hierarchy ends at {spec.to}, but {column} {limit}: larger values would have no class"
+    return None
+
+
+def _value_misfit(column: str, hierarchy: Hierarchy) -> str | None:
+    covered = hierarchy.rule.all_values()
+    skipped = [value for value in COLUMN_VALUES[column] if covered is not None and value not in covered]
+    return f"hierarchy has no class for {', '.join(skipped)}, which column {column} may hold" if skipped else None
+
+
+def _release_columns(policy: Policy) -> Iterator[Problem]:
+    """Two columns of one name can not be published, nor one column twice: at two levels it would be both."""
+    columns: dict[str, str] = {}
+    # Databases and spreadsheets do not tell Sex from sex.
+    names = {name.lower() for name in OTHER_RELEASE_COLUMNS}
+    for path, listed in _listed(policy):
+        if listed.column in columns:
+            yield Problem((*path, "column"), f"column {listed.column} is listed twice")
+        if listed.release_as.lower() in names:
+            yield Problem((*path, "release_as"), f"the release already has a column {listed.release_as}")
+        columns[listed.column] = listed.column
+        names.add(listed.release_as.lower())
+
+
+def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
+    """ClaimsTruncated is released beside the days in hospital: without both years it would be told of some members only."""
+    missing = [year for year in ("days_in_hospital_y2", "days_in_hospital_y3") if not policy.publishes(year)]
+    if policy.publishes("claims_truncated") and missing:
+        yield Problem(
+            ("quasi_identifiers", "members"),
+            "claims_truncated is released in the files of days in hospital, so that it needs both years; not listed: "
+            f"{', '.join(missing)}",
+        )
+
+
+def _lattice(policy: Policy) -> Iterator[Problem]:
+    """The lattice moves each column that can be generalized in exactly one dimension."""
+    columns = [listed.column for listed in policy.quasi_identifiers.all]
+    moved: dict[str, str] = {}
+    names: set[str] = set()
+    for number, dimension in enumerate(policy.dimensions):
+        if dimension.name in LATTICE_COLUMNS:
+            yield Problem(
+                ("dimensions", number, "name"), f"the lattice has a column {dimension.name} of its own; take another name"
+            )
+        if dimension.name in names:
+            yield Problem(("dimensions", number, "name"), f"two dimensions are called {dimension.name}")
+        names.add(dimension.name)
+        for position, column in enumerate(dimension.columns):
+            path = ("dimensions", number, "columns", position)
+            if column not in columns:
+                yield Problem(
+                    path,
+                    f"{column} is not a quasi-identifier of this policy: what is not published can not be "
+                    f"generalized; quasi-identifiers: {', '.join(columns)}",
+                )
+            elif column in moved:
+                yield Problem(
+                    path,
+                    f"{column} already belongs to dimension {moved[column]}: a column has one level at a node, "
+                    "not two",
+                )
+            moved[column] = dimension.name
+    yield from _levels_agree(policy)
+    yield from _levels_reached(policy, moved)
+
+
+def _levels_agree(policy: Policy) -> Iterator[Problem]:
+    """Columns that move together need as many levels each, or a level of one has no counterpart."""
+    for number, dimension in enumerate(policy.dimensions):
+        levels = {column: count for column in dimension.columns if (count := _level_count(policy, column)) is not None}
+        if len(set(levels.values())) > 1:
+            listed = ", ".join(f"{column} {count}" for column, count in levels.items())
+            yield Problem(
+                ("dimensions", number, "columns"),
+                f"columns that move together need hierarchies with the same number of levels; here: {listed}",
+            )
+
+
+def _levels_reached(policy: Policy, moved: Mapping[str, str]) -> Iterator[Problem]:
+    """Levels that no dimension reaches would suggest a protection that is never tried."""
+    for path, listed in _listed(policy):
+        count = _level_count(policy, listed.column)
+        if listed.column not in moved and count is not None and count > 1:
+            yield Problem(
+                (*path, "hierarchy"),
+                f"{listed.column} has {count} levels but belongs to no dimension, so that it would always be "
+                f"published at the finest; name it in dimensions, or give it a hierarchy of one level",
+            )
+
+
+def _level_count(policy: Policy, column: str) -> int | None:
+    """Number of levels of a column; None where the column or its hierarchy is unknown, which another rule reports."""
+    for listed in policy.quasi_identifiers.all:
+        if listed.column == column and listed.hierarchy in policy.hierarchies:
+            return policy.hierarchy(listed.hierarchy).levels
+    return None
+
+
+def _listed(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], AnyQuasiIdentifier]]:
+    """Yield every quasi-identifier with its path."""
+    for table in ("members", "claims"):
+        for number, listed in enumerate(getattr(policy.quasi_identifiers, table)):
+            yield ("quasi_identifiers", table, number), listed
+
+
+def did_you_mean(word: object, allowed: Sequence[str] | Mapping[str, object]) -> str:
+    """Return '; did you mean x?' if an allowed word is close, else ''.
+
+    Examples
+    --------
+    >>> did_you_mean("treshold", ["threshold", "loss"])
+    '; did you mean threshold?'
+    """
+    close = difflib.get_close_matches(str(word), list(allowed), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
+    """A limit on a column that is not published, or listed twice, would hold for nothing."""
+    listed = policy.attribute_disclosure.sensitive or ()
+    for number, column in enumerate(listed):
+        if column not in policy.sensitive_columns:
+            yield Problem(
+                ("attribute_disclosure", "sensitive", number),
+                f"{column} is not published; list published columns, or null for those that usually are sensitive",
+            )
+        elif column in listed[:number]:
+            yield Problem(("attribute_disclosure", "sensitive", number), f"column {column} is listed twice")
+
+
+def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
+    """What is asked of a column that is never generalized, or not there, would be believed to protect the release's use."""
+    for name in policy.detail_at_least:
+        if name not in policy.generalized:
+            yield Problem(
+                ("detail_at_least", name),
+                f"{name} is none of the columns that the lattice generalizes: {', '.join(policy.generalized)}"
+                f"{did_you_mean(name, policy.generalized)}",
+            )
+
+
+def _dates(policy: Policy) -> Iterator[Problem]:
+    """Released dates must be judged in the precision in which they are released, and must not meet true derived values."""
+    yield from (Problem(path, message) for path, message in date_problems(policy))
+
+
+def _secret_list(policy: Policy) -> Iterator[Problem]:
+    """Rows of a hierarchy and digests of tables are published with the manifest; who opted out must not be."""
+    for section, _, digest in policy.named_files():
+        if policy.opt_outs.file is not None and section != "opt_outs" and digest == policy.opt_outs.digest:
+            yield Problem(
+                ("opt_outs", "file"), f"{section} names the same file, or one of the same content, and what it names is published"
+            )
+
+
+def _limits(policy: Policy) -> Iterator[Problem]:
+    """A number beyond its range makes a gate that passes whatever it judges."""
+    yield from (Problem(path, message) for path, message in limit_problems(policy))
+
+
+def _number_of_claims(policy: Policy) -> Iterator[Problem]:
+    """Claims can only be cut within classes that are known before the lattice is searched."""
+    yield from (Problem(path, message) for path, message in number_of_claims_problems(policy))
+
+
+RULES: tuple[Rule, ...] = (
+    _secret_list,
+    _population,
+    _limits,
+    _not_vacuous,
+    _attack_gates,
+    _enough_draws,
+    _known_hierarchies,
+    _fitting_hierarchies,
+    _blanks_of_claims,
+    _release_columns,
+    _claims_truncated_has_a_place,
+    _lattice,
+    _sensitive_columns,
+    detail_problems,
+    _dates,
+    _number_of_claims,
+)

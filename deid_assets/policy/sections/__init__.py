@@ -1,0 +1,1 @@
+"""The sections of a policy, as frozen and strict models: one module per subject."""

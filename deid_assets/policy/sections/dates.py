@@ -1,0 +1,55 @@
+"""The section of a policy that releases dates (El Emam & Arbuckle 2013, ch. 5; methods#dates)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Section
+
+Width = Annotated[int, Field(ge=2, le=366)]
+
+
+class NarrowerBins(Section):
+    """Local recoding: members of large classes have their intervals drawn from narrower bins."""
+
+    width: Width = Field(description="days in a bin of intervals, for members of large classes")
+    class_size_at_least: ClassSize = Field(
+        description="members of the delivery of the same sex and the same ten years of age that make a class large"
+    )
+
+
+class Dates(Section):
+    """Dates of service are released, drawn anew from generalized intervals with an anchor."""
+
+    release_as: ColumnName = Field("ServiceDate", description="name of the column in the release")
+    format: Literal["dates", "days_since_first_service"] = Field(
+        "dates", description="real dates, or days since the member's first service"
+    )
+    anchor: Literal["month", "quarter", "half_year", "year"] = Field(
+        "month", description="period of which the date of birth, else of the first service, becomes a random day"
+    )
+    width: Width = Field(7, description="days in a bin of intervals; a new interval is drawn from its bin")
+    narrower: NarrowerBins | None = Field(None, description="narrower bins for members of large classes; null: none")
+    study_end: Literal["redraw", "clip"] = Field(
+        "redraw", description="dates that leave the years of the delivery are drawn again, or set to the first or last day"
+    )
+    derived: Literal["recompute", "drop"] = Field(
+        description="length of stay, payment delay and days since first claim are computed again from the released "
+        "dates, or not released: their true values would undo the drawing"
+    )
+
+    @model_validator(mode="after")
+    def _narrower_is_narrower(self) -> "Dates":
+        if self.narrower is not None and self.narrower.width >= self.width:
+            raise ValueError(f"narrower.width is {self.narrower.width}: it must be below width, {self.width}")
+        return self
+
+    @property
+    def narrowest(self) -> int:
+        """Days in the narrowest bin that intervals are drawn from: what is released tells as much, for some."""
+        return self.width if self.narrower is None else self.narrower.width
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The quasi-identifiers by which the dates are judged: without them they would be released unjudged."""
+        return ("service_interval", "service_period") if self.format == "dates" else ("service_interval",)

@@ -1,0 +1,106 @@
+"""Sections on what a release discloses beyond who is who: uniques, attributes, membership, providers.
+
+All of it is measured and reported for every release. None of the sources gives a threshold, so that nothing gates unless
+a policy sets one; null reports only.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from deid_assets.policy.sections.longitudinal import SMALLEST, ColumnName, Probability, Section, Share, Trials
+
+SENSITIVE_COLUMNS = (
+    "condition_group",
+    "charlson",
+    "days_in_hospital_y2",
+    "days_in_hospital_y3",
+    "procedure_group",
+    "specialty",
+    "place",
+)
+"""Columns of a longitudinal release that may be named as sensitive."""
+
+SENSITIVE_BY_DEFAULT = SENSITIVE_COLUMNS[:4]
+
+
+class PopulationEstimates(Section):
+    """Class sizes and uniques of the population as estimated from the release (methods#population-uniqueness), beside those counted."""
+
+    estimator: Literal["large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = Field(
+        "truncated_poisson", description="whose share of members in small classes small_class_share_at_most is for"
+    )
+    small_class_share_at_most: Share | None = Field(
+        None,
+        description="share of released members whose demographic class is small: as estimated, and as counted where the "
+        "delivery is the population, whichever is larger; null: no gate",
+    )
+    unique_share_at_most: Share | None = Field(
+        None,
+        description="share of the population that demographics make unique: as estimated, and as counted where the "
+        "delivery is the population, whichever is larger; null: no gate",
+    )
+
+
+class DisclosureLimits(Section):
+    """Limits on what a class of members who are alike tells of a sensitive attribute; the worst attribute counts."""
+
+    homogeneous_share_at_most: Share | None = Field(
+        None, description="share of members whose whole class has one value of an attribute; null: no gate"
+    )
+    l_at_least: Annotated[float, Field(gt=1, le=1_000_000)] | None = Field(
+        None, description="l that every class must have of every sensitive attribute (l-diversity); null: no gate"
+    )
+    l_kind: Literal["distinct", "entropy"] = Field(
+        "distinct", description="what l counts: different values, or exp of the entropy of their distribution"
+    )
+    t_at_most: Probability | None = Field(
+        None, description="greatest distance of a class's distribution from the whole's (t-closeness); null: no gate"
+    )
+
+
+class AttributeDisclosure(DisclosureLimits):
+    """What the demographic classes of the release tell of sensitive attributes."""
+
+    sensitive: Annotated[tuple[Literal[SENSITIVE_COLUMNS], ...], Field(min_length=1)] | None = Field(
+        None, description=f"sensitive columns; null: those of {', '.join(SENSITIVE_BY_DEFAULT)} that are published"
+    )
+
+
+class FlatAttributeDisclosure(DisclosureLimits):
+    """What the equivalence classes of a flat release tell of its attributes."""
+
+    sensitive: tuple[ColumnName, ...] | None = Field(
+        None, description="sensitive attributes by their names in the release; null: all attributes"
+    )
+    ordered: tuple[ColumnName, ...] = Field(
+        (), description="those whose values are numbers or begin with one, so that near values are near (ordered distance)"
+    )
+
+
+class MembershipDisclosure(Section):
+    """How well one can tell whether a member of the delivery is in the release (delta-presence)."""
+
+    draws: Trials = Field(10_000, description="simulated adversaries who know claims, too")
+    presence_at_most: Annotated[float, Field(ge=SMALLEST, le=1)] | None = Field(
+        None, description="greatest probability, given demographics, that a member is in the release; null: no gate"
+    )
+    advantage_at_most: Probability | None = Field(
+        None, description="greatest gain over a coin in guessing membership from demographics; null: no gate"
+    )
+
+
+class ProviderGraph(Section):
+    """Recognizing providers by patterns of care that one identifier joins, and by shared patients."""
+
+    patterns_known: Annotated[int, Field(ge=1, le=1_000)] = Field(5, description="patterns of a provider that the adversary knows")
+    draws: Trials = Field(10_000, description="simulated adversaries for each kind of identifier")
+    pattern_success_at_most: Probability | None = Field(
+        None, description="success probability of an adversary who knows patterns; null: no gate"
+    )
+    all_patterns_success_at_most: Probability | None = Field(
+        None, description="success probability of an adversary who knows all patterns that an identifier joins; null: no gate"
+    )
+    graph_success_at_most: Probability | None = Field(
+        None, description="success probability of an adversary who knows who shares patients; null: no gate"
+    )

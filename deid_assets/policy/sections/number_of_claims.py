@@ -1,0 +1,92 @@
+"""The section of a policy that makes the number of claims a quasi-identifier, and the rules that it must keep."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, confidence_of_try, empirical_bernstein_upper_bound
+from deid_assets.policy.sections.longitudinal import MEMBER_COLUMNS, AttackGate, Name, Section
+from deid_assets.policy.sections.sensitivity import AttackSensitivity
+
+if TYPE_CHECKING:
+    from deid_assets.policy.models import Policy
+
+Path = tuple[str | int, ...]
+
+
+class NumberOfClaims(Section):
+    """The number of claims is a quasi-identifier of members, known to within a bin (Anonymizing Health Data, ch. 5)."""
+
+    per: Literal["member", "member_year"] = Field(
+        description="whether the number of all claims of a member is known, or the numbers of each year"
+    )
+    width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims in a bin")
+    reference: dict[Name, str] = Field(
+        description="dimension: name of a level. Claims are cut until every bin of every demographic class at these "
+        "levels is empty or large enough; coarser classes are then safe as well, and finer ones are not chosen"
+    )
+    with_values: AttackGate | None = Field(
+        None,
+        description="gate on a neighbour who knows the bin and values of claims, and that the target is in the release: the worst of "
+        "attack_sensitivity's rows of this width at its plausible powers; null: reported only",
+    )
+
+
+REPORTED = NumberOfClaims(per="member", width=5, reference={})
+"""What is measured, and gates nothing, where a policy has no such section: the range of five that the book names."""
+
+
+def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
+    """What is wrong with the section, as path and message."""
+    section, analysis = policy.number_of_claims, policy.attack_sensitivity
+    width = policy.measured_number_of_claims.width
+    if width not in analysis.number_of_claims_widths:
+        yield ("attack_sensitivity", "number_of_claims_widths"), (
+            f"does not list {width}, the width of number_of_claims: who knows the number and values would not be measured"
+        )
+    if section is None:
+        return
+    yield from _gate_problems(section, analysis)
+    of_members = {
+        dimension.name: dimension for dimension in policy.dimensions if set(dimension.columns) & set(MEMBER_COLUMNS)
+    }
+    path: Path = ("number_of_claims", "reference")
+    for name in section.reference:
+        if name not in of_members:
+            yield (*path, name), f"is no dimension of members; dimensions of members: {', '.join(of_members) or 'none'}"
+    for name, dimension in of_members.items():
+        if name not in section.reference:
+            yield path, f"names no level of {name}: which classes claims are cut in would depend on what is chosen"
+        elif any(qi.column == dimension.columns[0] and qi.hierarchy in policy.hierarchies for qi in policy.quasi_identifiers.all):
+            names = policy.hierarchy_of(dimension.columns[0]).level_names
+            if section.reference[name] not in names:
+                yield (*path, name), f"has no level '{section.reference[name]}'; levels: {', '.join(names)}"
+    tail = policy.long_tail
+    if tail.method != "percentile" and (tail.unit != section.per or tail.width % section.width):
+        yield ("number_of_claims", "width"), (
+            f"does not fit the bins of long_tail (width {tail.width}, per {tail.unit}): claims are cut twice, and the "
+            "first bins stay whole only if they are made of the second ones, of the same unit"
+        )
+    if section.per == "member_year" and policy.dates is not None:
+        yield ("number_of_claims", "per"), (
+            "is member_year, and the year of a claim is made from its released date, after claims were cut; with "
+            "dates say member"
+        )
+
+
+def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iterator[tuple[Path, str]]:
+    """A gate that no release could pass, because too few attacks are simulated."""
+    gate = section.with_values
+    if gate is None:
+        return
+    joint = confidence_of_try(max(gate.confidence, analysis.confidence), TRIES_AT_MOST)
+    each = confidence_of_each(joint, analysis.cells)
+    bound = empirical_bernstein_upper_bound(np.zeros(max(analysis.trials, 2)), 1.0, each)
+    if bound > gate.at_most:
+        yield ("number_of_claims", "with_values", "at_most"), (
+            f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound of the "
+            f"last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
+        )

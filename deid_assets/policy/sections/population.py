@@ -1,0 +1,139 @@
+"""Policy sections of attacks 2 and 3: which table of people an adversary holds, and how it meets the release.
+
+Without a table the identified file is the delivery itself: every member of it, with the claims before the long tail
+is cut. No register that holds all members of the delivery has smaller classes, so that its number is an upper bound."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
+
+from deid_assets.policy.files import Folder
+from deid_assets.policy.sections.longitudinal import People, Probability, Said, Section
+
+PERSON_COLUMNS = ("age", "sex")
+VISIT_COLUMNS = ("length_of_stay", "condition_group", "procedure_group")
+DATES = "service_date"
+"""What attack 3 does not compare though a policy may release it: a table lacks it, as far as the attack goes."""
+CODED_COLUMNS = ("condition_group", "procedure_group")
+
+
+class TableColumn(Section):
+    """A column of a population table, and what its values are in the words of the delivery."""
+
+    name: Said = Field(description="its name in the table")
+    values: dict[Said, Said] = Field(
+        {}, description="value in the table to value of the delivery, where they differ; others stay as they are"
+    )
+    width: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1, description="whole numbers that a value stands for, from itself on: 5 where 5-year ages are 0, 5, 10"
+    )
+    top: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+        None, description="value that stands for itself and everything above, such as 85 for 85 and over"
+    )
+    coded: bool = Field(
+        False, description="whether it holds ICD-9-CM, CPT or HCPCS codes, which are grouped as those of claims are"
+    )
+
+
+class PopulationTable(Section):
+    """A table of people whom an adversary can name: CSV, Parquet or DuckDB, beside the policy."""
+
+    file: Said = Field(description="path of the file, below the policy's folder")
+    table: Said | None = Field(None, description="of a DuckDB file: table or schema.table")
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
+        ",", description="character between the fields of a CSV file"
+    )
+    only: dict[Said, tuple[Said, ...]] = Field(
+        {}, description="rows to use: column of the table to the values that it must have, such as a state or a year"
+    )
+    leave_out: dict[Said, tuple[Said, ...]] = Field(
+        {}, description="rows to leave out: column of the table to values, such as those of totals"
+    )
+    count: Said | None = Field(
+        None, description="column with the number of people that a row stands for; null: a row stands for one"
+    )
+    columns: dict[Literal[PERSON_COLUMNS], TableColumn] = Field(
+        min_length=1, description="column of the delivery to column of the table"
+    )
+    lacks: tuple[Said, ...] = Field(
+        (),
+        description="published columns that the table does not hold; without saying so none may be missing from a gate; where "
+        "dates are released service_date, too, which attack 3 does not compare",
+    )
+    people_at_most: People | None = Field(
+        None,
+        description="people whom the table may stand for: those of the area that the release is of. A larger area hides "
+        "more people than there are; a gate needs it",
+    )
+    _folder: Folder | None = PrivateAttr(None)
+    _digest: str = PrivateAttr("")
+
+    @model_validator(mode="after")
+    def _find(self, info: ValidationInfo) -> "PopulationTable":
+        if self._folder is None:  # a section that was already read may become part of another policy
+            folder = info.context if isinstance(info.context, Folder) else Folder(None)
+            self._digest = folder.digest(self.file)
+            self._folder = folder
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file as the policy was read: another file is another policy, and needs other evidence."""
+        return self._digest
+
+    def copy_to(self, folder: Path) -> Path:
+        """Copy the table into a folder, and return where it lies there: what is read afterwards cannot be swapped.
+
+        Raises
+        ------
+        ValueError
+            If the file is no longer the one that the policy was read with.
+        """
+        assert self._folder is not None
+        target = folder / self.file.split("/")[-1]
+        if self._folder.copy(self.file, target) != self._digest:
+            raise ValueError(f"file {self.file} changed while it was used; run again")
+        return target
+
+
+class DischargeTable(PopulationTable):
+    """A table of inpatient visits: one row per discharge where it names persons, else one person per row."""
+
+    columns: dict[Literal[(*PERSON_COLUMNS, *VISIT_COLUMNS)], TableColumn] = Field(
+        min_length=1, description="column of the delivery to column of the table"
+    )
+    person: Said | None = Field(
+        None, description="column that tells persons apart; null: each row is a person with one visit"
+    )
+    year: TableColumn | None = Field(
+        None, description="column of the visit's year, with values to 1, 2 or 3; null: all visits are of year 1"
+    )
+
+    @model_validator(mode="after")
+    def _one_row_is_one_visit(self) -> "DischargeTable":
+        if self.count is not None and self.person is not None:
+            raise ValueError("count is for rows that name no person: a discharge of a named person is one visit")
+        return self
+
+
+class VoterListAttack(Section):
+    """Attack 2 (methods#voter-list): the release is matched with a list of everybody's age and sex."""
+
+    table: PopulationTable | None = Field(None, description="the list; null: the members of the delivery")
+    at_most: Probability | None = Field(
+        None, description="largest acceptable expected share of released members who are matched; null: reported only"
+    )
+
+
+class InpatientAttack(Section):
+    """Attack 3 (methods#inpatient-database): the release's inpatient visits are matched with a discharge database, all visits of a person."""
+
+    table: DischargeTable | None = Field(
+        None, description="the database; null: the inpatient claims of the delivery, before the long tail is cut"
+    )
+    at_most: Probability | None = Field(
+        None,
+        description="largest acceptable expected share of released members with inpatient visits who are matched, in "
+        "the worst year and with the worst choice of columns; null: reported only",
+    )

@@ -1,0 +1,175 @@
+"""The second opinion of the gate: some draws of the gate's stream, counted by DuckDB on the staged rows.
+
+The kernel works on arrays made from the restricted store; the SQL here reads the files that would be published, shares
+no code with the kernel, and must agree with it on every draw: on whether the target's own released record holds what
+the adversary knows, and on the size of the class.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.methods.attacks.sql_class_sizes import class_sizes
+from deid_assets.methods.kernel.knowledge import Knowledge
+from deid_assets.methods.population.longitudinal_data import LongitudinalData
+from deid_assets.store.tables import Table, write_table
+
+SCHEMA = "gate"
+
+DRAWS_AT_ONCE = 2_000
+"""Draws that one query counts: it holds some bits for each draw and member at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountedByQuery:
+    """What DuckDB found for some draws, in the order of the stream.
+
+    Attributes
+    ----------
+    sizes
+        (B,) int64: members whose rows agree with the draw; -1 where no query answered.
+    holds_own
+        (B,) bool: the target's own rows hold all that the adversary knows.
+    """
+
+    sizes: np.ndarray
+    holds_own: np.ndarray
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How many draws were counted twice, and on how many the two disagreed."""
+
+    draws: int
+    disagreements: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A population at one generalization, as tables of the store.
+
+    Attributes
+    ----------
+    members
+        member_id, own_id (the same) and the demographics.
+    held
+        How often each member's claims hold a value, as `held_values` selects it.
+    """
+
+    members: Table
+    held: Table
+
+
+def count_by_query(
+    data: LongitudinalData,
+    drawn: Knowledge,
+    labels: Mapping[str, Sequence[str | None]],
+    member_columns: Sequence[str],
+    claim_columns: Sequence[str],
+    member_ids: np.ndarray,
+    population: Counted,
+) -> CountedByQuery:
+    """Count the classes of some draws with DuckDB.
+
+    Parameters
+    ----------
+    data
+        What the kernel worked on; only the draws' own demographics and codes are read from it.
+    drawn
+        (B,) draws, in the order of the stream.
+    labels
+        For every quasi-identifier the released label of each code at the node.
+    member_columns, claim_columns
+        Names of the quasi-identifiers, in the order of `data`.
+    member_ids
+        (N,) identifier of each member of the population of `data`.
+    population
+        At the node.
+    """
+    members = data.targets[drawn.targets]
+    draws = pd.DataFrame({"draw_id": np.arange(len(members))})
+    for number, column in enumerate(member_columns):
+        draws[column] = np.array(list(labels[column]), dtype=object)[data.demographics[members, number]]
+    draws = draws.astype({column: "str" for column in member_columns})
+    sizes = _sizes(draws, _knowledge(drawn, labels, claim_columns), member_columns, population)
+    return CountedByQuery(sizes, hold_their_own(data, drawn, labels, claim_columns, member_ids, population))
+
+
+def hold_their_own(
+    data: LongitudinalData,
+    drawn: Knowledge,
+    labels: Mapping[str, Sequence[str | None]],
+    claim_columns: Sequence[str],
+    member_ids: np.ndarray,
+    population: Counted,
+) -> np.ndarray:
+    """(B,) bool: whether the target's own rows hold all that the adversary knows; as `count_by_query` takes and finds it."""
+    own = np.asarray(member_ids)[data.targets[drawn.targets]]
+    draws = pd.DataFrame({"draw_id": np.arange(len(own)), "own_id": own})
+    return _sizes(draws, _knowledge(drawn, labels, claim_columns), ["own_id"], population) > 0
+
+
+def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[str], population: Counted) -> np.ndarray:
+    """(B,) int64: the class size of every draw, -1 where no query answered."""
+    sizes = np.full(len(draws), -1, dtype=np.int64)
+    for first in range(0, len(draws), DRAWS_AT_ONCE):
+        some = range(first, min(first + DRAWS_AT_ONCE, len(draws)))
+        query = class_sizes(
+            _written(population.members, "draws", draws[draws["draw_id"].isin(some)]),
+            _written(population.members, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
+            population.members,
+            population.held,
+            demographics,
+            population.members.count(),
+        )
+        found = population.members.query(query)
+        sizes[found["draw_id"]] = found["class_size"]
+    return sizes
+
+
+def compare(
+    counted: CountedByQuery, kernel_exempt: np.ndarray, kernel_sizes: np.ndarray, kernel_flags: np.ndarray, k: int
+) -> Agreement:
+    """Hold the kernel's exact sizes, exemptions and flags at one node, with the literal exemption, against DuckDB's.
+
+    The flags come from the very function whose count gates; the sizes from another, which shares no early stop with it.
+    """
+    wrong = (counted.holds_own == kernel_exempt) | (counted.sizes < 0)
+    wrong |= counted.holds_own & (counted.sizes != kernel_sizes)
+    wrong |= (counted.holds_own & (counted.sizes < k)) != kernel_flags
+    return Agreement(len(wrong), int(np.count_nonzero(wrong)))
+
+
+def compare_fixed(counted: CountedByQuery, kept_at_top: np.ndarray, kernel_flags: np.ndarray, k: int) -> Agreement:
+    """Hold the kernel's flags with the exemption decided once, at the coarsest node, against DuckDB's.
+
+    Parameters
+    ----------
+    kept_at_top
+        (B,) bool: at the coarsest node the target's own rows hold all that the adversary knows.
+    """
+    # The target counts himself where his own rows, at this node, do not.
+    sizes = counted.sizes + ~counted.holds_own
+    wrong = (kept_at_top & (sizes < k)) != kernel_flags
+    wrong |= counted.sizes < 0
+    return Agreement(len(wrong), int(np.count_nonzero(wrong)))
+
+
+def _knowledge(drawn: Knowledge, labels: Mapping[str, Sequence[str | None]], columns: Sequence[str]) -> pd.DataFrame:
+    """draw_id, quasi_identifier, value, times: what each adversary knows, at the node of the labels."""
+    draw, history, code = drawn.facts()
+    value = np.empty(len(draw), dtype=object)
+    for number, column in enumerate(columns):
+        of_this = history == number
+        value[of_this] = np.array(list(labels[column]), dtype=object)[code[of_this]]
+    names = np.array(list(columns), dtype=object)
+    facts = pd.DataFrame({"draw_id": draw, "quasi_identifier": names[history], "value": value})
+    return facts.groupby(["draw_id", "quasi_identifier", "value"]).size().rename("times").reset_index()
+
+
+def _written(beside: Table, name: str, frame: pd.DataFrame) -> Table:
+    table = Table(beside.file, SCHEMA, name)
+    write_table(table, frame)
+    return table

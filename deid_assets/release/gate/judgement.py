@@ -1,0 +1,406 @@
+"""The gate: everything is measured again on the staged files, and anything missing or different is a refusal.
+
+It trusts no asset check, because `release` can be materialized alone, and no candidate table, because what is published
+are files. Staged files are read back into the store's scratch schema and held against the contract, the restricted
+store, the thresholds on a random stream of their own, an independent DuckDB count of single draws, and the evidence of
+the assessments. A check that cannot be carried out refuses.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.assessments import measure
+from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, judge
+from deid_assets.methods.adversary.two_readings import Adversary, both_readings, literal_power
+from deid_assets.methods.attacks.sql_class_sizes import held_values
+from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS, PATTERN, pattern_counts, providers_needed
+from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
+from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.preparation.eligibility import opt_out_match
+from deid_assets.methods.preparation.pseudonyms import pseudonyms
+from deid_assets.policy.models import Policy
+from deid_assets.release.gate.cross_check import SCHEMA, Counted, compare, compare_fixed, count_by_query, hold_their_own
+from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas.contract import violations
+from deid_assets.store.tables import Table, quoted, write_table, write_view
+
+CROSS_CHECKED_DRAWS = 2_000
+assert CROSS_CHECKED_DRAWS <= DRAWS_PER_BLOCK
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The staged files, read back into tables of the scratch schema."""
+
+    members: Table
+    claims: Table
+    days_in_hospital: Table
+
+    def by_name(self) -> dict[str, Table]:
+        return {
+            "release_members": self.members,
+            "release_claims": self.claims,
+            "release_days_in_hospital": self.days_in_hospital,
+        }
+
+
+def contract_refusals(policy: Policy, staged: Staged) -> list[Refusal]:
+    """Hold the staged rows against the contract of the release."""
+    found = []
+    contracts = release_contracts(policy)
+    for name, table in staged.by_name().items():
+        for rule, rows in violations(table, contracts[name]).items():
+            text = f"{name}: the staged rows break the contract, {rule}"
+            found.append(Refusal("broken_contract", name, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def consistency_refusals(
+    policy: Policy,
+    staged: Staged,
+    staged_profiles: Table,
+    levels: Mapping[str, int],
+    profiles: Table,
+    held: Table,
+    domains: Table,
+    crosswalk: Table,
+    suppressed: Table,
+) -> list[Refusal]:
+    """Compare the staged rows with the restricted store: the released members' rows, generalized, no more and no less.
+
+    Without this the risk would be measured on other rows than those that are published.
+    """
+    claim_names = policy.quasi_identifiers.claim_names
+    member_columns = policy.quasi_identifiers.member_columns
+    own = f"""
+        SELECT x.pseudonym FROM {profiles.sql} JOIN {crosswalk.sql} AS x
+          ON x.kind = 'member' AND x.original_id = member_id
+        WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"""
+    demographics = generalized_members(profiles, domains, {column: levels[column] for column in member_columns})
+    names = ", ".join(quoted(column) for column in member_columns)
+    differences = {
+        # Joined by MemberID, so that it covers the days in hospital too.
+        "release_members": either_way(
+            f'SELECT "MemberID", {names} FROM {staged_profiles.sql}',
+            f"""SELECT x.pseudonym, {names} FROM ({demographics}) AS m
+                JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+                WHERE x.pseudonym IN ({own})""",
+        ),
+    }
+    if claim_names:
+        expected = generalized_claims(held, domains, {column: levels[column] for column in claim_names}, ["year"])
+        columns = ", ".join(f"e.{quoted(column)}" for column in claim_names)
+        released = ", ".join(quoted(name) for name in claim_names.values())
+        differences["release_claims"] = either_way(
+            f"""SELECT "MemberID", "Year", {released} FROM {staged.claims.sql}""",
+            f"""SELECT x.pseudonym, 'Y' || e.year, {columns} FROM ({expected}) AS e
+                JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = e.member_id
+                WHERE x.pseudonym IN ({own})""",
+        )
+    found = []
+    for name, sql in differences.items():
+        rows = int(staged.members.query(sql)["n"].iloc[0])
+        if rows:
+            text = f"{name}: the staged rows are not those that the restricted store gives at the chosen generalization"
+            found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refusal]:
+    """Compare every column of every staged row with what the restricted store gives: no more and no less.
+
+    Parameters
+    ----------
+    expected
+        A SELECT of the rows of each table of the release.
+    """
+    found = []
+    for name, table in staged.by_name().items():
+        rows = int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected[name]})"))["n"].iloc[0])
+        if rows:
+            text = f"{name}: the staged rows are not those that the restricted store gives"
+            found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def opt_out_refusals(policy: Policy, members: Table) -> list[Refusal]:
+    """Refuse where the list of members who opted out, as it is now, does not match the delivered members."""
+    match = opt_out_match(members, policy.opt_outs.all_members)
+    return [Refusal("opt_outs_not_matched", "opt_outs", None, None, text) for text in match.problems(policy.opt_outs.matched_at_least)]
+
+
+def membership_refusals(
+    policy: Policy, staged: Staged, crosswalk: Table, sample: Table, removed: Table
+) -> list[Refusal]:
+    """Refuse members in any staged file who opted out by the policy as it is now, were removed, or were not drawn."""
+    ids = " UNION ".join(f'SELECT "MemberID" FROM {table.sql}' for table in staged.by_name().values())
+    published = f"""SELECT p."MemberID", x.original_id AS member_id FROM ({ids}) AS p
+        LEFT JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID" """
+    rules = {
+        "unknown_member": ("are no members of the delivery", "member_id IS NULL", []),
+        "opted_out_member": (
+            "opted out",
+            "member_id IN (SELECT unnest(?::VARCHAR[]))",
+            [list(policy.opt_outs.all_members)],
+        ),
+        "removed_member": ("were removed", f"member_id IN (SELECT member_id FROM {removed.sql})", []),
+        "member_not_drawn": (
+            "are not in the random sample",
+            f"member_id IS NOT NULL AND member_id NOT IN (SELECT member_id FROM {sample.sql})",
+            [],
+        ),
+        "member_without_demographics": (
+            "are not in the members file",
+            f'"MemberID" NOT IN (SELECT "MemberID" FROM {staged.members.sql})',
+            [],
+        ),
+    }
+    found = []
+    for rule, (text, condition, values) in rules.items():
+        rows = staged.members.query(f"SELECT count(*) AS n FROM ({published}) WHERE {condition}", values)["n"].iloc[0]
+        if rows:
+            found.append(Refusal(rule, "release", float(rows), 0.0, f"members who {text} are in the staged files", "members"))
+    return found
+
+
+def pseudonym_refusals(crosswalk: Table, key_of: Callable[[str], bytes]) -> list[Refusal]:
+    """Compute every pseudonym again: an identifier that is none, or another's, must not be published."""
+    found = []
+    for kind in ("member", "provider", "vendor", "pcp"):
+        stored = crosswalk.query(
+            f"SELECT original_id, pseudonym FROM {crosswalk.sql} WHERE kind = ? ORDER BY original_id", [kind]
+        )
+        expected = pseudonyms(kind, stored["original_id"].tolist(), key_of(kind))["pseudonym"]
+        wrong = int((stored["pseudonym"].to_numpy() != expected.to_numpy()).sum())
+        if wrong:
+            text = f"pseudonym_crosswalk: pseudonyms of kind {kind} are not those of the secret key"
+            found.append(Refusal("wrong_pseudonym", kind, float(wrong), 0.0, text, "rows"))
+    return found
+
+
+def provider_refusals(policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table) -> list[Refusal]:
+    """Refuse identifiers that are shown beside a pattern of care that too few providers, vendors or PCPs share."""
+    columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
+    # A column that is not released cannot be part of a pattern that the release shows.
+    pattern = tuple(column for column in PATTERN if column in columns)
+    if not pattern:
+        return []
+    settings = policy.provider_suppression
+    needed = providers_needed(settings.providers_at_least, settings.estimator)
+    file = staged.claims.file
+    counted = write_view(
+        Table(file, SCHEMA, "reference_claims"),
+        generalized_claims(reference, domains, {column: levels[column] for column in pattern}, IDENTIFIERS),
+    )
+    shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
+    found = []
+    for identifier, released in shown.items():
+        same = " AND ".join(
+            f"s.{quoted(columns[column])} IS NOT DISTINCT FROM p.{quoted(column)}" for column in pattern
+        )
+        rows = staged.claims.query(
+            f"""SELECT count(*) AS n FROM {staged.claims.sql} AS s
+                LEFT JOIN ({pattern_counts(counted, pattern, [identifier])}) AS p ON {same}
+                WHERE s.{quoted(released)} IS NOT NULL AND coalesce(p.{quoted(f"n_{identifier}")}, 0) < {int(needed)}"""
+        )["n"].iloc[0]
+        if rows:
+            text = f"release_claims: {released} is shown beside a pattern of care that fewer than {needed} share"
+            found.append(Refusal("unsuppressed_identifier", released, float(rows), 0.0, text, "rows"))
+    return found
+
+
+def either_way(one: str, other: str) -> str:
+    return (
+        f"SELECT (SELECT count(*) FROM (({one}) EXCEPT ALL ({other})))"
+        f" + (SELECT count(*) FROM (({other}) EXCEPT ALL ({one}))) AS n"
+    )
+
+
+def risk_measurements(
+    policy: Policy,
+    computation: NodeComputation,
+    node: Sequence[int],
+    adversary: Adversary,
+    stream_key: bytes,
+    commitment: str,
+    executor,
+    number: int,
+) -> tuple[Measurement, ...]:
+    """The share at high risk on the gate's own stream, in both readings of the appendix; `number`: which try it is."""
+    readings = both_readings(computation, node, adversary, stream_key, policy.risk.gate.draws, executor)
+    return measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment, number)
+
+
+def cross_check_refusals(
+    policy: Policy,
+    computation: NodeComputation,
+    node: Sequence[int],
+    adversary: Adversary,
+    levels: Mapping[str, int],
+    staged: Staged,
+    staged_profiles: Table,
+    profiles: Table,
+    held: Table,
+    domains: Table,
+    crosswalk: Table,
+    suppressed: Table,
+    stream_key: bytes,
+    commitment: str,
+) -> tuple[list[Refusal], Measurement]:
+    """Count some draws of the gate's stream with DuckDB, on the staged rows, and compare both readings draw by draw."""
+    member_columns = policy.quasi_identifiers.member_columns
+    claim_names = policy.quasi_identifiers.claim_names
+    population = _population(
+        policy, member_columns, claim_names, levels, staged, staged_profiles, profiles, held, domains, crosswalk
+    )
+    top = {column: policy.hierarchy_of(column).levels - 1 for column in levels}
+    population_at_top = _released_at_top(claim_names, top, profiles, held, domains)
+    published = f"WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    which = "" if policy.counts_population else published
+    ids = profiles.arrays(f"SELECT member_number FROM {profiles.sql} {which} ORDER BY 1")["member_number"]
+    labels = labels_at(domains, levels)
+    first = np.arange(CROSS_CHECKED_DRAWS)
+
+    drawn = draw_knowledge(computation.data, stream_key, 0).take(first)
+    counted = count_by_query(computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
+    kept_at_top = hold_their_own(
+        computation.data, drawn, labels_at(domains, top), list(claim_names), ids, population_at_top
+    )
+    flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).flags
+    fixed = compare_fixed(counted, kept_at_top, flags, computation.k)
+
+    literal_computation = computation.with_power(literal_power(computation, node, adversary))
+    drawn = draw_knowledge(literal_computation.data, stream_key, 0).take(first)
+    counted = count_by_query(
+        literal_computation.data, drawn, labels, member_columns, list(claim_names), ids, population
+    )
+    kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
+    flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).flags
+    literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
+
+    measured = measure.exact(
+        "cross_check_disagreements",
+        "disagreements",
+        fixed.disagreements + literal.disagreements,
+        0,
+        "cross_check",
+        "methods#cross-check",
+        fixed.draws + literal.draws,
+        seed_commitment=commitment,
+    )
+    return measurement_refusals("gate", [measured]), measured
+
+
+def _population(
+    policy: Policy,
+    member_columns: Sequence[str],
+    claim_names: Mapping[str, str],
+    levels: Mapping[str, int],
+    staged: Staged,
+    staged_profiles: Table,
+    profiles: Table,
+    held: Table,
+    domains: Table,
+    crosswalk: Table,
+) -> Counted:
+    """The population in which classes are counted: released members as staged, everybody else from the store.
+
+    Where classes are estimated from the release there is nobody else. Members go by their number: joins on long texts cost most of the time.
+    """
+    pseudonyms = f"""(SELECT x.pseudonym, m.member_number FROM {crosswalk.sql} AS x JOIN {profiles.sql} AS m
+        ON m.member_id = x.original_id WHERE x.kind = 'member')"""
+    names = ", ".join(quoted(column) for column in member_columns)
+    released = ", ".join(f"s.{quoted(name)} AS {quoted(column)}" for column, name in claim_names.items())
+    columns = ", ".join(quoted(column) for column in claim_names)
+    others = f"""(SELECT member_id, member_number FROM {profiles.sql}
+        WHERE {"true" if policy.counts_population else "false"} AND member_number NOT IN (
+            SELECT member_number FROM {pseudonyms} WHERE pseudonym IN (SELECT "MemberID" FROM {staged_profiles.sql})))"""
+    members_sql = f"""
+        SELECT x.member_number AS member_id, x.member_number AS own_id, {names}
+        FROM {staged_profiles.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
+        UNION ALL SELECT o.member_number, o.member_number, {names}
+        FROM ({generalized_members(profiles, domains, {column: levels[column] for column in member_columns})})
+        JOIN {others} AS o USING (member_id)"""
+    claims_sql = f"""
+        SELECT x.member_number AS member_id, {released}
+        FROM {staged.claims.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
+        UNION ALL SELECT o.member_number, {columns}
+        FROM ({generalized_claims(held, domains, {column: levels[column] for column in claim_names})})
+        JOIN {others} AS o USING (member_id)"""
+    return _counted(profiles, "population", members_sql, claims_sql, claim_names)
+
+
+def _released_at_top(
+    claim_names: Mapping[str, str], top: Mapping[str, int], profiles: Table, held: Table, domains: Table
+) -> Counted:
+    """Members of the sample at the coarsest node, where exemptions are decided once."""
+    sample = f"(SELECT member_id, member_number FROM {profiles.sql} WHERE released)"
+    claims = generalized_claims(
+        held, domains, {column: top[column] for column in claim_names}, members=f"SELECT member_id FROM {sample}"
+    )
+    return _counted(
+        profiles,
+        "sample_at_top",
+        f"SELECT member_number AS member_id, member_number AS own_id FROM {sample}",
+        f"SELECT o.member_number AS member_id, c.* EXCLUDE (member_id, claim_id) FROM ({claims}) AS c JOIN {sample} AS o USING (member_id)",
+        claim_names,
+    )
+
+
+def _counted(beside: Table, name: str, members: str, claims: str, columns: Iterable[str]) -> Counted:
+    """The population as tables, each claim's values counted once for all draws."""
+    found = Counted(Table(beside.file, SCHEMA, name), Table(beside.file, SCHEMA, f"{name}_held"))
+    write_table(found.members, members)
+    write_table(found.held, held_values(write_view(Table(beside.file, SCHEMA, f"{name}_claims"), claims), list(columns)))
+    return found
+
+
+def labels_at(domains: Table, levels: Mapping[str, int]) -> dict[str, list[str | None]]:
+    """For every quasi-identifier the released label of each code that the kernel knows: a class of the finest level."""
+    frame = domains.frame().sort_values("base_code")
+    found = {}
+    for column, level in levels.items():
+        own = frame[frame["quasi_identifier"] == column]
+        _, first = np.unique(own.loc[own["level"] == 0, "level_code"], return_index=True)
+        labels = own.loc[own["level"] == level, "label"].to_numpy()[first]
+        found[column] = [None if label != label else label for label in labels.tolist()]
+    return found
+
+
+def measurement_refusals(asset: str, measurements: Sequence[Measurement]) -> list[Refusal]:
+    """A refusal for each gating measurement that did not pass; NaN and nothing at all do not pass."""
+    return [
+        Refusal(
+            "failed_measurement",
+            f"{asset}/{found.name}",
+            found.compared,
+            found.threshold,
+            f"{asset}: {found.name}{', its upper bound,' * (found.statistic == 'upper_bound')} is not "
+            f"{found.comparison.replace('_', ' ')} its threshold",
+            found.unit,
+        )
+        for found in measurements
+        if found.gating and not found.passed
+    ]
+
+
+def demographic_refusals(risk: DemographicRisk, staged_members: int) -> list[Refusal]:
+    """Refuse demographic classes that are not those of the staged rows; their share is judged with the measurements."""
+    if risk.released == staged_members != 0:
+        return []
+    text = "the demographic classes do not add up to the staged members"
+    return [Refusal("inconsistent_rows", "demographics", float(risk.released), float(staged_members), text, "members")]
+
+
+def evidence_refusals(
+    policy: Policy, delivery: str, evidence: Sequence[Evidence], digest: str, methods: Mapping[str, str], number: int
+) -> list[Refusal]:
+    """Judge the evidence of the assessments: of these rows, this policy, these methods and this try, and sufficient."""
+    context = Context(
+        delivery, policy.hash, {name: digest for name in methods}, methods, dict.fromkeys(measure.MADE_OF_DRAWS, number)
+    )
+    return list(judge(evidence, measure.required_measurements(policy), context))

@@ -1,0 +1,217 @@
+"""The proof that staged files are the rows that were judged, and nothing else.
+
+The judged rows are written a second time, and the bytes must be those of the staged files. So no file can hold what no
+judged row has: an appended row, metadata, statistics or dictionary pages of other rows, an order that tells something.
+Then CSV and Parquet are read by a second library, as recipients read them, and compared value by value.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as arrow_parquet
+
+from deid_assets.assessments.evidence import Refusal
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.candidate.spreadsheet_text import broken_rules_sql
+from deid_assets.release.publication.export import FORMATS, write_both
+from deid_assets.store.digests import columns_of, opened_digest, rows_digest
+from deid_assets.store.tables import Table, connect, quoted
+
+_ROWS = 65_536  # compared at a time
+_FEW = 11
+
+
+@dataclass(frozen=True)
+class StagedTable:
+    """A table of a release, and the rows that were judged in its place.
+
+    Parameters
+    ----------
+    name
+        Of its files: data/<name>.csv and data/<name>.parquet.
+    columns
+        Names and DuckDB types, in order.
+    order_by
+        Columns by which its rows are ordered first.
+    digests
+        Form to the SHA-256 that the manifest names.
+    rows
+        The `rows_digest` that the manifest names.
+    judged
+        The CSV file, read back; None as long as nobody read it.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    order_by: tuple[str, ...]
+    digests: Mapping[str, str]
+    rows: str
+    judged: Table | None = None
+
+
+def table_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]:
+    """Say what speaks against the two files of a table; no file is trusted, whoever wrote it.
+
+    Parameters
+    ----------
+    data
+        The folder of the staged files.
+    again
+        An empty folder, for the second writing.
+    table
+        What was staged.
+
+    Returns
+    -------
+    list of Refusal
+        Rules `unjudged_file`, `changed_file`, `unequal_formats` and `unsafe_text`; none where all is well.
+    """
+    if table.judged is None:
+        return [_refusal("unjudged_file", f"data/{table.name}.csv", "was staged, and nobody read it back to judge it")]
+    try:
+        with connect(table.judged.file) as connection:
+            found = _unsafe_texts(connection, table)
+            if rows_digest(connection, table.judged) != table.rows:
+                found.append(_refusal("changed_file", f"data/{table.name}.csv", "does not hold the rows that were staged"))
+            write_both(connection, table.judged, again, table.name, table.order_by)
+        return _file_refusals(data, again, table) + found
+    except (duckdb.Error, pa.ArrowException, OSError, ReleaseError) as error:
+        # Messages of these libraries may quote a line of the file.
+        kind = type(error).__name__
+    return [_refusal("changed_file", f"data/{table.name}.csv", f"or its Parquet file cannot be read back ({kind})")]
+
+
+def _file_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]:
+    with opened(data / f"{table.name}.csv") as csv, opened(data / f"{table.name}.parquet") as parquet:
+        found = []
+        for form, file in zip(FORMATS, (csv, parquet), strict=True):
+            path, digest = f"data/{table.name}.{form}", opened_digest(file)
+            if digest != table.digests[form]:
+                found.append(_refusal("changed_file", path, "was changed after it was written"))
+            with opened(again / f"{table.name}.{form}") as second:
+                if opened_digest(second) != digest:
+                    text = "is not what the judged rows give, byte for byte: rows, their order, or something beside them differ"
+                    found.append(_refusal("changed_file", path, text))
+        if not found and not same_rows(csv, parquet):
+            text = "and its Parquet file do not hold equal values of equal types in one order"
+            found.append(_refusal("unequal_formats", f"data/{table.name}.csv", text))
+    return found
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a regular file; not through a link, and without waiting at a pipe.
+
+    Raises
+    ------
+    ReleaseError
+        If it is something else.
+    OSError
+        If it cannot be opened.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ReleaseError(f"{path.name} is not a regular file")
+    return file
+
+
+def same_rows(csv: BinaryIO, parquet: BinaryIO) -> bool:
+    """Whether a CSV and a Parquet file hold the same columns and rows, in order, as pyarrow reads them.
+
+    A blank of the CSV file is a missing value, and `""` is an empty text.
+    """
+    csv.seek(0)
+    stored = arrow_parquet.ParquetFile(parquet)
+    types = {column.name: column.type for column in stored.schema_arrow}
+    if len(types) != len(stored.schema_arrow) or stored.metadata.metadata:
+        return False
+    texts = arrow_csv.open_csv(
+        csv,
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )
+    if texts.schema.names != list(types) or texts.schema.types != list(types.values()):
+        return False
+    return _equal(_filled(texts), _filled(stored.iter_batches(_ROWS)))
+
+
+def _filled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (batch for batch in batches if len(batch))
+
+
+def _equal(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> bool:
+    """Whether two streams hold the same rows in the same order, however they are cut into batches."""
+    one, other = next(left, None), next(right, None)
+    while one is not None and other is not None:
+        rows = min(len(one), len(other))
+        if not all(a.equals(b) for a, b in zip(one[:rows].columns, other[:rows].columns, strict=True)):
+            return False
+        one = one[rows:] if len(one) > rows else next(left, None)
+        other = other[rows:] if len(other) > rows else next(right, None)
+    return one is None and other is None
+
+
+def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: StagedTable) -> list[Refusal]:
+    """Text that another program would run or hide, by column and rule."""
+    found = []
+    for name, kind in columns_of(connection, table.judged).items():
+        if kind != "VARCHAR":
+            continue
+        rules = broken_rules_sql("text")
+        counts = connection.execute(
+            f"""SELECT {", ".join(f"coalesce(sum(cells) FILTER ({broken}), 0)" for broken in rules.values())}
+                FROM (SELECT {quoted(name)} AS text, count(*) AS cells FROM {table.judged.sql} GROUP BY ALL)"""
+        ).fetchone()
+        for rule, cells in zip(rules, counts, strict=True):
+            if cells:
+                text = f"column {name}, {_about(int(cells))}: {rule}; change the texts in the delivery, or the labels in the policy"
+                found.append(_refusal("unsafe_text", f"data/{table.name}", text, float(cells)))
+    return found
+
+
+def _about(cells: int) -> str:
+    """A number of cells as far as it may be told: each belongs to a person.
+
+    Examples
+    --------
+    >>> _about(1), _about(14), _about(12_345)
+    ('fewer than 11 cells', 'about 10 cells', 'about 12,000 cells')
+    """
+    return f"fewer than {_FEW} cells" if cells < _FEW else f"about {round(cells, 2 - max(len(str(cells)), 3)):,} cells"
+
+
+def _refusal(rule: str, path: str, text: str, cells: float | None = None) -> Refusal:
+    return Refusal(rule, path, cells, None if cells is None else 0.0, f"{path} {text}" if cells is None else f"{path}: {text}", "cells")
+
+
+def oddities(folder: Path) -> list[str]:
+    """What files and folders have beside their content: a second name, another owner, extended attributes.
+
+    A hard link elsewhere could change a file after it was signed. Attributes go along with a copy, and no digest covers
+    them.
+
+    Returns
+    -------
+    list of str
+        Path below the folder, and what was found.
+    """
+    found = []
+    for path in sorted([folder, *folder.rglob("*")]):
+        status, name = path.lstat(), path.relative_to(folder).as_posix()
+        if stat.S_ISREG(status.st_mode) and status.st_nlink != 1:
+            found.append(f"{name} has {status.st_nlink} names (hard links)")
+        if status.st_uid != os.geteuid():
+            found.append(f"{name} belongs to another user")
+        # Others, such as those of access control, are the file system's own.
+        if any(attribute.startswith("user.") for attribute in os.listxattr(path, follow_symlinks=False)):
+            found.append(f"{name} has extended attributes")
+    return found

@@ -1,0 +1,1 @@
+"""What a release says of itself: the manifest in two editions, the certificate, the data dictionary."""

@@ -1,0 +1,173 @@
+"""The certificate of optimality as it is kept with a release, in two editions like the manifest.
+
+The public edition, `certificate.json`, is a file of the release: losses are parts of the largest loss, rounded down so
+far that no count of people follows from them, and numbers that count people are rounded likewise. The exact edition
+stays in the restricted store. The public one names its digest; the exact one holds a salt, without which exact counts
+could be tried until the digest fits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, rounding_step
+from deid_assets.release.manifest.certificate_policy import StatedLattice
+from deid_assets.store.digests import bytes_digest, canonical_json, parse_json
+
+FORMAT = "deid_assets certificate 1"
+FILE = "certificate.json"
+
+
+_LISTS = ("dimensions", "directly_below", "failed", "passed_over", "no_better")
+
+
+@dataclass(frozen=True)
+class CertificateEditions:
+    """Both editions as bytes of canonical JSON."""
+
+    public: bytes
+    exact: bytes
+
+
+def certificate_editions(
+    proof: OptimalityCertificate, policy: str, number: int, people: int, counts_people: bool, salt: bytes
+) -> CertificateEditions:
+    """Write both editions.
+
+    Parameters
+    ----------
+    policy, number
+        Which release.
+    people
+        Records or members over which losses were counted.
+    counts_people
+        Whether the measured nodes count people rather than random draws.
+    salt
+        32 bytes that nobody outside can know; exact edition only.
+    """
+    head = {"format": FORMAT, "policy": policy, "number": number}
+    exact = canonical_json(head | {"edition": "exact", "salt": salt.hex()} | _to_json(proof))
+    public = canonical_json(
+        head
+        | {"edition": "public", "exact_edition": bytes_digest(exact)}
+        | _to_json(proof.rounded(rounding_step(people), counts_people))
+    )
+    return CertificateEditions(public, exact)
+
+
+def certificate_tolerance(content: bytes) -> float:
+    """How much less a node might lose unseen, as a part of the largest loss; of a certificate without problems."""
+    return _from_json(parse_json(content)).tolerance
+
+
+def certificate_problems(content: bytes, policy: str, number: int, stated: StatedLattice | None = None) -> list[str]:
+    """What speaks against a certificate of this release; raises for nothing that the text may hold.
+
+    Parameters
+    ----------
+    policy, number
+        Which release.
+    stated
+        What its policy says of the lattice; None leaves that unasked.
+    """
+    try:
+        told = parse_json(content)
+        if not isinstance(told, dict) or told.get("format") != FORMAT:
+            return [f"it is not a {FORMAT!r}"]
+        if (told.get("policy"), told.get("number")) != (policy, number):
+            return ["it belongs to another release"]
+        proof = _from_json(told)
+        return proof.problems() + ([] if stated is None else stated.problems(proof))
+    except (ReleaseError, KeyError, TypeError, ValueError, OverflowError):
+        return ["it cannot be read"]
+
+
+def names_exact_edition(public: bytes, exact: bytes) -> bool:
+    """Whether the public edition names this exact one."""
+    try:
+        told = parse_json(public)
+    except ReleaseError:
+        return False
+    return isinstance(told, dict) and told.get("exact_edition") == bytes_digest(exact)
+
+
+def _to_json(proof: OptimalityCertificate) -> dict:
+    return {
+        "dimensions": [
+            {"name": name, "highest_level": height} for name, height in zip(proof.dimensions, proof.heights, strict=True)
+        ],
+        "losses": proof.losses,
+        "rounded_down_to": proof.step,
+        "criterion": {
+            "kind": proof.criterion.kind,
+            "threshold": proof.criterion.threshold,
+            "error": proof.criterion.error,
+            "draws_at_most": proof.criterion.draws_at_most,
+        },
+        "chosen": {"node": proof.chosen, "loss": proof.chosen_loss},
+        "directly_below": [_measured_to_json(measured) for measured in proof.neighbours],
+        "failed": [_measured_to_json(measured) for measured in proof.failed],
+        "passed_over": [{"node": node, "gate": gate} for node, gate in sorted(proof.passed_over.items())],
+        "no_better": [{"node": node, "loss": loss} for node, loss in proof.no_better],
+        "least_loss_never_evaluated": proof.rest_loss,
+    }
+
+
+def _measured_to_json(measured: MeasuredNode) -> dict:
+    return {"node": measured.node, "share": measured.share, "flagged": measured.flagged, "of": measured.of}
+
+
+def _from_json(told: Mapping) -> OptimalityCertificate:
+    # Earlier certificates name these nodes "passing": all of them pass, and they lose no less than the chosen one.
+    told = {"no_better": told.get("passing")} | dict(told)
+    if not all(isinstance(told[key], list) for key in _LISTS):
+        raise TypeError("not a list")
+    criterion = told["criterion"]
+    error, most = criterion["error"], criterion["draws_at_most"]
+    if (criterion["kind"] == "sequential") != (error is not None and most is not None):
+        raise ValueError("the sequential rule, and no other, has an error and a last draw")
+    losses = told["losses"]
+    rest = told["least_loss_never_evaluated"]
+    kind = criterion["kind"]
+    if kind not in ("sequential", "lower_bound", "counted"):
+        raise ValueError("unknown criterion")
+    return OptimalityCertificate(
+        dimensions=tuple(str(dimension["name"]) for dimension in told["dimensions"]),
+        heights=tuple(_whole(dimension["highest_level"]) for dimension in told["dimensions"]),
+        losses=None if losses is None else tuple(tuple(float(loss) for loss in own) for own in losses),
+        step=float(told["rounded_down_to"]),
+        criterion=Criterion(
+            kind,
+            float(criterion["threshold"]),
+            None if error is None else float(error),
+            None if most is None else _whole(most),
+        ),
+        chosen=_node(told["chosen"]["node"]),
+        chosen_loss=float(told["chosen"]["loss"]),
+        failed=tuple(_measured_from_json(measured) for measured in told["failed"]),
+        passed_over={_node(passed["node"]): str(passed["gate"]) for passed in told["passed_over"]},
+        no_better=tuple((_node(found["node"]), float(found["loss"])) for found in told["no_better"]),
+        neighbours=tuple(_measured_from_json(measured) for measured in told["directly_below"]),
+        rest_loss=None if rest is None else float(rest),
+    )
+
+
+def _measured_from_json(told: Mapping) -> MeasuredNode:
+    flagged, of = told["flagged"], told["of"]
+    if (flagged is None) != (of is None):
+        raise ValueError("a count needs what it is a part of")
+    if flagged is not None and not 0 <= _whole(flagged) <= _whole(of):
+        raise ValueError("a count is larger than what it is a part of")
+    if of == 0:
+        raise ValueError("a count of nothing")
+    return MeasuredNode(_node(told["node"]), float(told["share"]), flagged, of)
+
+
+def _node(levels: Sequence) -> tuple[int, ...]:
+    return tuple(_whole(level) for level in levels)
+
+
+def _whole(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError("not a whole number")
+    return number

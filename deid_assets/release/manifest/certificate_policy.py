@@ -1,0 +1,91 @@
+"""Whether a certificate of optimality speaks of the lattice and the threshold of the policy in the signed manifest.
+
+The policy is read as the text that recipients see: the lattice's dimensions, their numbers of levels, and what nodes
+were decided against. A proof about another lattice, or a laxer threshold, proves nothing about this release.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.lattice.certificate import Criterion, OptimalityCertificate
+from deid_assets.store.digests import parse_json
+
+
+@dataclass(frozen=True)
+class StatedLattice:
+    """What a policy says of its lattice.
+
+    Attributes
+    ----------
+    dimensions
+        Name and highest level of each, in order.
+    criteria
+        What nodes may have been decided against.
+    """
+
+    dimensions: tuple[tuple[str, int], ...]
+    criteria: tuple[Criterion, ...]
+
+    @classmethod
+    def of(cls, policy: str) -> "StatedLattice":
+        """Read the text of a policy, longitudinal or flat.
+
+        Raises
+        ------
+        ReleaseError
+            If it is not one.
+        """
+        told = parse_json(policy.encode())
+        try:
+            return _flat(told) if told.get("kind") == "flat" else _longitudinal(told)
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+            raise ReleaseError("the manifest holds no policy with a lattice") from None
+
+    def problems(self, proof: OptimalityCertificate) -> list[str]:
+        """What of a certificate is not so in the policy."""
+        found = []
+        if tuple(zip(proof.dimensions, proof.heights, strict=True)) != self.dimensions:
+            found.append("its dimensions, or their levels, are not those of the policy")
+        if not any(_same(proof.criterion, stated) for stated in self.criteria):
+            found.append("it does not say that nodes fail when the policy does")
+        return found
+
+
+def _flat(told: Mapping) -> StatedLattice:
+    columns = told["quasi_identifiers"]
+    dimensions = ((qi["release_as"], _levels(told["hierarchies"][qi["hierarchy"]]) - 1) for qi in columns)
+    return StatedLattice(tuple(dimensions), (Criterion("counted", float(told["risk"]["max_suppressed"])),))
+
+
+def _longitudinal(told: Mapping) -> StatedLattice:
+    columns = [*told["quasi_identifiers"]["members"], *told["quasi_identifiers"]["claims"]]
+    hierarchy_of = {qi["column"]: told["hierarchies"][qi["hierarchy"]] for qi in columns}
+    dimensions = tuple(
+        (dimension["name"], _levels(hierarchy_of[dimension["columns"][0]]) - 1) for dimension in told["dimensions"]
+    )
+    risk, search = told["risk"], told["risk"]["search"]
+    nodes = math.prod(height + 1 for _, height in dimensions)
+    at_most = float(risk["max_high_risk_share"])
+    criteria = [Criterion("sequential", search["aim"] * at_most, search["error"] / nodes, search["draws_at_most"])]
+    if risk["suppression"] is not None:
+        criteria.append(Criterion("lower_bound", at_most + risk["suppression"]["at_most"]))
+    return StatedLattice(dimensions, tuple(criteria))
+
+
+def _levels(hierarchy: Mapping) -> int:
+    """How many levels a hierarchy has; the keys are those that each kind of hierarchy has in a policy."""
+    listed = {
+        "intervals": "levels", "dates": "levels", "codes": "level_names", "prefixes": "lengths",
+    }  # fmt: skip
+    if hierarchy["kind"] == "csv":
+        return len(hierarchy["rows"][0])
+    return 1 if hierarchy["kind"] == "fixed" else len(hierarchy[listed[hierarchy["kind"]]])
+
+
+def _same(one: Criterion, other: Criterion) -> bool:
+    numbers = ((one.threshold, other.threshold), (one.error or 0.0, other.error or 0.0))
+    return (one.kind, one.draws_at_most) == (other.kind, other.draws_at_most) and all(
+        math.isclose(a, b, rel_tol=1e-9) for a, b in numbers
+    )

@@ -1,0 +1,275 @@
+"""The manifest: what a release is made of and how it was judged.
+
+Two editions. The restricted one holds exact numbers and stays in the restricted store. The public one is published
+with the release and signed; its numbers about people are protected counts (`public_numbers`). The public edition holds the digest of the restricted one, which therefore holds a salt: without
+it, whoever knows all else could try exact counts until the digest fits.
+"""
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from deid_assets.assessments.evidence import Evidence
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
+from deid_assets.release.manifest.public_numbers import AttritionStep, Protect, PublicNumbers, attrition_json
+from deid_assets.release.registry.tries import Tried
+from deid_assets.store.digests import bytes_digest, canonical_json, is_digest
+
+FORMAT = "deid_assets manifest 1"
+PACKAGES = ("dagster", "duckdb", "pandas", "numpy", "scipy", "pandera", "pydantic", "cryptography")
+
+
+@dataclass(frozen=True)
+class ReleasedFile:
+    """One file of a release.
+
+    Parameters
+    ----------
+    path
+        Relative to the release's folder, with slashes, such as "data/Claims.csv".
+    sha256, size
+        Digest and number of its bytes.
+    rows
+        Number of rows; None where the file is not a table. Exact in the public edition too: the file tells it.
+    rows_digest
+        `digests.rows_digest` of the table in it; None where the file is not a table.
+    """
+
+    path: str
+    sha256: str
+    size: int
+    rows: int | None = None
+    rows_digest: str | None = None
+
+    def to_json(self) -> dict:
+        return {
+            "path": self.path,
+            "sha256": self.sha256,
+            "bytes": self.size,
+            "rows": self.rows,
+            "rows_digest": self.rows_digest,
+        }
+
+
+@dataclass(frozen=True)
+class PolicyText:
+    """A policy as a manifest shows it.
+
+    Parameters
+    ----------
+    name
+        Name of the policy.
+    hash, text
+        The whole policy and its hash: restricted edition. It may list members who opted out.
+    public_text
+        `ReleasePolicy.public_content`: public edition, which shows the hash of this text only. The hash of the whole
+        text would confirm a guess of who opted out, or of how many members were to be released.
+    """
+
+    name: str
+    hash: str
+    text: str
+    public_text: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a release comes to stand; known once the registry is locked.
+
+    Parameters
+    ----------
+    policy, number
+        Which release.
+    previous
+        Head of the registry before it.
+    signer
+        Raw public key of the signer, hexadecimal.
+    delivery, inputs_digest, created
+        Keyed digest of the delivery's key, keyed digest of what went in, time in ISO 8601.
+    files
+        The staged files, ordered by path.
+    """
+
+    policy: str
+    number: int
+    previous: str
+    signer: str
+    delivery: str
+    inputs_digest: str
+    created: str
+    files: tuple[ReleasedFile, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything a manifest says, with exact numbers.
+
+    Parameters
+    ----------
+    place
+        Where the release comes to stand, and its files.
+    policy
+        The policy's text and hash.
+    recipient_class, terms_of_use
+        Who may receive the release, under which terms.
+    delivery_key
+        Key of the delivery; restricted edition only, because it may be made of file names.
+    delivery_digest
+        Digest of the delivery's content.
+    code_version
+        Version of the code that made the release.
+    packages
+        Package name to version.
+    lineage
+        Asset name to the data version that went in.
+    evidence
+        Every assessment's measurements.
+    attrition
+        Rows out of each stage.
+    secret_commitment
+        `Secret.commitment()`.
+    salt
+        32 bytes that nobody outside can know, from `Secret.derive`; restricted edition only.
+    member_tags
+        8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition.
+    roll, removal_digest
+        `Roll.to_bytes` of the delivery, kept beside the restricted edition, and `cumulative.removal_digest`; empty where
+        records have no identifier.
+    exact_certificate
+        The exact edition of the certificate of optimality; kept beside the restricted edition.
+    shapes
+        What of the policy shapes what is measured, `PublicNumbers.shapes`.
+    tried
+        Of which delivery and sample this is which generalization, and which try; None where no draws judge. Public is only
+        which try it is.
+    """
+
+    place: Place
+    policy: PolicyText
+    recipient_class: str
+    terms_of_use: str
+    delivery_key: str
+    delivery_digest: str
+    code_version: str
+    packages: Mapping[str, str]
+    lineage: Mapping[str, str]
+    evidence: tuple[Evidence, ...]
+    attrition: tuple[AttritionStep, ...]
+    secret_commitment: str
+    salt: bytes
+    member_tags: bytes
+    exact_certificate: bytes
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    roll: bytes = b""
+    removal_digest: str = ""
+    tried: Tried | None = None
+
+    def __post_init__(self) -> None:
+        problem = self._contradiction()
+        if problem:
+            raise ReleaseError(f"the manifest of {self.place.policy}/{self.place.number:04d} cannot be made: {problem}")
+
+    def _contradiction(self) -> str | None:
+        stages = [step.stage for step in self.attrition]
+        assets = [item.asset for item in self.evidence]
+        if self.policy.name != self.place.policy:
+            return "its policy is not the one that it is staged under"
+        if not (self.recipient_class and self.terms_of_use):
+            return "recipient class and terms of use must be stated"
+        if not self.evidence or len(set(assets)) != len(assets):
+            return "it needs evidence, of each assessment once"
+        if len(set(stages)) != len(stages):
+            return "a stage of the attrition is named twice"
+        for position, step in enumerate(self.attrition):
+            if step.source is not None and step.source not in stages[:position]:
+                return f"the attrition's stage {step.stage} comes from a stage that is not named before it"
+            if step.file and step.count not in (file.rows for file in self.place.files if file.path == step.file):
+                return f"the attrition's stage {step.stage} does not have the rows of the file {step.file}, which tells them"
+        if bool(self.roll) != is_digest(self.removal_digest):
+            return "a roll goes with the digest of its removal list"
+        if len(self.salt) < 16 or not is_digest(self.secret_commitment):
+            return "salt or secret commitment is missing"
+        return None
+
+
+@dataclass(frozen=True)
+class Editions:
+    """The two editions of a manifest as bytes of canonical JSON, and what is kept beside the restricted one."""
+
+    public: bytes
+    restricted: bytes
+    member_tags: bytes
+    roll: bytes
+    exact_certificate: bytes
+
+
+def editions(manifest: Manifest, protect: Protect) -> Editions:
+    """Write both editions.
+
+    Parameters
+    ----------
+    protect
+        Makes a protected count of an exact one, `CountNoise.protect`.
+    """
+    restricted = canonical_json(
+        _common(manifest)
+        | {
+            "edition": "restricted",
+            "delivery": {
+                "key": manifest.delivery_key,
+                "key_digest": manifest.place.delivery,
+                "digest": manifest.delivery_digest,
+            },
+            "policy": {"name": manifest.policy.name, "hash": manifest.policy.hash, "text": manifest.policy.text},
+            "evidence": [item.to_json() for item in manifest.evidence],
+            "attrition": attrition_json(manifest.attrition, lambda step: step.count),
+            "salt": manifest.salt.hex(),
+            "members_digest": bytes_digest(manifest.member_tags),
+            "roll_digest": bytes_digest(manifest.roll) if manifest.roll else None,
+            "removal_digest": manifest.removal_digest or None,
+        }
+        | ({"try": manifest.tried.to_json()} if manifest.tried else {})
+    )
+    shown = manifest.policy.public_text
+    numbers = PublicNumbers(protect, manifest.shapes)
+    attrition = numbers.attrition(manifest.attrition)
+    public = canonical_json(
+        _common(manifest)
+        | {
+            "edition": "public",
+            # Neither key nor content's digest: the one may hold names, and on the other a guess could be tried.
+            "delivery": {"key_digest": manifest.place.delivery},
+            "policy": {"name": manifest.policy.name, "hash": bytes_digest(shown.encode()), "text": shown},
+            "evidence": [numbers.evidence(item, manifest.place.delivery, attrition) for item in manifest.evidence],
+            "attrition": attrition,
+            "restricted_edition": bytes_digest(restricted),
+        }
+        | ({"try": {"number": manifest.tried.number, "at_most": TRIES_AT_MOST}} if manifest.tried else {})
+    )
+    return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate)
+
+
+def _common(manifest: Manifest) -> dict:
+    """What both editions say alike."""
+    place = manifest.place
+    return {
+        "format": FORMAT,
+        "number": place.number,
+        "created": place.created,
+        "registry_previous": place.previous,
+        "signer": {"algorithm": "Ed25519", "public_key": place.signer},
+        "inputs_digest": place.inputs_digest,
+        "recipients": {"recipient_class": manifest.recipient_class, "terms_of_use": manifest.terms_of_use},
+        "code_version": manifest.code_version,
+        "packages": dict(manifest.packages),
+        "lineage": dict(manifest.lineage),
+        "files": [file.to_json() for file in place.files],
+        "secret_commitment": manifest.secret_commitment,
+    }
+
+
+def package_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Python's version and those of the packages that a release depends on."""
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}

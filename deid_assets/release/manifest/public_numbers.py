@@ -1,0 +1,193 @@
+"""Which numbers the public edition of a manifest shows, and in which form.
+
+Numbers are of five kinds, told by their unit:
+
+* they count nobody (draws, probabilities, distances): shown, probabilities at two digits;
+* the released files tell them to whoever counts rows ("published members"): shown as they are;
+* they count people: protected counts, `methods.protected_counts`;
+* they are shares of people: a protected count over the number of those people, which is exact where the files tell it
+  ("share of released members") and protected elsewhere; 'T' where that number is below 11;
+* they count claims: left out. One member may have a hundred claims, which noise made for one person does not hide.
+
+Two looks at one thing would average its noise. So a cell is what is counted and what of the policy shapes it (`shape`):
+two policies that count the same show the same number, and two that count differently have independent noise.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from deid_assets.assessments.evidence import LEFT_OUT, Evidence, Measurement
+from deid_assets.methods.counts.protected_counts import Cell, shown_if_large
+
+Protect = Callable[[Cell, int], int]
+"""Definition of a cell and exact count to the protected count; see `methods.protected_counts.CountNoise.protect`."""
+
+
+@dataclass(frozen=True)
+class AttritionStep:
+    """How many rows a stage left of the rows of another.
+
+    Parameters
+    ----------
+    stage
+        Name of the stage, unique.
+    unit
+        What is counted: "members", "records" or "claims".
+    count
+        Rows out.
+    source
+        The stage whose rows went in; None for the first.
+    reason
+        Why rows were left out, for people.
+    file
+        Path of the released file whose rows these are: the file tells the number. Empty elsewhere.
+    shape
+        What of the policy shapes the number, as a text that only the noise is made of.
+    """
+
+    stage: str
+    unit: str
+    count: int
+    source: str | None = None
+    reason: str = ""
+    file: str = ""
+    shape: str = ""
+
+
+@dataclass(frozen=True)
+class PublicNumbers:
+    """Makes the public form of counts, measurements and evidence.
+
+    Parameters
+    ----------
+    protect
+        Adds the noise of a cell.
+    shapes
+        What of the policy shapes what is measured, by the name of the measurement or, for the others, by its method;
+        "" for the rest.
+    """
+
+    protect: Protect
+    shapes: Mapping[str, str]
+
+    def attrition(self, steps: Iterable[AttritionStep]) -> list[dict]:
+        """Rows in and out. Rows in are the source's rows out: one cell, one number, no second look at it."""
+        return attrition_json(steps, self._rows_out, told=True)
+
+    def evidence(self, item: Evidence, delivery: str, attrition: Iterable[Mapping]) -> dict:
+        """Evidence without exact numbers about people, and without the hash of the whole policy.
+
+        Parameters
+        ----------
+        delivery
+            What stands for the delivery's key.
+        attrition
+            As the public edition shows it: a share of records left out is made of its numbers.
+        """
+        told = item.to_json()
+        del told["policy_hash"]
+        attrition = list(attrition)
+        measured = [self._measurement(one, attrition) for one in item.measurements]
+        return told | {"partition": delivery, "measurements": measured}
+
+    def _rows_out(self, step: AttritionStep) -> int | None:
+        if step.file:
+            return step.count
+        if step.unit == "claims":
+            return None
+        return self.protect({"cell": f"attrition/{step.stage}", "shape": step.shape}, step.count)
+
+    def _measurement(self, measured: Measurement, attrition: list[Mapping]) -> dict:
+        """A measurement with protected numbers if they are about people; threshold and outcome stay.
+
+        A bound follows from value and sample size and would tell the exact value: it is left out, unless it is the value.
+        """
+        told = measured.to_json()
+        if measured.unit == "probability":
+            # The ratio of two attacks is alpha, and alpha with the number of released rows is the exact population.
+            return told | {name: two_digits(told[name]) for name in ("value", "bound")}
+        if not measured.counts_people or measured.told_by_files:
+            return told
+        value, size = _left_out(attrition) if measured.unit == LEFT_OUT else self._protected(measured)
+        bound = value if measured.bound == measured.value else None
+        return told | {"value": value, "bound": bound, "sample_size": size, "protected": True}
+
+    def _protected(self, measured: Measurement) -> tuple[float | int | str | None, int | None]:
+        """A protected count, or a share made of two; and the number of those it was measured on."""
+        value, whole = measured.value, measured.sample_size
+        size = whole
+        if whole is not None and not measured.whole_told_by_files:
+            # Measurements of one group, "group/what", were made of the same people: their number is one cell.
+            size = self.protect(self._cell(measured, f"{measured.name.partition('/')[0]}/sample_size"), whole)
+        if value is None or not math.isfinite(value):
+            return None, size
+        if not measured.unit.startswith("share of "):
+            return (self.protect(self._cell(measured, measured.name), int(value)) if value == int(value) else None), size
+        if not whole or size is None:
+            return None, size
+        count = self.protect(self._cell(measured, measured.name), round(value * whole))
+        return _share(count, size), size
+
+    def _cell(self, measured: Measurement, name: str) -> Cell:
+        """One cell for one thing that is counted, whichever assessment counted it: independent noises could be averaged."""
+        of_rest = self.shapes.get("", "")
+        return {"cell": name, "shape": self.shapes.get(measured.name, self.shapes.get(measured.method, of_rest))}
+
+
+def attrition_json(
+    steps: Iterable[AttritionStep], rows_out: Callable[[AttritionStep], int | None], told: bool = False
+) -> list[dict]:
+    """The steps as JSON values.
+
+    Parameters
+    ----------
+    rows_out
+        The number that an edition shows.
+    told
+        Whether to say of each number that it is protected.
+    """
+    shown: dict[str, int | None] = {}
+    found = []
+    for step in steps:
+        shown[step.stage] = rows_out(step)
+        found.append(
+            {
+                "stage": step.stage,
+                "unit": step.unit,
+                "source": step.source,
+                "rows_in": None if step.source is None else shown[step.source],
+                "rows_out": shown[step.stage],
+                "reason": step.reason,
+                **({"protected": not step.file} if told else {}),
+            }
+        )
+    return found
+
+
+def two_digits(number: float | str | None) -> float | str | None:
+    """A number rounded up to two significant digits, so that a bound stays one.
+
+    Examples
+    --------
+    >>> two_digits(0.01234), two_digits(0.5), two_digits(None)
+    (0.013, 0.5, None)
+    """
+    if not isinstance(number, float) or number <= 0:
+        return number
+    scale = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return float(f"{math.ceil(number / scale - 1e-9) * scale:.2g}")
+
+
+def _share(count: int, size: int) -> float | str:
+    """What describes few people is not shown, judged by the number that is shown of them."""
+    return shown_if_large(count / size if size > 0 else 0.0, size)
+
+
+def _left_out(attrition: list[Mapping]) -> tuple[float | str | None, int | None]:
+    """The share of the records before the last step that it left out: what is released is told, the rest is one cell."""
+    last = attrition[-1] if attrition else {}
+    size, released = last.get("rows_in"), last.get("rows_out")
+    if size is None or released is None or last["protected"]:
+        return None, None
+    return _share(size - released, size), size

@@ -1,0 +1,1 @@
+"""Staging, atomic publication, recovery after a crash, and verification offline."""

@@ -1,0 +1,435 @@
+"""Publication: releases are staged in a hidden folder, and become visible whole or not at all.
+
+The folder of releases:
+
+    <releases>/registry.jsonl               the registry
+    <releases>/.lock                        held while a number is taken, a release published, or a crash mended
+    <releases>/<policy>/0001/               a release: manifest.json, manifest.sig, certificate.json, data/, report.html
+    <releases>/<policy>/.staging-0002-<x>/  a release in the making; its own lock is held by the process that makes it
+
+The order of `Staging.publish`, under the lock: manifest and signature are written into the staged folder, everything
+is flushed, the folder is verified as an auditor would verify it, and renamed; then the registry's entry is appended.
+The signed manifest fixes its entry completely, and so serves as the write-ahead record: a crash before the rename
+leaves a staging folder, which the next start removes; one after it leaves a whole release, whose entry the next start
+appends. A number is used by one release for ever; that of a staged release which was never published is free again.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from deid_assets.assessments.evidence import Refusal
+from deid_assets.errors import ReleaseError
+from deid_assets.release.gate.proof import StagedTable, oddities, table_refusals
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
+from deid_assets.release.manifest.certificate import names_exact_edition
+from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile
+from deid_assets.release.publication.export import FORMATS, read_back, reader, write_both
+from deid_assets.release.publication.recovery import (
+    LOCK,
+    NUMBER,
+    POLICY,
+    REGISTRY,
+    STAGING,
+    Recovery,
+    recovered,
+    signer_in_force,
+)
+from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, verify
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.release.registry.clock import goes_back
+from deid_assets.release.registry.tries import Tried, is_told
+from deid_assets.store import durable
+from deid_assets.store.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
+from deid_assets.store.tables import Query, Table, owner_only, write_table
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A release that is out: its folder, and its entry, whose `hash` is the registry's head now."""
+
+    folder: Path
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The folder of all releases, and what is needed to add one.
+
+    Parameters
+    ----------
+    folder
+        Where releases lie; one file system.
+    key
+        Signs manifests. A release left by a crash is completed only if this key signed it.
+    restricted
+        Where restricted editions of manifests are kept, as <policy>/<number>.json with the tags of the released members
+        as <number>.members, the roll of its delivery as <number>.roll and the exact certificate as <number>.certificate.json; in the restricted store.
+    """
+
+    folder: Path
+    key: SigningKey
+    restricted: Path
+
+    @property
+    def registry(self) -> Registry:
+        return Registry(self.folder / REGISTRY)
+
+    def path(self, policy: str, number: int) -> Path:
+        """Folder of a release."""
+        return self.folder / policy / f"{number:04d}"
+
+    def recover(self) -> Recovery:
+        """Mend what crashes left: a cut registry line, dead staging folders, a release without its entry.
+
+        Raises
+        ------
+        ReleaseError
+            If the registry's chain is broken.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            return self._recover()
+
+    @contextlib.contextmanager
+    def stage(self, policy: str) -> "Iterator[Staging]":
+        """Open a staging folder with the next number; on leaving, whatever was not published is removed.
+
+        Raises
+        ------
+        ReleaseError
+            If an earlier crash left what cannot be mended without a person.
+        """
+        if not POLICY.match(policy):
+            raise ReleaseError("a policy's name has small letters, digits and underscores, and begins with a letter")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            self._recover_or_refuse()
+            staging = self._new_staging(policy)
+        try:
+            yield staging
+        finally:
+            staging.discard()
+
+    def note_refused(self, tried: Tried, by_chance: bool) -> None:
+        """Put a refused try into the registry, flushed, unless it says so already; before anybody hears of it.
+
+        Raises
+        ------
+        ReleaseError
+            If the registry cannot be added to; then nothing may be told of what was measured.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            # A release that a crash left without its entry follows the head as it is now.
+            self._recover_or_refuse()
+            chain = self.registry.chain()
+            if not is_told(chain, tried, by_chance):
+                line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
+                self.registry.append(line.signed(self.key))
+
+    def _locked(self) -> contextlib.AbstractContextManager:
+        return durable.locked(self.folder / LOCK)
+
+    def _new_staging(self, policy: str) -> "Staging":
+        """Take the next number and make its staging folder; under the lock."""
+        parent = self.folder / policy
+        if not parent.is_dir():
+            parent.mkdir()
+            durable.sync(self.folder)
+        number = 1 + max(self._numbers_in_use(policy), default=0)
+        folder = parent / f".staging-{number:04d}-{secrets.token_hex(4)}"
+        folder.mkdir(mode=0o700)  # what is staged has not passed the gate: it is still restricted
+        lock = durable.take_lock(folder / LOCK, wait=False)
+        (folder / "data").mkdir(mode=0o700)
+        return Staging(self, policy, number, folder, lock)
+
+    def _numbers_in_use(self, policy: str) -> Iterator[int]:
+        """Numbers registered, published or being staged."""
+        yield from (entry.number for entry in self.registry.chain().entries if entry.policy == policy)
+        for path in (self.folder / policy).iterdir():
+            found = STAGING.match(path.name)
+            if found or NUMBER.match(path.name):
+                yield int(found[1] if found else path.name)
+
+    def _recover_or_refuse(self) -> None:
+        problems = self._recover().problems
+        if problems:
+            raise ReleaseError("nothing is released before this is looked at: " + "; ".join(problems))
+        in_force = signer_in_force(self.folder, self.registry.chain())
+        if in_force not in (None, self.key.public.raw.hex()):
+            raise ReleaseError(
+                "the signing key is not the one in force: it was rotated meanwhile, or replaced by hand; run again, and if "
+                "this comes again, restore keys from a backup or see `deid key rotate`"
+            )
+
+    def _recover(self) -> Recovery:
+        return recovered(self.folder, self.key.public)
+
+
+class Staging:
+    """A release in the making; `Releases.stage` opens it."""
+
+    def __init__(self, releases: Releases, policy: str, number: int, folder: Path, lock: int) -> None:
+        self.releases = releases
+        self.policy = policy
+        self.number = number
+        self.folder = folder
+        self._lock: int | None = lock
+        self._files: list[ReleasedFile] = []
+        self._tables: dict[str, StagedTable] = {}
+        self._proven = False
+
+    def __repr__(self) -> str:
+        return f"<Staging of {self.policy}/{self.number:04d}>"
+
+    @property
+    def files(self) -> tuple[ReleasedFile, ...]:
+        """What was staged so far, as it was read back, ordered by path."""
+        return tuple(sorted(self._files, key=lambda file: file.path))
+
+    def write_table(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: str,
+        content: str | Query | Table,
+        order_by: Sequence[str] = (),
+    ) -> tuple[ReleasedFile, ...]:
+        """Write a table as data/<name>.csv and .parquet, flush both, read them back and compare them with their source.
+
+        See `export.write_ordered` for the order of the rows, and `export.read_back` for the comparison.
+
+        Raises
+        ------
+        ReleaseError
+            If a file is staged already, or does not read back as its source.
+        """
+        paths = {form: self._new_path(f"data/{name}.{form}") for form in FORMATS}
+        self._proven = False
+        columns, source = columns_of(connection, content), rows_digest(connection, content)
+
+        def write_and_read() -> dict[str, int]:
+            write_both(connection, content, self.folder / "data", name, order_by)
+            return {form: read_back(connection, path, columns, source) for form, path in paths.items()}
+
+        rows = _without_quotes(f"data/{name} does not read back as the table that was written", write_and_read)
+        written = {form: self._note(path, file_digest(path), rows[form], source) for form, path in paths.items()}
+        digests = {form: file.sha256 for form, file in written.items()}
+        self._tables[name] = StagedTable(name, columns, tuple(order_by), digests, source)
+        return tuple(written.values())
+
+    def reader(self, path: str) -> Query:
+        """SELECT that reads a staged table, such as "data/Claims.csv", with the column types of its source."""
+        return reader(self.folder / path, self._tables[Path(path).stem].columns)
+
+    def read_into(self, name: str, table: Table) -> None:
+        """Read data/<name>.csv into a table of the restricted store, where it is judged in the place of both files.
+
+        Raises
+        ------
+        ReleaseError
+            If the file cannot be read.
+        """
+        self._proven = False
+        read = self.reader(f"data/{name}.csv")
+        _without_quotes(f"data/{name}.csv cannot be read back", lambda: write_table(table, read))
+        self._tables[name] = replace(self._tables[name], judged=table)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Say what speaks against the staged files; nothing is published before this was asked, and answered by nothing.
+
+        See `proof.table_refusals`.
+        """
+        again = self.folder / ".again"  # goes with the staging folder, should this process end before
+        again.mkdir(mode=0o700)
+        try:
+            found = [one for table in self._tables.values() for one in table_refusals(self.folder / "data", again, table)]
+        finally:
+            shutil.rmtree(again)
+        self._proven = not found
+        return tuple(found)
+
+    def write_file(self, name: str, content: bytes) -> ReleasedFile:
+        """Add a file that is not a table: "report.html" beside the data, or "data/..." among them.
+
+        The manifest names the digest of `content`; that the file holds it is asked when the release is sealed.
+        """
+        path = self._new_path(name)
+        if path.suffix.lower().removeprefix(".") in FORMATS:
+            raise ReleaseError(f"{name} is a table: stage it as one, so that it is judged")
+        durable.create(path, content, 0o600)
+        return self._note(path, bytes_digest(content), None, None)
+
+    def write_json(self, name: str, value: object) -> ReleasedFile:
+        """Add a JSON file, for people to read too; it says what `value` says.
+
+        Raises
+        ------
+        ReleaseError
+            If the value is not JSON, as NaN, or reads back as another.
+        """
+        canonical = canonical_json(value)
+        content = json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
+        if canonical_json(parse_json(content)) != canonical:
+            raise ReleaseError(f"{name} does not read back as what was written: a key is no text, or is there twice")
+        return self.write_file(name, content)
+
+    def _new_path(self, relative: str) -> Path:
+        path = self.folder / relative
+        nested = "/" in relative.removeprefix("data/")
+        if nested or relative in (MANIFEST, SIGNATURE) or not _FILE_NAME.match(path.name):
+            raise ReleaseError("a released file's name has letters, digits, '.', '_', '-', and is not the manifest's")
+        if path.exists():
+            raise ReleaseError(f"{relative} is staged already")
+        return path
+
+    def _note(self, path: Path, sha256: str, rows: int | None, digest: str | None) -> ReleasedFile:
+        os.chmod(path, 0o444)
+        durable.sync(path)
+        relative = path.relative_to(self.folder).as_posix()
+        self._files.append(ReleasedFile(relative, sha256, path.stat().st_size, rows, digest))
+        return self._files[-1]
+
+    def publish(
+        self,
+        describe: Callable[[Place], Editions],
+        delivery: str,
+        inputs_digest: str,
+        created: str,
+        repeat: bool = False,
+    ) -> Published:
+        """Sign, verify, publish and register the staged files.
+
+        Parameters
+        ----------
+        describe
+            Writes the manifest's editions for the place that the release gets; called under the lock, so briefly.
+        delivery
+            Keyed digest of the delivery's key.
+        inputs_digest
+            `Secret.keyed_digest` of everything that went in.
+        created
+            Time in ISO 8601.
+        repeat
+            Whether to publish although the same inputs were released before.
+
+        Raises
+        ------
+        ReleaseError
+            If no data or no certificate is staged, the same inputs were released before, a staged file was changed after it was written,
+            or the editions do not describe this release; nothing is published then.
+        """
+        if not any(file.path.startswith("data/") for file in self._files):
+            raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
+        if not any(file.path == CERTIFICATE for file in self._files):
+            raise ReleaseError(f"{self.policy}/{self.number:04d} has no {CERTIFICATE}: stage it before publishing")
+        if self._tables and not self._proven:
+            raise ReleaseError(f"{self.policy}/{self.number:04d}: the staged tables were not judged, or they were refused")
+        with self.releases._locked():
+            self.releases._recover_or_refuse()
+            registry = self.releases.registry
+            earlier = registry.already_released(self.policy, inputs_digest)
+            if earlier and not repeat:
+                raise ReleaseError(f"the same inputs were released before, as {self.policy}/{earlier.number:04d}")
+            last = registry.chain().last_time
+            if last and goes_back(created, last):
+                raise ReleaseError(
+                    f"the release was begun at {created}, before the registry's newest entry of {last}: set the clock right, and run again"
+                )
+            signer = self.releases.key.public.raw.hex()
+            place = Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files)
+            entry = self._seal(place, describe(place))
+            final = self.releases.path(self.policy, self.number)
+            if final.exists():
+                raise ReleaseError(f"{self.policy}/{self.number:04d} exists already")
+            os.rename(self.folder, final)
+            durable.sync(final.parent)
+            try:
+                registry.append(entry)
+            except OSError as error:
+                raise ReleaseError(
+                    f"release {self.policy}/{self.number:04d} is published, but the registry cannot be written "
+                    f"({error.strerror}): its entry is added at the next start"
+                ) from None
+            return Published(final, entry)
+
+    def _seal(self, place: Place, made: Editions) -> Entry:
+        """Write manifest, signature and restricted edition, make all read-only, flush, verify."""
+        entry = Entry.from_manifest(made.public)
+        manifest = parse_json(made.public)
+        is_this_one = (
+            entry == _entry_at(place, made.public)
+            and manifest.get("files") == [file.to_json() for file in place.files]
+            and manifest.get("restricted_edition") == bytes_digest(made.restricted)
+            and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)
+            and parse_json(made.restricted).get("roll_digest") == (bytes_digest(made.roll) if made.roll else None)
+            and names_exact_edition((self.folder / CERTIFICATE).read_bytes(), made.exact_certificate)
+        )
+        if not is_this_one:
+            raise ReleaseError("the manifest describes another release than the one that is staged")
+        owner_only(self.releases.restricted)
+        restricted = owner_only(self.releases.restricted / self.policy)
+        durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
+        durable.replace(restricted / f"{self.number:04d}.roll", made.roll, 0o600)
+        durable.replace(restricted / f"{self.number:04d}.certificate.json", made.exact_certificate, 0o600)
+        durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
+        durable.create(self.folder / MANIFEST, made.public, 0o444)
+        durable.create(self.folder / SIGNATURE, self.releases.key.sign(made.public), 0o444)
+        # Its lock file is no part of a release. From here on the lock of the folder of releases keeps it from removal.
+        (self.folder / LOCK).unlink()
+        for folder in (self.folder / "data", self.folder):
+            os.chmod(folder, 0o755)
+            durable.sync(folder)
+        reasons = [f"{check.name}: {check.reason}" for check in verify(self.folder, self.releases.key.public).failures]
+        # Verified is what lies there; it must also be what was made, not another release that the same key signed.
+        if (self.folder / MANIFEST).read_bytes() != made.public:
+            reasons.append(f"{MANIFEST} is not the one that was made")
+        reasons += oddities(self.folder)
+        if reasons:
+            raise ReleaseError(f"what is staged changed after it was written, nothing is published: {'; '.join(reasons)}")
+        return entry
+
+    def discard(self) -> None:
+        """Remove whatever was not published and let go of the lock; harmless after publication."""
+        if self._lock is None:
+            return
+        with self.releases._locked():  # or another start takes the half removed folder for a dead one
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+        os.close(self._lock)
+        self._lock = None
+
+
+def _without_quotes(problem: str, work: Callable[[], Any]) -> Any:
+    """Do some work of DuckDB, whose messages may quote a line of a file: the error raised does not refer to them."""
+    try:
+        return work()
+    except duckdb.Error as error:
+        kind = type(error).__name__
+    raise ReleaseError(f"{problem} ({kind})")
+
+
+def _entry_at(place: Place, public: bytes) -> Entry:
+    """The entry of a release at this place with this manifest."""
+    return Entry(
+        policy=place.policy,
+        number=place.number,
+        delivery=place.delivery,
+        inputs_digest=place.inputs_digest,
+        manifest_digest=bytes_digest(public),
+        previous=place.previous,
+        time=place.created,
+    )

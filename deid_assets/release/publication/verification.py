@@ -1,0 +1,335 @@
+"""What an auditor runs, offline: is this release whole, unchanged, signed by a key that he trusts, and registered?
+
+Every question is asked and answered by itself; a release is in order when none was answered with no. What a hostile
+release could hold (links, repeated JSON keys, paths that lead outside) is answered with no and never followed.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.keys import PublicKey
+from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
+from deid_assets.release.manifest.certificate import certificate_problems, certificate_tolerance, names_exact_edition
+from deid_assets.release.manifest.certificate_policy import StatedLattice
+from deid_assets.release.manifest.editions import FORMAT
+from deid_assets.release.registry.chain import GENESIS, Chain, Entry, read_chain
+from deid_assets.release.registry.trust import trust_in
+from deid_assets.store.digests import canonical_json, is_digest, parse_json
+from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes, regular_digest
+
+_NUMBER = re.compile(r"\d{4,}\Z")
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.sig"
+Outcome = Literal["passed", "failed", "skipped"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a release and its answer.
+
+    Parameters
+    ----------
+    name
+        The statement that must be true.
+    outcome
+        "passed", "failed", or "skipped" where what it needs was not given; only "failed" counts against the release.
+    reason
+        Why, for people; empty if there is nothing to say.
+    """
+
+    name: str
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """The answers about one release.
+
+    Parameters
+    ----------
+    release
+        Policy and number as the manifest names them, "unknown" if it cannot be read.
+    checks
+        In the order in which they were made.
+    """
+
+    release: str
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing speaks against the release."""
+        return all(check.outcome != "failed" for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.outcome == "failed")
+
+    def text(self) -> str:
+        """One line per check and a last one with the outcome, which says what was not checked."""
+        lines = [f"{c.outcome:8}{c.name}{': ' + c.reason if c.reason else ''}" for c in self.checks]
+        skipped = [check.name for check in self.checks if check.outcome == "skipped"]
+        left_out = f"; not checked: {'; '.join(skipped)}" if skipped else ""
+        return "\n".join([*lines, f"release {self.release} is {'in order' if self.ok else 'NOT in order'}{left_out}"])
+
+
+def verify(
+    release: Path,
+    key: PublicKey | None,
+    registry: Path | None = None,
+    expected_head: str | None = None,
+    exact_certificate: Path | None = None,
+) -> VerificationReport:
+    """Verify a release folder, offline; raises for nothing that the folder or the registry may hold.
+
+    Parameters
+    ----------
+    release
+        The folder with `manifest.json`.
+    key
+        The key that is trusted, from a source other than the release. Without one the signature proves nothing about
+        who signed: it is reported as unanchored, and the release is not in order.
+    registry
+        The registry file; None says that the place in the chain is not asked for.
+    expected_head
+        A head of the registry known from elsewhere, such as a `release` materialization: an entry must have it. This
+        is what shows that the end of the registry was cut off.
+    exact_certificate
+        The exact edition of the certificate, from the restricted store; checked as well where it is given.
+
+    Returns
+    -------
+    VerificationReport
+    """
+    content, manifest, checks = _read_manifest(release)
+    chain = _read_registry(registry)
+    checks += _check_signature(release, content, manifest, key, chain if isinstance(chain, Chain) else None)
+    checks += _check_place(release, content, registry)
+    checks += _check_files(release, manifest)
+    checks += _check_certificate(release, manifest, exact_certificate)
+    checks += _check_registry(content, chain, expected_head)
+    return VerificationReport(_name(content), tuple(checks))
+
+
+def _answer(name: str, problem: str | None) -> Check:
+    return Check(name, "failed", problem) if problem else Check(name, "passed")
+
+
+def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
+    """The manifest's bytes and value, empty if it cannot be read; and whether it is a public manifest."""
+    name = "the manifest can be read"
+    try:
+        content = regular_bytes(release / MANIFEST)
+        value = parse_json(content)
+    except ReleaseError as error:
+        return b"", {}, [Check(name, "failed", f"{MANIFEST}: {error}")]
+    problem = None
+    if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("edition") != "public":
+        problem = f"it is not the public edition of a {FORMAT!r}"
+    elif canonical_json(value) != content:
+        problem = "its text is not the canonical one"
+    return content, value if problem is None else {}, [_answer(name, problem)]
+
+
+def _check_signature(
+    release: Path, content: bytes, manifest: Mapping, key: PublicKey | None, chain: Chain | None
+) -> list[Check]:
+    """Whether the manifest is signed by the key that it names, and whether the trusted one vouches for that."""
+    valid, trusted = "the signature is valid", "the signer is trusted"
+    try:
+        signature = regular_bytes(release / SIGNATURE, SMALL_AT_MOST)
+        named = manifest["signer"]["public_key"]
+        if not is_digest(named) or manifest["signer"].get("algorithm") != "Ed25519":
+            raise ValueError
+    except ReleaseError as error:
+        return [Check(valid, "failed", f"{SIGNATURE}: {error}"), Check(trusted, "failed", "there is no signature")]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return [Check(valid, "failed", "the manifest names no signer"), Check(trusted, "failed", "no signer is named")]
+    signer = PublicKey(bytes.fromhex(named))
+    problem = None if signer.verifies(signature, content) else "manifest and signature do not belong together"
+    checks = [_answer(valid, problem)]
+    if key is None:
+        return [*checks, Check(trusted, "failed", "signature unanchored: give the key that you trust")]
+    found = trust_in(signer, key, chain, _entry_of(content))
+    return [*checks, Check(trusted, "passed" if found.trusted else "failed", found.reason)]
+
+
+def _check_place(release: Path, content: bytes, registry: Path | None) -> list[Check]:
+    """Whether a folder that is called like a release holds that one: another good release in its place is none.
+
+    A copy elsewhere may be called anything; beside its registry the folder above has the policy's name.
+    """
+    entry, folder = _entry_of(content), release.absolute()
+    if entry is None or not _NUMBER.match(folder.name):
+        return []
+    beside = registry is not None and folder.parent.parent == registry.absolute().parent
+    same = folder.name == f"{entry.number:04d}" and (not beside or folder.parent.name == entry.policy)
+    return [_answer("the folder is that of this release", None if same else f"the manifest is that of {_name(content)}")]
+
+
+def _check_files(release: Path, manifest: Mapping) -> list[Check]:
+    """Whether the folder holds what the manifest lists, unchanged, and nothing else."""
+    listed = _listed(manifest)
+    if listed is None:
+        return [Check("the files are as listed", "failed", "the manifest has no list of files that can be followed")]
+    try:
+        present, odd = _walk(release)
+    except OSError as error:
+        return [Check("the files are as listed", "failed", f"the folder cannot be read: {error.strerror}")]
+    folders = {str(parent) for path in listed for parent in PurePosixPath(path).parents} - {"."}
+    extra = sorted(present - set(listed) - {MANIFEST, SIGNATURE}) + sorted(odd - folders)
+    checks = [_answer("there is no other file", f"not listed: {', '.join(map(_shown, extra))}" if extra else None)]
+    for path, (digest, size) in sorted(listed.items()):
+        checks.append(_answer(f"{_shown(path)} is as listed", _file_problem(release, path, digest, size, present)))
+    return checks
+
+
+def _file_problem(release: Path, path: str, digest: str, size: int, present: set[str]) -> str | None:
+    if path not in present:
+        return "it is missing"
+    try:
+        return None if regular_digest(release / path, size) == digest else "it was changed"
+    except ReleaseError as error:
+        return str(error)
+
+
+def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> list[Check]:
+    """Whether the chosen generalization is proven optimal and minimal; in public as far as losses are told."""
+    holds, exactly = "the certificate of optimality holds", "so does its exact edition"
+    try:
+        place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
+        public = regular_bytes(release / CERTIFICATE)
+    except (ReleaseError, KeyError, TypeError, AttributeError):
+        return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not hold the policy that it is about")]
+    checks = [_public_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
+    if exact is None:
+        return checks
+    try:
+        content = regular_bytes(exact)
+    except ReleaseError as error:
+        return [*checks, Check(exactly, "failed", str(error))]
+    if not names_exact_edition(public, content):
+        return [*checks, Check(exactly, "failed", "it is not the edition that the public one names")]
+    return [*checks, _answer(exactly, "; ".join(certificate_problems(content, *place)))]
+
+
+def _public_certificate(name: str, content: bytes, problems: str) -> Check:
+    if problems:
+        return Check(name, "failed", problems)
+    tolerance = certificate_tolerance(content)
+    if tolerance >= 1:  # true of any node of any lattice
+        return Check(name, "skipped", "for so few people losses are rounded too far to prove anything; ask for the exact edition")
+    return Check(name, "passed", f"no node loses less by more than {tolerance:.3g} of the largest loss")
+
+
+def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:
+    """Path to digest and size; None if the list is absent, repeats a path, or has one that leads elsewhere."""
+    listed: dict[str, tuple[str, int]] = {}
+    try:
+        for file in manifest["files"]:
+            path, digest, size = file["path"], file["sha256"], file["bytes"]
+            pure = PurePosixPath(path)
+            leads_elsewhere = pure.is_absolute() or ".." in pure.parts or str(pure) != path or "\0" in path
+            if leads_elsewhere or path in listed or path in (MANIFEST, SIGNATURE) or not is_digest(digest) or type(size) is not int:
+                return None
+            listed[path] = (digest, size)
+    except (KeyError, TypeError):
+        return None
+    return listed or None
+
+
+def _walk(release: Path) -> tuple[set[str], set[str]]:
+    """Paths of the regular files, and of everything else: folders, links, devices. Links are not followed."""
+    files: set[str] = set()
+    odd: set[str] = set()
+    folders = [release]
+    while folders:
+        for path in folders.pop().iterdir():
+            mode = path.lstat().st_mode
+            relative = path.relative_to(release).as_posix()
+            if stat.S_ISREG(mode):
+                files.add(relative)
+            elif stat.S_ISDIR(mode):
+                odd.add(relative)
+                folders.append(path)
+            else:
+                odd.add(f"{relative} (neither file nor folder)")  # must not pass for a listed folder
+    return files, odd
+
+
+def _read_registry(registry: Path | None) -> Chain | str | None:
+    """The chain; why there is none; or None if it was not asked for."""
+    if registry is None:
+        return None
+    try:
+        return read_chain(registry) if os.path.lexists(registry) else f"there is no registry file {registry.name}"
+    except ReleaseError as error:
+        return str(error)
+
+
+def _check_registry(content: bytes, chain: Chain | str | None, expected_head: str | None) -> list[Check]:
+    """Whether the chain is unbroken, holds the entry that this manifest determines, and does not go back in time there."""
+    sound, registered, in_time, known = (
+        "the registry's chain is unbroken",
+        "the registry holds this release",
+        "the release is not older than what was registered before it",
+        "the registry reaches the known head",
+    )
+    if not isinstance(chain, Chain):
+        outcome: Outcome = "failed" if expected_head or chain else "skipped"
+        return [Check(name, outcome, chain or "the registry was not asked for") for name in (sound, registered, in_time, known)]
+    cut = f"its last line is cut: {len(chain.tail)} bytes without an end of line" if chain.tail else None
+    checks = [
+        _answer(sound, chain.problem or cut),
+        _answer(registered, _registry_problem(content, chain.entries)),
+        _time_check(in_time, chain, _entry_of(content)),
+    ]
+    if expected_head is None:
+        return [*checks, Check(known, "skipped", "no head was given")]
+    reached = expected_head == GENESIS or any(line.hash == expected_head for line in chain.lines)
+    return [*checks, _answer(known, None if reached else "entries were cut off or changed")]
+
+
+def _time_check(name: str, chain: Chain, entry: Entry | None) -> Check:
+    """Times that go back in lines of other releases are reported; they do not count against this one."""
+    lines = chain.times_that_go_back()
+    if any(chain.lines[line - 1] == entry for line in lines):
+        return Check(name, "failed", "the clock was set back when it was made, or its time was made up")
+    others = f"times go back in line {', '.join(map(str, lines[:5]))} of the registry, where other releases stand" if lines else ""
+    return Check(name, "passed", others)
+
+
+def _registry_problem(content: bytes, entries: tuple[Entry, ...]) -> str | None:
+    wanted = _entry_of(content)
+    if wanted is None:
+        return "the manifest does not say what its entry must be"
+    if wanted in entries:
+        return None
+    if any((entry.policy, entry.number) == (wanted.policy, wanted.number) for entry in entries):
+        return "its number is registered with another manifest, or in another place of the chain"
+    return "it has no entry"
+
+
+def _entry_of(content: bytes) -> Entry | None:
+    """The registry's entry that a manifest determines; None if it is none."""
+    try:
+        return Entry.from_manifest(content)
+    except ReleaseError:
+        return None
+
+
+def _name(content: bytes) -> str:
+    entry = _entry_of(content)
+    return "unknown" if entry is None else f"{_shown(entry.policy)}/{entry.number:04d}"
+
+
+def _shown(text: str) -> str:
+    """A name from a release that is not trusted, without what would steer a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,0 +1,247 @@
+"""The registry: the append-only list of all releases, refused tries and changes of the signing key, chained by hashes.
+
+Every entry holds the hash of the one before it, so that no entry can be changed, removed or moved without changing
+the head, which is recorded elsewhere too: in each release's signed manifest, and in the event log. An entry says only
+what the signed manifest says, so that an entry which a crash prevented can be made again, byte for byte.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.registry.clock import goes_back, parse_time
+from deid_assets.release.registry.entries import ClockCorrection, Entry, KeyRotation, Line, RefusedTry, line_of
+from deid_assets.store import durable
+from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
+
+GENESIS = "0" * 64
+"""What the first entry names as the hash before it."""
+
+__all__ = ["GENESIS", "Chain", "Entry", "Registry", "read_chain"]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A registry file as it was read.
+
+    Parameters
+    ----------
+    lines
+        All entries in order, up to the first line that is wrong.
+    problem
+        What is wrong with that line, by its number; None for a sound chain.
+    tail
+        Bytes after the last line feed: what a crash left of an entry; empty otherwise.
+    """
+
+    lines: tuple[Line, ...]
+    problem: str | None
+    tail: bytes
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The releases, in order."""
+        return tuple(line for line in self.lines if isinstance(line, Entry))
+
+    @property
+    def head(self) -> str:
+        """Hash of the last entry; `GENESIS` if there is none."""
+        return self.lines[-1].hash if self.lines else GENESIS
+
+    @property
+    def last_time(self) -> str | None:
+        """The latest time of an entry, before which no next one may be; None if there is none."""
+        latest = None
+        for line in self.lines:
+            latest = _later(latest, line)
+        return latest
+
+    def find(self, policy: str, number: int) -> Entry | None:
+        """The entry of a release."""
+        return next((e for e in self.entries if (e.policy, e.number) == (policy, number)), None)
+
+    def key_after(self, position: int) -> str | None:
+        """The key in force after that many lines, in hexadecimal, as rotations tell it; None where none does."""
+        earlier = [line.new_key for line in self.lines[:position] if isinstance(line, KeyRotation)]
+        later = [line.old_key for line in self.lines[position:] if isinstance(line, KeyRotation)]
+        return earlier[-1] if earlier else (later[0] or None) if later else None
+
+    def times_that_go_back(self) -> tuple[int, ...]:
+        """Numbers of the lines whose time lies before that of an earlier line, or cannot be read."""
+        found = []
+        latest = None
+        for position, line in enumerate(self.lines, start=1):
+            if _goes_back(line, latest):
+                found.append(position)
+            latest = _later(latest, line)
+        return tuple(found)
+
+
+def _goes_back(line: Line, latest: str | None) -> bool:
+    """Whether a line's time lies before the latest one before it, or is none."""
+    try:
+        return not isinstance(line, ClockCorrection) and goes_back(line.time, latest or line.time)
+    except ReleaseError:
+        return True
+
+
+def _later(latest: str | None, line: Line) -> str | None:
+    """The latest time after a line; from a correction of the clock on, its own."""
+    try:
+        found = parse_time(line.time)
+    except ReleaseError:
+        return latest
+    corrected = latest is None or isinstance(line, ClockCorrection)
+    return line.time if corrected or found > parse_time(latest) else latest
+
+
+def read_chain(path: Path) -> Chain:
+    """Read and check a registry file from its first entry to its head; a missing file is an empty registry.
+
+    Never raises for what the file says: the problem is in the result.
+
+    Raises
+    ------
+    ReleaseError
+        If something else than a regular file lies there, or it cannot be read.
+    """
+    try:
+        content = regular_bytes(path, REGISTRY_AT_MOST) if os.path.lexists(path) else b""
+    except ReleaseError as error:
+        raise ReleaseError(f"the registry {path.name} cannot be used: {error}") from None
+    *texts, tail = content.split(b"\n")
+    lines: list[Line] = []
+    rules = _Rules()
+    for position, text in enumerate(texts, start=1):
+        try:
+            line = _following(text, lines[-1].hash if lines else GENESIS)
+            rules.require(line)
+        except ReleaseError as error:
+            return Chain(tuple(lines), f"line {position} of the registry {error}", tail)
+        lines.append(line)
+    return Chain(tuple(lines), None, tail)
+
+
+class _Rules:
+    """What a line may not say after those before it."""
+
+    def __init__(self) -> None:
+        self._used: set[tuple[str, int]] = set()
+        self._key: str | None = None
+        self._earlier_keys: set[str] = set()
+
+    def require(self, line: Line) -> None:
+        """Refuse a line that contradicts an earlier one.
+
+        Raises
+        ------
+        ReleaseError
+            To be read after "the line".
+        """
+        if isinstance(line, Entry):
+            if (line.policy, line.number) in self._used:
+                raise ReleaseError("uses the number of an earlier release")
+            self._used.add((line.policy, line.number))
+        elif isinstance(line, ClockCorrection | RefusedTry):
+            if self._key not in (None, line.key):
+                raise ReleaseError("is signed by a key that was not in force")
+        else:
+            if self._key not in (None, line.old_key):
+                raise ReleaseError("replaces a key that was not in force")
+            if line.new_key in self._earlier_keys:
+                raise ReleaseError("brings back a key that was replaced")
+            self._earlier_keys |= {line.old_key, line.new_key}
+            self._key = line.new_key
+
+
+def _following(text: bytes, head: str) -> Line:
+    """Read the line, without its line feed, that follows an entry with the hash `head`."""
+    line = line_of(text)
+    if line.previous != head:
+        raise ReleaseError("does not follow the line before it: a line was changed, removed, added or moved")
+    return line
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The registry in its file. Whoever appends or repairs holds the lock of the releases' folder.
+
+    Parameters
+    ----------
+    path
+        The file; made by the first entry.
+    """
+
+    path: Path
+
+    def chain(self) -> Chain:
+        """All entries.
+
+        Raises
+        ------
+        ReleaseError
+            If the chain is broken.
+        """
+        chain = read_chain(self.path)
+        if chain.problem:
+            raise ReleaseError(f"{chain.problem}. Nothing is released onto a broken chain: restore it from a backup")
+        return chain
+
+    @property
+    def head(self) -> str:
+        """Hash of the last entry; 64 zeros while there is none."""
+        return self.chain().head
+
+    def already_released(self, policy: str, inputs_digest: str) -> Entry | None:
+        """The release that had the same inputs under the same policy, if any."""
+        same = (e for e in self.chain().entries if (e.policy, e.inputs_digest) == (policy, inputs_digest))
+        return next(same, None)
+
+    def append(self, entry: Line) -> None:
+        """Add an entry after the head and flush it.
+
+        Raises
+        ------
+        ReleaseError
+            If it does not follow the head, goes back in time, or its number was used.
+        """
+        chain = self.chain()
+        if chain.tail:
+            raise ReleaseError("the registry ends in a cut line: repair it first")
+        release = isinstance(entry, Entry)
+        if entry.previous != chain.head or (release and chain.find(entry.policy, entry.number)):
+            what = f"release {entry.policy}/{entry.number:04d}" if release else f"the {entry.kind}"
+            raise ReleaseError(f"{what} does not follow the head of the registry")
+        if _goes_back(entry, chain.last_time):
+            raise ReleaseError(
+                f"the entry's time {entry.time} lies before that of the registry's newest entry, {chain.last_time}: set the clock right"
+            )
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+        try:
+            durable.write_all(descriptor, entry.line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        durable.sync(self.path.parent)
+
+    def repair(self) -> bool:
+        """Mend the last line if a crash cut it; say whether there was something to mend.
+
+        An entry that lacks only its line feed gets it. Of any other one the piece is removed: it was never
+        acknowledged, its release is in its folder or nowhere, and recovery appends the same entry again.
+        """
+        chain = self.chain()
+        if not chain.tail:
+            return False
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            try:
+                _following(chain.tail, chain.head)
+                durable.write_all(descriptor, b"\n")
+            except ReleaseError:
+                os.ftruncate(descriptor, self.path.stat().st_size - len(chain.tail))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return True

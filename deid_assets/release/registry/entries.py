@@ -1,0 +1,321 @@
+"""What the registry's lines say: a release, a change of the signing key, a correction of the clock, or a refused try.
+
+Every entry holds the hash of the one before it. A line without `kind` is a release. The other kinds say something that
+no manifest says, so they carry signatures of their own. What is signed includes the hash of the entry before: with it
+the signer speaks for the whole registry up to there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import ClassVar, Self
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.keys import PublicKey, SigningKey
+from deid_assets.release.registry.clock import parse_time
+from deid_assets.store.digests import bytes_digest, canonical_json, is_digest, parse_json
+
+
+class _Line:
+    """What every kind of entry can do."""
+
+    kind: ClassVar[str | None] = None
+    texts: ClassVar[tuple[str, ...]] = ()
+    digests: ClassVar[tuple[str, ...]] = ()
+    numbers: ClassVar[tuple[str, ...]] = ()
+    answers: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def content(self) -> dict:
+        """Everything in the entry but its hash."""
+        return asdict(self) | ({} if self.kind is None else {"kind": self.kind})
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of everything else in the entry; what the next entry names."""
+        return bytes_digest(canonical_json(self.content))
+
+    @property
+    def line(self) -> bytes:
+        return canonical_json(self.content | {"hash": self.hash})
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "_Line":
+        """Read an entry's fields, `hash` and `kind` not among them."""
+        if set(value) != {field.name for field in fields(cls)}:
+            raise ReleaseError("a registry entry has missing or unknown fields")
+        typed = (
+            all(isinstance(value[name], str) for name in cls.texts)
+            and all(is_digest(value[name]) for name in cls.digests)
+            and all(type(value[name]) is int for name in cls.numbers)
+            and all(type(value[name]) is bool for name in cls.answers)
+        )
+        if not typed:
+            raise ReleaseError("a registry entry has a field of the wrong type")
+        return cls(**value)
+
+    def require_signed(self) -> None:
+        """Refuse an entry that its signers did not sign; a release's signature lies beside its manifest."""
+
+
+@dataclass(frozen=True)
+class Entry(_Line):
+    """One release in the registry.
+
+    Parameters
+    ----------
+    policy, number
+        Which release.
+    delivery
+        Keyed digest of the key of the delivery that was released; earlier entries have the key itself.
+    inputs_digest
+        Keyed digest of what went in (delivery, policy, code): equal for a release that would repeat this one.
+    manifest_digest
+        SHA-256 of the public manifest.
+    previous
+        `hash` of the entry before it; `GENESIS` for the first.
+    time
+        When the manifest was made, as it says itself.
+    """
+
+    policy: str
+    number: int
+    delivery: str
+    inputs_digest: str
+    manifest_digest: str
+    previous: str
+    time: str
+
+    texts: ClassVar = ("policy", "delivery", "time")
+    digests: ClassVar = ("inputs_digest", "manifest_digest", "previous")
+    numbers: ClassVar = ("number",)
+
+    @classmethod
+    def from_manifest(cls, content: bytes) -> "Entry":
+        """The entry of the release whose public manifest is `content`.
+
+        Raises
+        ------
+        ReleaseError
+            If it is not a manifest.
+        """
+        value = parse_json(content)
+        try:
+            return cls.from_json(
+                {
+                    "policy": value["policy"]["name"],
+                    "number": value["number"],
+                    "delivery": _delivery(value["delivery"]),
+                    "inputs_digest": value["inputs_digest"],
+                    "manifest_digest": bytes_digest(content),
+                    "previous": value["registry_previous"],
+                    "time": value["created"],
+                }
+            )
+        except (TypeError, KeyError):
+            raise ReleaseError("the manifest lacks fields that its registry entry needs") from None
+
+
+class _Signed(_Line):
+    """An entry that is signed itself."""
+
+    signatures: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def statement(self) -> bytes:
+        """What is signed: all but the signatures."""
+        return canonical_json({name: part for name, part in self.content.items() if name not in self.signatures})
+
+    def _holds(self, key: str, signature: str) -> bool:
+        """Whether a signature, both in hexadecimal, is this key's over the statement."""
+        try:
+            return PublicKey(bytes.fromhex(key)).verifies(bytes.fromhex(signature), self.statement)
+        except ValueError:
+            return False
+
+
+class _SignedByOne(_Signed):
+    """An entry with the raw public key of its signer as `key`, and its `signature`."""
+
+    def signed(self, key: SigningKey) -> Self:
+        """The entry with this key and its signature."""
+        draft = replace(self, key=key.public.raw.hex(), signature="")
+        return replace(draft, signature=key.sign(draft.statement).hex())
+
+
+@dataclass(frozen=True)
+class KeyRotation(_Signed):
+    """The signing key was replaced.
+
+    Parameters
+    ----------
+    old_key, new_key
+        Raw public keys in hexadecimal; the old one is empty if nobody knows it any more.
+    reason
+        Why the old key did not sign the new one: it was lost or stolen. Empty where it signed.
+    previous, time
+        As in a release.
+    signature
+        The old key's, in hexadecimal; empty where it did not sign.
+    countersignature
+        The new key's: it exists, and it speaks for the registry as its owner found it.
+    """
+
+    old_key: str
+    new_key: str
+    reason: str
+    previous: str
+    time: str
+    signature: str = ""
+    countersignature: str = ""
+
+    kind: ClassVar = "key rotation"
+    texts: ClassVar = ("old_key", "reason", "time", "signature", "countersignature")
+    digests: ClassVar = ("new_key", "previous")
+    signatures: ClassVar = ("signature", "countersignature")
+
+    @property
+    def lost(self) -> bool:
+        """Whether the old key did not sign, so that it does not lead to the new one."""
+        return not self.signature
+
+    def require_signed(self) -> None:
+        """Refuse a rotation that is not signed by the new key, and by the old one unless its loss is recorded."""
+        old_signed = self._holds(self.old_key, self.signature) if self.signature else bool(self.reason.strip())
+        if not (old_signed and self._holds(self.new_key, self.countersignature)):
+            raise ReleaseError("records a new signing key, but its signatures do not hold")
+        if self.old_key == self.new_key or not (is_digest(self.old_key) or (self.lost and not self.old_key)):
+            raise ReleaseError("records a new signing key, but not in the place of which one")
+
+
+@dataclass(frozen=True)
+class ClockCorrection(_SignedByOne):
+    """Earlier entries were made while the clock was ahead: the next ones may go back to this time.
+
+    Parameters
+    ----------
+    reason
+        What happened, for people.
+    key, signature
+        Raw public key of the signer, and its signature, in hexadecimal.
+    previous, time
+        As in a release.
+    """
+
+    reason: str
+    key: str
+    previous: str
+    time: str
+    signature: str = ""
+
+    kind: ClassVar = "clock correction"
+    texts: ClassVar = ("reason", "time", "signature")
+    digests: ClassVar = ("key", "previous")
+    signatures: ClassVar = ("signature",)
+
+    def require_signed(self) -> None:
+        """Refuse a correction without reason or valid signature."""
+        if not (self.reason.strip() and self._holds(self.key, self.signature)):
+            raise ReleaseError("records a correction of the clock, but its signature does not hold")
+
+
+@dataclass(frozen=True)
+class RefusedTry(_SignedByOne):
+    """A generalization was refused by a measurement that was made of random draws.
+
+    It names nobody, no policy and no number that was measured: what was refused is told by keyed digests, which whoever
+    has the secret can make again.
+
+    Parameters
+    ----------
+    subject
+        Keyed digest of the members and claims that were taken in.
+    sample
+        Keyed digest of about how large the sample is, and what keys it; `tries.Sample`.
+    node
+        Keyed digest of the generalization; `tries.Partitions.digest`.
+    number
+        Which try it was; 1 for the first.
+    by_chance
+        Whether every measurement that failed was within its threshold, and its bound alone was not.
+    previous, time
+        As in a release.
+    key, signature
+        Raw public key of the signer, and its signature, in hexadecimal.
+    """
+
+    subject: str
+    sample: str
+    node: str
+    number: int
+    by_chance: bool
+    previous: str
+    time: str
+    key: str = ""
+    signature: str = ""
+
+    kind: ClassVar = "refused try"
+    texts: ClassVar = ("time", "signature")
+    digests: ClassVar = ("subject", "sample", "node", "key", "previous")
+    numbers: ClassVar = ("number",)
+    answers: ClassVar = ("by_chance",)
+    signatures: ClassVar = ("signature",)
+
+    def require_signed(self) -> None:
+        """Refuse a line that is not signed, or that counts from something else than 1."""
+        if self.number < 1 or not self._holds(self.key, self.signature):
+            raise ReleaseError("records a refused try, but its signature does not hold")
+
+
+Line = Entry | KeyRotation | ClockCorrection | RefusedTry
+KINDS: dict[str | None, type[_Line]] = {kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection, RefusedTry)}
+
+
+def line_of(content: bytes) -> Line:
+    """Read one line of the registry, without its line feed.
+
+    Raises
+    ------
+    ReleaseError
+        Saying what is wrong with it, to be read after "the line".
+    """
+    try:
+        value = parse_json(content)
+        kind = KINDS[value["kind"]] if "kind" in value else Entry
+        if kind is not Entry:
+            parse_time(value["time"])
+        entry = kind.from_json({name: part for name, part in value.items() if name not in ("hash", "kind")})
+    except (ReleaseError, AttributeError, KeyError, TypeError):
+        raise ReleaseError("is not a registry entry") from None
+    if entry.line != content + b"\n":
+        raise ReleaseError("was changed: its hash is not that of its content")
+    entry.require_signed()
+    return entry
+
+
+def signed_rotation(old: SigningKey | PublicKey | None, new: SigningKey, reason: str, previous: str, time: str) -> KeyRotation:
+    """The entry that puts a new key in the place of the old one.
+
+    Parameters
+    ----------
+    old
+        Signs if it is a signing key; else its loss is recorded. None if nobody knows it.
+    reason
+        Why it is lost; empty where the old key signs.
+    """
+    signs = isinstance(old, SigningKey)
+    public = old.public if signs else old
+    draft = KeyRotation(public.raw.hex() if public else "", new.public.raw.hex(), "" if signs else reason, previous, time)
+    return KeyRotation(
+        draft.old_key, draft.new_key, draft.reason, previous, time,
+        old.sign(draft.statement).hex() if signs else "", new.sign(draft.statement).hex(),
+    )  # fmt: skip
+
+
+def signed_correction(key: SigningKey, reason: str, previous: str, time: str) -> ClockCorrection:
+    """The entry that lets the registry's times go back to `time`."""
+    return ClockCorrection(reason, "", previous, time).signed(key)
+
+
+def _delivery(told: Mapping) -> str:
+    """What stands for the delivery; earlier manifests name it by its key."""
+    return told["key_digest"] if "key_digest" in told else told["key"]

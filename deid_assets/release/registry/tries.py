@@ -1,0 +1,240 @@
+"""Tries: how often releases of one delivery and sample were refused by random draws, and what the next one is counted as.
+
+A measurement made of draws passes what is not safe with a small probability. Who may try again and again will pass in the
+end, so that try i errs with at most 1/2^i of that probability (`confidence.confidence_of_try`), there are three, and the
+registry counts them: over all policies and runs, whatever they are called, until something is published.
+
+The sample is known again by about how large it is, because samples are made in one keyed order: one member more makes
+nearly the same sample. Its size is an exact number of people and stands in no public file, so that the registry has a
+keyed digest of it, rounded; whoever has the secret compares it with those of all sizes nearby.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+import pandas as pd
+
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
+from deid_assets.release.keys import Secret
+from deid_assets.release.registry.chain import Chain
+from deid_assets.release.registry.entries import Entry, RefusedTry
+from deid_assets.store.digests import bytes_digest, canonical_json, is_digest
+
+_STEPS = 4
+"""Sizes are rounded down to powers of 2^(1/4): two of them within a factor of two are at most four steps apart."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A random sample, as far as another counts as the same one.
+
+    Parameters
+    ----------
+    keyed_by
+        By what the order is keyed in which members are drawn, `sample.keyed_by` of the policy.
+    size
+        Members drawn.
+    """
+
+    keyed_by: str
+    size: int
+
+    def digest(self, secret: Secret) -> str:
+        """What stands for it in public."""
+        return self._digest(secret, self._step)
+
+    def alike(self, secret: Secret) -> frozenset[str]:
+        """Digests of samples that count as this one: all within a factor of two, and none beyond one of two and a half.
+
+        Examples
+        --------
+        >>> secret = Secret(bytes(range(32)), "environment")
+        >>> alike = Sample("member", 600).alike(secret)
+        >>> [Sample("member", size).digest(secret) in alike for size in (601, 300, 1200, 240, 1500)]
+        [True, True, True, False, False]
+        """
+        return frozenset(self._digest(secret, self._step + apart) for apart in range(-_STEPS, _STEPS + 1))
+
+    @property
+    def _step(self) -> int:
+        return math.floor(_STEPS * math.log2(max(self.size, 1)))
+
+    def _digest(self, secret: Secret, step: int) -> str:
+        return secret.keyed_digest("sample of a try", self.keyed_by, str(step))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A generalization of a delivery and sample, and which try it is.
+
+    Parameters
+    ----------
+    subject
+        Keyed digest of the members and claims that were taken in.
+    sample
+        `Sample.digest`.
+    node
+        `Partitions.digest`.
+    number
+        1 for the first try.
+    """
+
+    subject: str
+    sample: str
+    node: str
+    number: int
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "Tried":
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        if set(value) != {"subject", "sample", "node", "number"} or type(value["number"]) is not int:
+            raise ValueError("a try has missing or unknown fields")
+        if not all(is_digest(value[name]) for name in ("subject", "sample", "node")):
+            raise ValueError("a try is told by digests")
+        return cls(**value)
+
+    def refused(self, by_chance: bool, previous: str, time: str) -> RefusedTry:
+        """The registry's line, unsigned, that says that it was refused."""
+        return RefusedTry(self.subject, self.sample, self.node, self.number, by_chance, previous, time)
+
+
+@dataclass(frozen=True)
+class Tries:
+    """What was tried of one delivery and sample.
+
+    Attributes
+    ----------
+    numbers
+        By generalization, which try it was when it was refused or published.
+    refused
+        By refused generalization, whether chance may be why: nothing that failed was over its threshold itself.
+    counted
+        Generalizations refused since the last publication.
+    published
+        Which try the last publication was, while nothing was refused after it; else 0.
+    """
+
+    numbers: Mapping[str, int]
+    refused: Mapping[str, bool]
+    counted: int
+    published: int = 0
+
+    @property
+    def next(self) -> int:
+        """The number of a try of what was not tried before; there is no try beyond `TRIES_AT_MOST`."""
+        return self.counted + 1
+
+    @property
+    def choosing(self) -> int:
+        """The number of the try in which a generalization is chosen: after a publication its own, so that it is chosen again."""
+        return self.published or self.next
+
+    def number_of(self, node: str) -> int:
+        """Which try a generalization is: the one that it was before, so that its draws are those that it had then."""
+        return self.numbers.get(node, self.next)
+
+
+def tries_of(
+    chain: Chain, published: Mapping[tuple[str, int], Tried], subject: str, samples: Collection[str]
+) -> Tries:
+    """Read what was tried of one delivery and sample.
+
+    Parameters
+    ----------
+    published
+        By policy and number of a release, what its manifest says it is. A release that says nothing ends no count.
+    subject
+        Of the delivery.
+    samples
+        Digests of the samples that count as the same one, `Sample.alike`.
+    """
+    numbers: dict[str, int] = {}
+    refused: dict[str, bool] = {}
+    counted: set[str] = set()
+    last_published = 0
+    for line in chain.lines:
+        tried = published.get((line.policy, line.number)) if isinstance(line, Entry) else line
+        if not isinstance(tried, Tried | RefusedTry) or tried.subject != subject or tried.sample not in samples:
+            continue
+        numbers.setdefault(tried.node, tried.number)
+        if isinstance(tried, RefusedTry):
+            refused[tried.node] = refused.get(tried.node, True) and tried.by_chance
+            counted.add(tried.node)
+            last_published = 0
+        else:
+            counted.clear()
+            last_published = tried.number
+    return Tries(numbers, refused, len(counted), last_published)
+
+
+def is_told(chain: Chain, tried: Tried, by_chance: bool) -> bool:
+    """Whether the registry says already that this try was refused, and no less plainly."""
+    return any(
+        isinstance(line, RefusedTry)
+        and (line.subject, line.sample, line.node) == (tried.subject, tried.sample, tried.node)
+        and (by_chance or not line.by_chance)
+        for line in chain.lines
+    )
+
+
+def refused_by_draws(measured: Iterable[Measurement]) -> bool | None:
+    """Whether chance may be why measurements made of draws failed; None where none failed.
+
+    Chance may be why if each of them was within its threshold and only its bound was not.
+    """
+    failed = [one for one in measured if one.failed_by_draws]
+    return all(one.failed_by_chance for one in failed) if failed else None
+
+
+class Partitions:
+    """Generalizations by what they do to the values of a delivery, whatever they, and their levels, are called."""
+
+    def __init__(self, domains: pd.DataFrame, secret: Secret):
+        """`domains`: the table `value_domains`."""
+        self._secret = secret
+        self._classes = {
+            (str(column), int(level)): _partition(rows)
+            for (column, level), rows in domains.groupby(["quasi_identifier", "level"], sort=True)
+        }
+
+    def digest(self, levels: Mapping[str, int]) -> str:
+        """The keyed digest of a generalization: the level of every quasi-identifier by its column.
+
+        A column whose values are all in one class tells nothing, and counts as one that is not there.
+
+        Raises
+        ------
+        ReleaseError
+            If a quasi-identifier has no such level.
+        """
+        try:
+            classes = {column: self._classes[column, level] for column, level in levels.items()}
+        except KeyError:
+            raise ReleaseError("a quasi-identifier of the policy is not among the value domains; run the whole job again") from None
+        told = {column: digest for column, digest in classes.items() if digest}
+        return self._secret.keyed_digest("generalization of a try", canonical_json(told).decode())
+
+
+def _partition(rows: pd.DataFrame) -> str:
+    """Digest of the classes that the values of a quasi-identifier are in at one level; empty for a single class."""
+    classes = sorted(sorted(map(str, own)) for _, own in rows.groupby("level_code")["value"])
+    return bytes_digest(canonical_json(classes)) if len(classes) > 1 else ""
+
+
+def what_is_next(number: int) -> str:
+    """What a refusal by chance says of the next try, by the number of that."""
+    if number > TRIES_AT_MOST:
+        return f"chance may be why; this was the last of {TRIES_AT_MOST} tries of this delivery and sample"
+    return f"chance may be why; running again tries a coarser generalization, as try {number} of {TRIES_AT_MOST}"

@@ -1,0 +1,67 @@
+"""Deliveries that were registered: what was received, from where, under which key."""
+
+from pathlib import Path
+
+from deid_assets.errors import DeliveryError, ReleaseError
+from deid_assets.sources.delivery import Delivery
+from deid_assets.store import durable
+from deid_assets.store.home import Home, plain_key
+from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+
+
+def delivery_file(home: Home, key: str) -> Path:
+    """Where the record of a delivery lies."""
+    return home.deliveries / f"{plain_key(key)}.json"
+
+
+def register_delivery(home: Home, delivery: Delivery) -> None:
+    """Keep the record of a delivery; owner-only, because file names may tell about persons.
+
+    Raises
+    ------
+    DeliveryError
+        If another delivery was registered under the key, or the delivery holds the home or lies in it.
+    """
+    _require_outside(home, delivery)
+    file = delivery_file(home, delivery.key)
+    text = delivery.to_json()
+    # Runs under other policies may register the same delivery at the same time.
+    with durable.locked(home.deliveries / ".lock"):
+        if not file.exists():
+            durable.replace(file, text.encode(), 0o600)
+        elif _record_in(file) != text:
+            raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
+
+
+def _require_outside(home: Home, delivery: Delivery) -> None:
+    """Refuse a delivery whose folder has keys or restricted data in it: a policy chooses which file of it is read."""
+    root, made_here = home.root.resolve(), home.deliveries.resolve()
+    for path in (path.resolve() for path in delivery.paths):
+        if made_here in path.parents:
+            continue
+        if path == root or root in path.parents or path in root.parents:
+            raise DeliveryError(
+                f"delivery {delivery.key}: its folder holds the home {home.root} with keys and restricted data, or lies in there; "
+                "put what was delivered into a folder of its own, or let DEID_HOME name a folder elsewhere"
+            )
+
+
+def registered_delivery(home: Home, key: str) -> Delivery:
+    """The delivery that was registered under this key.
+
+    Raises
+    ------
+    DeliveryError
+        If none was.
+    """
+    file = delivery_file(home, key)
+    if not file.exists():
+        raise DeliveryError(f"no delivery is registered as {key}; `deid run --delivery PATH` registers it")
+    return Delivery.from_json(_record_in(file))
+
+
+def _record_in(file: Path) -> str:
+    try:
+        return regular_bytes(file, SMALL_AT_MOST).decode("utf-8", "replace")
+    except ReleaseError as error:
+        raise DeliveryError(f"the record deliveries/{file.name}: {error}; remove it, and register the delivery again") from None

@@ -1,0 +1,249 @@
+"""A synthetic delivery at the published shape of the Heritage data before de-identification.
+
+Nobody in it exists. Claims per member, ages, sexes, lengths of stay, days since first claim and missing values follow
+what is published (`shape`), codes are real (`tables`), members have conditions that come back
+(`members`), and claims follow from conditions (`claims`): histories differ as histories do, and are
+neither independent draws nor made to be found. methods#synthetic-deliveries.
+
+Members are drawn in blocks of `BLOCK`, each from its own counter-based random stream: memory does not grow with the
+delivery, and the same seed, number of members and package versions give the same bytes.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources.synthetic.claims import Claims, Providers, draw_claims
+from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
+from deid_assets.sources.synthetic.tables import SEXES, Tables, tables
+
+BLOCK: Final = 1 << 13
+MEMBERS_FILE: Final = "members.parquet"
+CLAIMS_FILE: Final = "claims.parquet"
+_LARGEST_SEED: Final = (1 << 64) - 1
+
+_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+_MEMBER_SCHEMA: Final = pa.schema(
+    [
+        pa.field("member_id", pa.string(), nullable=False),
+        pa.field("sex", _TEXT),
+        pa.field("age", pa.int32()),
+        pa.field("birth_date", pa.date32()),
+        pa.field("days_in_hospital_y2", pa.int32()),
+        pa.field("days_in_hospital_y3", pa.int32()),
+    ]
+)
+_CLAIM_SCHEMA: Final = pa.schema(
+    [
+        pa.field("claim_id", pa.int64(), nullable=False),
+        pa.field("member_id", _TEXT, nullable=False),
+        *(pa.field(name, _TEXT) for name in ("provider_id", "vendor_id", "pcp_id")),
+        pa.field("year", pa.int32(), nullable=False),
+        pa.field("service_date", pa.date32()),
+        *(pa.field(name, _TEXT) for name in ("specialty", "place", "cpt")),
+        pa.field("length_of_stay", pa.int32()),
+        pa.field("pay_delay", pa.int32()),
+        *(pa.field(f"diagnosis_{place}", _TEXT) for place in range(1, 5)),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SyntheticDelivery:
+    """What was written: the folder, its numbers of members and claims, and the seed."""
+
+    folder: Path
+    members: int
+    claims: int
+    seed: int
+
+    @property
+    def members_file(self) -> Path:
+        return self.folder / MEMBERS_FILE
+
+    @property
+    def claims_file(self) -> Path:
+        return self.folder / CLAIMS_FILE
+
+
+def write_delivery(
+    folder: Path, members: int, seed: int, progress: Callable[[int, int], None] | None = None
+) -> SyntheticDelivery:
+    """Write a synthetic delivery: `members.parquet` and `claims.parquet`.
+
+    Columns are the canonical ones (`schemas/intake.py`) except `days_since_first_claim`, which intake
+    computes from the dates of service. `claim_id` is a whole number; the other identifiers are text.
+
+    Parameters
+    ----------
+    folder
+        Where to write; made if missing. Files of the same names are replaced, whole and at the end.
+    members
+        Number of members, at least 1.
+    seed
+        0 to 2**64 - 1. Anyone who knows it can draw the delivery again.
+    progress
+        Called after every block with the number of members written and their total.
+
+    Returns
+    -------
+    SyntheticDelivery
+
+    Raises
+    ------
+    DeliveryError
+        If members or seed are out of range.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     delivery = write_delivery(Path(folder), members=100, seed=1)
+    ...     delivery.members, pq.read_metadata(delivery.claims_file).num_rows == delivery.claims
+    (100, True)
+    """
+    if members < 1:
+        raise DeliveryError("a synthetic delivery needs at least one member")
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise DeliveryError("the seed of a synthetic delivery is a whole number from 0 to 2**64 - 1")
+    folder.mkdir(parents=True, exist_ok=True)
+    claims = 0
+    with (
+        _written_at_the_end(folder / MEMBERS_FILE, _MEMBER_SCHEMA) as member_writer,
+        _written_at_the_end(folder / CLAIMS_FILE, _CLAIM_SCHEMA) as claim_writer,
+    ):
+        for done, member_rows, claim_rows in _blocks(members, seed):
+            member_writer.write_table(member_rows)
+            claim_writer.write_table(claim_rows)
+            claims += claim_rows.num_rows
+            if progress:
+                progress(done, members)
+    return SyntheticDelivery(folder, members, claims, seed)
+
+
+@contextlib.contextmanager
+def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Open a Parquet file that takes its name when it is complete; what an error leaves unfinished is deleted.
+
+    Numbers that count up are stored as differences, unique texts as they are, everything else through dictionaries.
+    """
+    unfinished = file.with_name(f"{file.name}.part")
+    unique = schema.names[0]
+    counts_up = pa.types.is_integer(schema.field(unique).type)
+    try:
+        with pq.ParquetWriter(
+            unfinished,
+            schema,
+            use_dictionary=[name for name in schema.names if name != unique],
+            column_encoding={unique: "DELTA_BINARY_PACKED" if counts_up else "PLAIN"},
+            compression="zstd",
+            compression_level=1,
+            store_schema=False,
+        ) as writer:
+            yield writer
+        os.replace(unfinished, file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _blocks(members: int, seed: int) -> Iterator[tuple[int, pa.Table, pa.Table]]:
+    """Yield for each block: members so far, its members, its claims."""
+    lookups = tables()
+    providers = Providers.of(members, lookups)
+    first_claim = 1
+    for block, first in enumerate(range(0, members, BLOCK)):
+        random = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, block]))
+        drawn = draw_members(random, min(BLOCK, members - first), lookups)
+        claims = draw_claims(random, drawn, providers, lookups)
+        births = birth_dates(random, drawn, _first_service(claims, len(drawn.age)))
+        names = pa.array([f"M{number:09d}" for number in range(first + 1, first + 1 + len(drawn.age))])
+        yield (
+            first + len(drawn.age),
+            _member_rows(drawn, claims.days_in_hospital, births, names),
+            _claim_rows(claims, first_claim, names, lookups),
+        )
+        first_claim += len(claims.member)
+
+
+def _first_service(claims: Claims, members: int) -> np.ndarray:
+    """Return each member's first known date of service in year 1, NaT where there is none."""
+    counted = np.flatnonzero((claims.year == 0) & (claims.day >= 0))
+    none = np.iinfo(np.int64).max
+    first = np.full(members, none)
+    np.minimum.at(first, claims.member[counted], claims.day[counted])
+    return np.where(first == none, np.datetime64("NaT"), YEAR_STARTS[0] + np.where(first == none, 0, first))
+
+
+def _member_rows(members: Members, days_in_hospital: np.ndarray, births: np.ndarray, names: pa.Array) -> pa.Table:
+    """Return the members of a block as rows of `members.parquet`."""
+    days = np.where(members.enrolled, days_in_hospital, -1)
+    columns = [
+        names,
+        _coded(np.where(members.female, SEXES.index("F"), SEXES.index("M")), pa.array(SEXES)),
+        _whole(members.age),
+        pa.array(births.astype("datetime64[D]")),
+        _whole(days[:, 1]),
+        _whole(days[:, 2]),
+    ]
+    return pa.Table.from_arrays(columns, schema=_MEMBER_SCHEMA)
+
+
+def _claim_rows(claims: Claims, first_claim: int, names: pa.Array, lookups: Tables) -> pa.Table:
+    """Return the claims of a block as rows of `claims.parquet`."""
+    # A code can be a condition twice, general and newborn. A dictionary that holds a text twice would be written in
+    # full, not as a dictionary, and with bytes that differ from run to run.
+    codes, place = np.unique(lookups.conditions, return_inverse=True)
+    columns = [
+        pa.array(np.arange(first_claim, first_claim + len(claims.member))),
+        _coded(claims.member, names),
+        _numbered(claims.provider, "P"),
+        _numbered(claims.vendor, "V"),
+        _numbered(claims.pcp, "P"),
+        _whole(claims.year + 1),
+        _dates(claims.day),
+        _coded(claims.specialty, pa.array(lookups.specialties[:-1])),
+        _coded(claims.place, pa.array(lookups.places)),
+        _coded(claims.procedure, pa.array(lookups.procedures)),
+        _whole(claims.length_of_stay),
+        _whole(claims.pay_delay),
+        *(_coded(_numbers_into(place, numbers), pa.array(codes)) for numbers in claims.diagnoses),
+    ]
+    return pa.Table.from_arrays(columns, schema=_CLAIM_SCHEMA)
+
+
+def _whole(values: np.ndarray) -> pa.Array:
+    """Return whole numbers as a column; negative ones are missing."""
+    return pa.array(values.astype(np.int32), mask=values < 0)
+
+
+def _numbers_into(place: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return the place of each number; negative ones stay."""
+    return np.where(numbers < 0, -1, place[numbers])
+
+
+def _dates(days: np.ndarray) -> pa.Array:
+    """Return days since the first day of year 1 as dates; negative ones are missing."""
+    epoch = int(YEAR_STARTS[0].astype(np.int64))
+    return pa.array((days + epoch).astype(np.int32), mask=days < 0).view(pa.date32())
+
+
+def _coded(numbers: np.ndarray, texts: pa.Array) -> pa.DictionaryArray:
+    """Return numbers into texts as a column of text; negative ones are missing."""
+    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), texts)
+
+
+def _numbered(numbers: np.ndarray, prefix: str) -> pa.DictionaryArray:
+    """Return numbers as identifiers with a prefix; only those that occur enter the block's dictionary."""
+    occurs = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
+    occurs[numbers[numbers >= 0]] = True
+    place = np.cumsum(occurs) - 1
+    texts = pa.array([f"{prefix}{number + 1:07d}" for number in np.flatnonzero(occurs)], pa.string())
+    return _coded(_numbers_into(place, numbers), texts)

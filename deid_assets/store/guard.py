@@ -1,0 +1,91 @@
+"""Errors that nobody foresaw must not carry a person's value into the event log.
+
+The message of a database or conversion error quotes the value that it stumbled over, and Dagster keeps messages. So the
+whole error is written into the restricted store, and what is raised in its place says where to look. Where nothing can be
+written, the details are lost: they are never shown instead.
+"""
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from deid_assets.errors import DeidError
+from deid_assets.interruption import received
+from deid_assets.store.tables import owner_only
+
+_SQLITE = {sqlite3.SQLITE_FULL: "the disk is full", sqlite3.SQLITE_READONLY: "the folder is read-only"}
+
+
+class UnforeseenError(DeidError):
+    """An error inside the product; its details are in the restricted store."""
+
+
+@contextlib.contextmanager
+def without_values(what: str, store: Path, let_through: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
+    """Replace any error but our own by one that names no value, and cut what any error was raised from.
+
+    Parameters
+    ----------
+    what
+        What was being done, such as the name of an asset.
+    store
+        The restricted store; details go to its folder `errors`.
+    let_through
+        Errors that are known to hold no value.
+
+    Raises
+    ------
+    UnforeseenError
+        In place of whatever was raised.
+    KeyboardInterrupt
+        In place of it, where a signal asked the command to end: DuckDB and others make errors of their own of that.
+    """
+    try:
+        yield
+        return
+    except (DeidError, *let_through) as error:
+        raised: BaseException = error if received() is None else KeyboardInterrupt()
+    except Exception as error:
+        raised = KeyboardInterrupt() if received() is not None else UnforeseenError(f"{what} failed with {_kind(error)}; {_keep(error, what, store)}")
+    # Without what it was raised from: the message of an original may quote a value, and Dagster stores chains. `from None`
+    # only hides the original, and `raise` adds it again, so that it is cut off afterwards.
+    try:
+        raise raised
+    finally:
+        raised.__cause__ = raised.__context__ = None
+
+
+def _kind(error: BaseException) -> str:
+    """The kind of an error; and what the system or SQLite say of it, which names no value."""
+    said = _said_by_the_system(error)
+    return f"{type(error).__name__} ({said})" if said else type(error).__name__
+
+
+def _said_by_the_system(error: BaseException) -> str | None:
+    """Such as "No space left on device"; of the error, or of the first that it was raised from and that has a number."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        if isinstance(cause, OSError) and cause.errno:
+            return os.strerror(cause.errno)
+        if isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", None):
+            return _SQLITE.get(cause.sqlite_errorcode & 0xFF, "the database cannot be used")
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _keep(error: Exception, what: str, store: Path) -> str:
+    """Write an error's details into the restricted store, and say where they are; or why they could not be kept."""
+    try:
+        file = owner_only(store / "errors") / f"{what.replace('/', '-')}-{secrets.token_hex(4)}.txt"
+        text = "".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace")
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as details:
+            details.write(text)
+    except Exception as failure:
+        return f"its details could not be kept: {_kind(failure)}"
+    return f"its details, which may quote values, are in {file}"

@@ -1,0 +1,112 @@
+"""Where everything lies that running creates: `.deid/`, or the folder that DEID_HOME names."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.errors import DeliveryError, StoreError
+from deid_assets.store.tables import owner_only
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folders of one installation.
+
+    `home` is the Dagster instance, `store` the restricted store, `releases` what is published, `policies` the
+    policies from elsewhere that were run here, `deliveries` what was received and from where, `keys` the signing
+    key and the secret.
+    """
+
+    root: Path
+
+    @classmethod
+    def here(cls) -> "Home":
+        """The home of this process: DEID_HOME, else `.deid` in the current folder.
+
+        Raises
+        ------
+        StoreError
+            If DEID_HOME is empty, which would make the current folder the home, or names what is no folder, or the current
+            folder is gone.
+        """
+        named = os.environ.get("DEID_HOME", ".deid")
+        try:
+            root = Path(named).absolute()
+        except OSError as error:
+            raise StoreError(f"the current folder cannot be used: {error.strerror}; go to another one") from None
+        try:
+            is_other = root.exists() and not root.is_dir()
+        except OSError as error:
+            raise StoreError(f"DEID_HOME cannot be used: {error.strerror}; let it name another folder") from None
+        if not named.strip() or is_other:
+            raise StoreError("DEID_HOME is empty, or names a file: let it name a folder, or unset it")
+        return cls(root)
+
+    @property
+    def dagster(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store"
+
+    @property
+    def releases(self) -> Path:
+        return self.root / "releases"
+
+    @property
+    def policies(self) -> Path:
+        return self.root / "policies"
+
+    @property
+    def deliveries(self) -> Path:
+        return self.root / "deliveries"
+
+    @property
+    def keys(self) -> Path:
+        return self.root / "keys"
+
+    def refused_report(self, policy: str, delivery: str) -> Path:
+        """The report of the newest run, if it was refused: in the restricted store, beside its tables."""
+        return self.store / policy / f"{delivery}.refused.html"
+
+    def create(self) -> "Home":
+        """Make the folders; those that may hold anything about a person are for their owner only.
+
+        Raises
+        ------
+        StoreError
+            If one cannot be made, is no folder, or belongs to somebody else.
+        """
+        try:
+            for folder in (self.root, self.releases):
+                folder.mkdir(parents=True, exist_ok=True)
+            # The event log holds exact counts, and a policy may name who opted out.
+            for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
+                owner_only(folder)
+        except OSError as error:
+            raise StoreError(
+                f"the home {self.root} cannot be used: {folder.name} is no folder that you can write to ({error.strerror}); "
+                "name one by DEID_HOME"
+            ) from None
+        return self
+
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
+
+
+def plain_key(key: str) -> str:
+    """Return the key of a delivery, if files may be called after it: partitions can be added by hand, under any name.
+
+    Raises
+    ------
+    DeliveryError
+        If it is no such key.
+    """
+    if not _KEY.match(key) or ".." in key:
+        raise DeliveryError(
+            "a delivery's key may hold letters, digits, '_', '.' (not two in a row) and '-', begins with a letter or digit, and "
+            "has at most 128 characters"
+        )
+    return key

@@ -1,0 +1,407 @@
+"""Where draws are measured: threads or a Dask cluster, with the same results to the last byte."""
+
+import os
+import pickle
+import signal
+import socket
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.cluster import executors, worker
+from deid_assets.cluster.executors import VARIABLE, ClusterExecutor, search_executor
+from deid_assets.errors import ExecutorError
+from deid_assets.methods.kernel import engine, node_computation
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import search_lattice
+from deid_assets_tests.clusters import IN_MEMORY, dask, distributed, local_cluster, needs_dask
+from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, middling_case, rich_case
+
+pytestmark = needs_dask
+
+CANARY = "CANARY-4711"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_engine():
+    """The compiled loops would be compiled in every new process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(engine.VARIABLE, "numpy")
+        patch.setattr(engine, "chosen", lambda: engine.named("numpy"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def two_workers(one_engine):
+    with local_cluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def computation():
+    data, dimensions = middling_case()
+    return NodeComputation(data, dimensions, 100)
+
+
+@pytest.fixture(scope="module")
+def executor(two_workers):
+    with ClusterExecutor(two_workers.scheduler_address) as executor:
+        yield executor
+
+
+@pytest.fixture
+def every_array_is_large(monkeypatch):
+    """So that small data travels as large data does."""
+    monkeypatch.setattr(worker, "LARGE_BYTES", 64)
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """So that few draws make many calls."""
+    monkeypatch.setattr(node_computation, "BLOCKS_AT_ONCE", 1)
+
+
+def searched(computation, executor=None, **options):
+    loss = LatticeLoss(computation.data, computation.dimensions)
+    return search_lattice(
+        computation, loss, KEY, 0.01, draws_at_most=100_000, draws_for_inferred=20_000, executor=executor, **options
+    )
+
+
+def everything(computation, node, draws, executor=None) -> list:
+    """What is asked of a computation, in both readings: bytes, so that nothing is nearly equal."""
+    found = []
+    for exemption in ("once", "literal"):
+        # The last block is cut short.
+        measured = computation.measure(node, KEY, draws, exemption, keep_flags=True, executor=executor)
+        targets = computation.flagged_targets(node, KEY, draws, exemption, executor)
+        classes = computation.drawn_classes(node, OTHER_KEY, draws, exemption, executor)
+        arrays = (measured.flags, targets.drawn, targets.flagged, classes.targets, classes.sizes, classes.exempt)
+        found += [measured.flagged, measured.exempt, *((a.dtype.str, a.shape, a.tobytes()) for a in arrays)]
+    return found + list(computation.running_counts(node, KEY, 6, executor))
+
+
+ANY_CASE = st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case))
+
+
+def assert_same_on(executor, case) -> None:
+    """Flags, classes and the whole search are the same there and here."""
+    people, demographic_domains, history_domains, dimensions, k = case
+    computation = NodeComputation(data_of(people, demographic_domains, history_domains), dimensions[:2], k)
+    loss = LatticeLoss(computation.data, computation.dimensions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_computation, "BLOCKS_AT_ONCE", 1)
+        bottom = (0,) * len(computation.dimensions)
+        assert everything(computation, bottom, 9_001, executor) == everything(computation, bottom, 9_001)
+        one, other = (
+            search_lattice(computation, loss, KEY, 0.2, draws_at_most=9_000, draws_for_inferred=9_000, executor=where)
+            for where in (None, executor)
+        )
+    assert one == other
+
+
+class TestSameResults:
+    def test_the_search_is_the_same_alone_in_threads_and_on_one_worker_or_two(
+        self, computation, executor, every_array_is_large
+    ):
+        with ThreadPoolExecutor(2) as threads:
+            alone, in_threads = searched(computation), searched(computation, threads)
+        with local_cluster(1) as cluster, ClusterExecutor(cluster.scheduler_address) as one_worker:
+            on_one = searched(computation, one_worker)
+        assert alone == in_threads == on_one == searched(computation, executor)
+        assert {result.decision for result in alone.nodes} == {"candidate", "not_candidate"}
+        assert {result.reached for result in alone.nodes} == {"measured", "inferred"}
+
+    def test_so_is_the_exhaustive_search(self, computation, executor, every_array_is_large):
+        assert searched(computation, executor, exhaustive=True) == searched(computation, exhaustive=True)
+
+    def test_flags_targets_and_classes_are_the_same(self, computation, executor, every_array_is_large, small_batches):
+        for node in ((0, 0), (1, 1)):
+            assert everything(computation, node, 20_001, executor) == everything(computation, node, 20_001)
+
+    def test_so_are_those_of_computations_made_from_it(
+        self, computation, executor, every_array_is_large, small_batches
+    ):
+        keep = np.arange(len(computation.data.targets)) % 3 > 0
+        power = [np.minimum(power, 2) for power in computation.data.power]
+        for made in (computation.keeping(keep), computation.with_power(power), computation):
+            assert everything(made, (0, 1), 20_001, executor) == everything(made, (0, 1), 20_001)
+
+    @pytest.mark.matrix
+    @given(case=ANY_CASE)
+    @settings(max_examples=40, deadline=None)
+    def test_random_cases(self, executor, case):
+        assert_same_on(executor, case)
+
+    @pytest.mark.matrix
+    @given(case=ANY_CASE)
+    @settings(max_examples=300, deadline=None)
+    def test_hundreds_of_random_cases(self, executor, case):
+        assert_same_on(executor, case)
+
+
+class TestWhatTravels:
+    def test_an_array_is_sent_once_whatever_asks_for_it(
+        self, computation, two_workers, every_array_is_large, small_batches, monkeypatch
+    ):
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            sent = Counter()
+            scatter = executor._client.scatter
+
+            def counted(array, **options):
+                sent[id(array)] += 1
+                return scatter(array, **options)
+
+            monkeypatch.setattr(executor._client, "scatter", counted)
+            searched(computation, executor)
+            assert set(sent.values()) == {1} and len(sent) > 10
+            before = sum(sent.values())
+            powers = [np.minimum(power, 1) for power in computation.data.power]
+            computation.with_power(powers).measure((0, 0), KEY, 50_000, executor=executor)
+            assert set(sent.values()) == {1}
+            # The power of each history, and who was truncated, which is worked out anew.
+            assert sum(sent.values()) - before == len(powers) + 1
+
+    def test_calls_are_small(self, computation):
+        everything = len(pickle.dumps(computation))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(worker, "LARGE_BYTES", 1000)
+            content, names = worker.packed(computation, lambda array: str(id(array)))
+        assert len(names) > 10 and len(content) < everything / 5
+
+    def test_workers_forget_what_they_were_sent(self, computation, two_workers, small_batches):
+        def held() -> list[str]:
+            with distributed.Client(two_workers.scheduler_address, set_as_default=False) as client:
+                return sum(client.run(lambda: list(worker._store._objects)).values(), [])
+
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            computation.measure((0, 0), KEY, 50_000, executor=executor)
+            sender = executor._sender
+            assert [name for name in held() if name.startswith(sender)]
+        assert not [name for name in held() if name.startswith(sender)]
+
+    def test_a_worker_keeps_few_objects_and_gets_again_what_it_dropped(self, computation, executor, small_batches):
+        wanted = computation.measure((0, 0), KEY, 30_000).flagged
+        others = [computation.keeping(np.arange(len(computation.data.targets)) != i) for i in range(6)]
+        for other in others:
+            other.measure((0, 0), KEY, 30_000, executor=executor)
+        assert computation.measure((0, 0), KEY, 30_000, executor=executor).flagged == wanted
+
+    def test_who_stops_asking_leaves_nothing_running(self, computation, two_workers):
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            counts = computation.running_counts((0, 0), KEY, 64, executor)
+            for _, _, draws in counts:
+                if draws > 100_000:
+                    break
+            del counts
+        with distributed.Client(two_workers.scheduler_address, set_as_default=False) as client:
+            assert not any(client.processing().values())
+
+    def test_only_methods_travel(self, executor):
+        with pytest.raises(TypeError, match="methods of an object"):
+            executor.submit(partial(lambda n: n, 1))
+
+
+class TestDeath:
+    def test_a_worker_killed_half_way_costs_time_not_correctness(self, computation, two_workers, every_array_is_large):
+        draws = 1_000_000
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            pids = executor._client.run(os.getpid)
+            with ThreadPoolExecutor(1) as aside:
+                measuring = aside.submit(
+                    computation.measure, (0, 0), KEY, draws, keep_flags=True, executor=executor
+                )
+                killed = next(address for address in at_work(executor) if address in pids)
+                os.kill(pids[killed], signal.SIGKILL)
+                assert not measuring.done(), "half-way"
+                measured = measuring.result(timeout=120)
+            assert searched(computation, executor) == searched(computation)
+        alone = computation.measure((0, 0), KEY, draws, keep_flags=True)
+        assert np.array_equal(measured.flags, alone.flags)
+        assert (measured.flagged, measured.exempt, measured.draws) == (alone.flagged, alone.exempt, draws)
+
+    def test_all_workers_killed_and_started_again(self, computation, two_workers, every_array_is_large):
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            before = computation.measure((0, 0), KEY, 150_000, executor=executor).flagged
+            for pid in executor._client.run(os.getpid).values():
+                os.kill(pid, signal.SIGKILL)
+            assert computation.measure((0, 0), KEY, 150_000, executor=executor).flagged == before
+
+    def test_no_worker_is_left(self, computation):
+        with local_cluster(1, processes=False, protocol="tcp://") as cluster:
+            with ClusterExecutor(cluster.scheduler_address, patience=1) as executor:
+                cluster.scale(0)
+                executor._client.retire_workers()
+                with pytest.raises(ExecutorError, match="has had no worker for 1 s; start some, or unset DEID_CLUSTER"):
+                    computation.measure((0, 0), KEY, 150_000, executor=executor)
+
+    def test_the_scheduler_is_gone(self, computation):
+        with local_cluster(1, processes=False, protocol="tcp://") as cluster:
+            with ClusterExecutor(cluster.scheduler_address, connect=1, patience=2) as executor:
+                computation.measure((0, 0), KEY, 9_000, executor=executor)
+                cluster.close()
+                with pytest.raises(ExecutorError, match="does not answer any more"):
+                    computation.measure((0, 0), KEY, 150_000, executor=executor)
+
+    def test_a_worker_that_was_started_again_under_its_address_is_looked_at_again(self, computation, two_workers):
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            before = computation.measure((0, 0), KEY, 9_000, executor=executor).flagged
+            executor._client.run(worker.forget, executor._sender)
+            assert computation.measure((0, 0), KEY, 9_000, executor=executor).flagged == before
+
+    def test_a_call_that_the_cluster_lost_is_asked_again(self, computation, two_workers, monkeypatch):
+        monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.1)
+        monkeypatch.setattr(executors, "_ASK_AGAIN_SECONDS", 0.5)
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            submit, lost = executor._client.submit, iter([True])
+
+            def losing(*call, **options):
+                return distributed.Future("a key of no task", executor._client) if next(lost, False) else submit(*call, **options)
+
+            monkeypatch.setattr(executor._client, "submit", losing)
+            measured = computation.measure((0, 0), KEY, 30_000, executor=executor)
+        assert measured.flagged == computation.measure((0, 0), KEY, 30_000).flagged
+        assert next(lost, None) is None
+
+    def test_a_call_that_takes_for_ever(self, two_workers, monkeypatch):
+        monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.1)
+        with ClusterExecutor(two_workers.scheduler_address, answer_within=0.3) as executor:
+            with pytest.raises(ExecutorError, match="did not answer a call within 0 s, though its workers live"):
+                executor.submit(Sleeper().sleep, 2).result()
+
+    @pytest.mark.matrix
+    def test_a_call_that_kills_every_worker(self, two_workers, monkeypatch):
+        monkeypatch.setattr(executors, "_ATTEMPTS", 2)
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            with pytest.raises(ExecutorError, match="lost the same call 2 times, at last because .*too little memory"):
+                executor.submit(Sleeper().die).result()
+
+
+def at_work(executor) -> list[str]:
+    """Addresses of the workers that are measuring, as soon as there are some."""
+    while True:
+        if busy := [address for address, calls in executor._client.processing().items() if calls]:
+            return busy
+        time.sleep(0.01)
+
+
+class Sleeper:
+    """An object that misbehaves on a worker."""
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail(self, value: str) -> None:
+        raise ValueError(f"cannot do this with {value}")
+
+    def refuse(self) -> None:
+        raise ExecutorError("this is our own text")
+
+
+class TestFailure:
+    def test_says_what_and_where_and_no_value(self, executor, two_workers):
+        said = r"failed: ValueError at cluster/worker.py:\d+, test_executors.py:\d+$"
+        with pytest.raises(ExecutorError, match=said) as caught:
+            executor.submit(Sleeper().fail, CANARY).result()
+        assert caught.value.__cause__ is None and CANARY not in str(caught.value)
+        assert CANARY not in str(two_workers.get_logs())
+
+    def test_our_own_errors_keep_their_text(self, executor):
+        with pytest.raises(ExecutorError, match="failed: this is our own text"):
+            executor.submit(Sleeper().refuse).result()
+
+
+def test_certificates_come_from_the_configuration_of_dask(computation):
+    own = distributed.Security.temporary()
+    for_client = {
+        "distributed.comm.tls.ca-file": own.tls_ca_file,
+        "distributed.comm.tls.client.cert": own.tls_client_cert,
+        "distributed.comm.tls.client.key": own.tls_client_key,
+    }
+    with local_cluster(1, processes=False, protocol="tls://", security=own) as cluster:
+        assert cluster.scheduler_address.startswith("tls://")
+        with dask.config.set(for_client), ClusterExecutor(cluster.scheduler_address) as executor:
+            assert computation.measure((0, 0), KEY, 70_000, executor=executor).draws == 70_000
+
+
+class TestRefused:
+    def test_threads_where_no_cluster_is_named(self, monkeypatch):
+        for value in (None, ""):
+            monkeypatch.delenv(VARIABLE, raising=False) if value is None else monkeypatch.setenv(VARIABLE, value)
+            with search_executor() as executor:
+                assert type(executor) is ThreadPoolExecutor
+
+    def test_the_cluster_that_is_named(self, two_workers, monkeypatch, computation):
+        monkeypatch.setenv(VARIABLE, two_workers.scheduler_address)
+        with search_executor() as executor:
+            assert isinstance(executor, ClusterExecutor)
+
+    @pytest.mark.parametrize(
+        "address", ["scheduler", "scheduler:8786", "http://scheduler:8786", "tcp://scheduler", "tcp://a:b"]
+    )
+    def test_what_is_no_address(self, address, monkeypatch):
+        monkeypatch.setenv(VARIABLE, address)
+        with pytest.raises(ExecutorError, match=f"DEID_CLUSTER is '{address}'; it must be like tcp://scheduler:8786"):
+            search_executor()
+
+    def test_nobody_there(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            with pytest.raises(ExecutorError, match="no scheduler of Dask answers within 1 s .*or unset DEID_CLUSTER"):
+                ClusterExecutor(f"tcp://127.0.0.1:{free.getsockname()[1]}", connect=1)
+
+    def test_somebody_else_is_there(self):
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            with pytest.raises(ExecutorError, match="no scheduler of Dask answers within 1 s"):
+                ClusterExecutor(f"tcp://127.0.0.1:{silent.getsockname()[1]}", connect=1)
+
+    def test_an_address_that_asks_for_certificates_where_none_are_configured(self):
+        with pytest.raises(ExecutorError, match="TLS expects a `ssl_context`"):
+            ClusterExecutor("tls://127.0.0.1:8786")
+
+    def test_the_extra_is_not_installed(self, monkeypatch):
+        monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+        with pytest.raises(ExecutorError, match="distributed cannot be imported.*the extra 'dask' installs it"):
+            ClusterExecutor("tcp://127.0.0.1:8786")
+
+    @pytest.mark.parametrize("what", sorted(worker.own_facts()))
+    def test_workers_that_compute_something_else(self, two_workers, monkeypatch, what):
+        facts = worker.own_facts() | {what: "another"}
+        monkeypatch.setattr(worker, "own_facts", lambda: facts)
+        with pytest.raises(ExecutorError, match=rf"has {what} \S+ \(here another\); .*install the same there"):
+            ClusterExecutor(two_workers.scheduler_address)
+
+    def test_workers_that_cannot_run_it(self, two_workers, monkeypatch):
+        monkeypatch.setattr(worker, "worker_facts", lambda sender: __import__("no_such_module"))
+        with pytest.raises(ExecutorError, match="cannot run deid_assets .*ModuleNotFoundError.*extra 'dask'"):
+            ClusterExecutor(two_workers.scheduler_address)
+
+    @pytest.mark.parametrize("setting", ["target", "spill"])
+    def test_workers_that_may_write_to_disk(self, setting):
+        to_disk = IN_MEMORY | {f"distributed.worker.memory.{setting}": 0.7}
+        with local_cluster(1, settings=to_disk, processes=False, protocol="tcp://", memory_limit="1GB") as cluster:
+            with pytest.raises(ExecutorError, match="may write restricted data to disk; set distributed.worker.memory"):
+                ClusterExecutor(cluster.scheduler_address)
+
+    def test_a_worker_that_comes_later_is_looked_at_too(self, computation, monkeypatch):
+        here = {"processes": False, "protocol": "tcp://"}
+        with local_cluster(1, **here) as cluster, ClusterExecutor(cluster.scheduler_address) as executor:
+            facts = worker.own_facts()
+            monkeypatch.setattr(worker, "worker_facts", lambda sender: (facts | {"numpy": "1.0"}, False))
+            cluster.scale(2)
+            while len(executor._client.nthreads()) < 2:
+                time.sleep(0.01)
+            with pytest.raises(ExecutorError, match="has numpy 1.0"):
+                computation.measure((0, 0), KEY, 150_000, executor=executor)

@@ -1,0 +1,55 @@
+"""What `deid run` says of a check that failed, and of what passed when no node held."""
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from deid_assets.automation.outcomes import REFUSED, RunSummary, _failed_check
+from deid_assets.command_line.summary import print_summary
+from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED
+from deid_assets.policy import policy_by_name
+from deid_assets.sources.delivery import Delivery
+from deid_assets.store.home import Home
+from deid_assets.store.tables import Table, write_table
+
+CHANCE = "(the measured number is within the threshold and its bound is not: chance may be why)"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (
+            {"value": 0.0485, "measured": 0.0541, "threshold": 0.05, "statistic": "upper_bound"},
+            f"attack: measured 0.0485, upper bound 0.0541, threshold 0.05 {CHANCE}",
+        ),
+        (
+            {"value": 0.0515, "measured": 0.0541, "threshold": 0.05, "statistic": "upper_bound"},
+            "attack: measured 0.0515, upper bound 0.0541, threshold 0.05",
+        ),
+        ({"value": 0.2, "measured": 0.2, "threshold": 0.15, "statistic": "value"}, "attack: measured 0.2, threshold 0.15"),
+        ({}, "attack: measured None, threshold None"),
+    ],
+)
+def test_a_bound_is_not_called_measured(numbers, said):
+    assert _failed_check("attack", numbers) == said
+
+
+def test_the_change_that_passed_is_printed_as_yaml_and_every_share_beside_its_threshold(tmp_path):
+    home, policy = Home(tmp_path), policy_by_name("heritage_public")
+    yaml = "risk:\n  suppression:\n    at_most: 0.04\n"
+    rows = [
+        ("as it is", "coarsest node", 0.021, 0.008, 0.0, NOT_TRIED, False, ""),
+        ("without", "sex", 0.004, 0.008, 0.0, "attack given membership", False, ""),
+        ("suppressing", "flagged members", 0.021, 0.008, 0.035, "", True, yaml),
+    ]
+    stored = Table(home.store / policy.name / "d.duckdb", "generalization", "lattice_diagnosis")
+    write_table(stored, pd.DataFrame(rows, columns=list(COLUMNS)))
+    console = Console(record=True, width=140, file=(tmp_path / "printed").open("w"))
+    summary = RunSummary(REFUSED, {"lattice_diagnosis": len(rows)}, reasons=("refused: none holds",))
+    print_summary(console, home, policy, Delivery("d", "synthetic", (), {}), summary, 1.0)
+    printed = console.export_text()
+    assert yaml in printed and "The change to try first is suppressing flagged members." in printed
+    lines = {line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")] for line in printed.splitlines() if line.count("│") == 7}
+    assert lines["suppressing"][3:7] == ["0.021", "0.008", "0.035", "yes"]
+    assert lines["without"][3:7] == ["0.004", "0.008", "", "no: attack given membership"]
+    assert lines["as it is"][3:7] == ["0.021", "0.008", "", ""]

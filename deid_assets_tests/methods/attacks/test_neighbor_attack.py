@@ -1,0 +1,132 @@
+"""Attack 1 and the risk equations of S0, with the worked numbers of methods.md 1."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deid_assets.methods.attacks.neighbor_attack import (
+    class_size_needed,
+    expected_reidentified_share,
+    file_risk,
+    high_risk_share,
+    high_risk_share_large_sample,
+    max_sup_like_safe_harbor,
+    neighbor_attack,
+    record_risk,
+    risk_exposure,
+)
+
+WORKED = np.repeat([1, 2, 5, 10, 40], [3, 2, 4, 8, 20])  # 3 classes of 1, 2 of 2, 4 of 5, 8 of 10, 20 of 40
+
+trials = st.lists(st.tuples(st.booleans(), st.integers(1, 50)), min_size=1, max_size=50)
+
+
+def mean_interval(values):
+    return 0.9 * values.mean(), 1.1 * values.mean()
+
+
+def share_interval(successes, count):
+    return successes / count / 2, (successes + 1) / (count + 1)
+
+
+def attack(matched, sizes, alpha, seed=1, **draws):
+    rng = np.random.default_rng(seed)
+    membership = draws.get("membership", rng.random(len(matched)))
+    pick = draws.get("pick", rng.random(len(matched)))
+    return neighbor_attack(matched, sizes, alpha, membership, pick, mean_interval, share_interval)
+
+
+@given(trials, st.floats(0.01, 1))
+def test_averages_are_over_all_trials_and_the_unconditional_is_at_most_alpha(drawn, alpha):
+    matched, sizes = map(np.array, zip(*drawn, strict=True))
+    found = attack(matched, sizes, alpha)
+    by_hand = sum(1 / size for hit, size in drawn if hit) / len(drawn)
+    assert found.given_membership.value == pytest.approx(by_hand)
+    assert found.unconditional.value == pytest.approx(alpha * by_hand)
+    assert found.unconditional.high == pytest.approx(alpha * found.given_membership.high)
+    assert found.unconditional.value <= alpha
+    assert found.trials == len(drawn) and found.matched == matched.sum()
+
+
+def test_literal_and_averaged_success_have_one_mean():
+    rng = np.random.default_rng(3)
+    matched, sizes = rng.random(400_000) < 0.8, rng.integers(1, 10, 400_000)
+    found = attack(matched, sizes, alpha=0.3)
+    assert found.literal.value == pytest.approx(found.unconditional.value, abs=0.0015)
+    assert found.in_release / found.trials == pytest.approx(0.3, abs=0.004)
+    assert found.successes == found.literal.value * found.trials
+    assert (found.literal.low, found.literal.high) == share_interval(found.successes, found.trials)
+
+
+def test_success_needs_release_match_and_pick():
+    sizes = np.array([2, 2, 2, 2])
+    found = attack(
+        np.array([True, True, False, True]),
+        sizes,
+        alpha=0.5,
+        membership=np.array([0.4, 0.6, 0.4, 0.4]),
+        pick=np.array([0.49, 0.1, 0.1, 0.5]),
+    )
+    assert found.successes == 1
+
+
+def test_sizes_of_trials_without_match_are_ignored():
+    assert attack(np.array([False, True]), np.array([0, 1]), 1.0).given_membership.value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("matched", "sizes", "alpha", "message"),
+    [
+        ([True], [0], 0.5, "at least 1"),
+        ([True], [1, 2], 0.5, "one shape"),
+        ([], [], 0.5, "no trials"),
+        ([True], [1], 0, "alpha"),
+        ([True], [1], 1.5, "alpha"),
+    ],
+)
+def test_wrong_input_is_refused(matched, sizes, alpha, message):
+    with pytest.raises(ValueError, match=message):
+        attack(np.array(matched, dtype=bool), np.array(sizes), alpha)
+
+
+def test_equations_1_and_2():
+    assert record_risk([1, 20, 50]).tolist() == [1, 0.05, 0.02]
+    assert file_risk([50, 20, 400]) == 0.05
+
+
+@pytest.mark.parametrize(("alpha", "k"), [(1, 20), (0.2, 4), (0.15, 3), (0.1, 2), (0.05, 1), (0.01, 1), (0.11, 3)])
+def test_equation_3_k_is_20_alpha(alpha, k):
+    assert class_size_needed(alpha) == k
+
+
+def test_worked_classes_have_7_of_907_records_above_the_threshold():
+    share = high_risk_share_large_sample(WORKED, alpha=0.2)
+    assert WORKED.sum() == 907
+    assert share == 7 / 907
+    assert share == pytest.approx(0.00772, abs=5e-6)
+    assert share <= 0.008
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.15, 0.2, 0.3, 0.35, 0.7, 1])
+def test_a_class_of_exactly_20_is_safe_whatever_the_rounding(alpha):
+    k = class_size_needed(alpha)
+    assert high_risk_share_large_sample([k], alpha) == 0
+    assert k == 1 or high_risk_share_large_sample([k - 1], alpha) == 1
+
+
+def test_equation_4_counts_in_the_population():
+    assert high_risk_share([10, 30], [19, 20]) == 0.25
+    with pytest.raises(ValueError, match="no released records"):
+        high_risk_share([0], [20])
+
+
+def test_at_most_5_76_per_cent_can_be_expected_to_be_reidentified():
+    assert expected_reidentified_share(0.008, 0.05) == pytest.approx(0.0576)
+
+
+def test_safe_harbor_exposure_is_0004_and_gives_max_sup_008():
+    assert risk_exposure(0.0004, 1) == pytest.approx(0.0004)
+    assert max_sup_like_safe_harbor(0.0004, 0.05) == pytest.approx(0.008)
+    # With the printed .004 MaxSup would have to be .08.
+    assert max_sup_like_safe_harbor(0.004, 0.05) == pytest.approx(0.08)

@@ -1,0 +1,97 @@
+"""Provider, vendor and PCP suppression against brute force (methods.md 7)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.errors import StoreError
+from deid_assets.methods.candidate.provider_suppression import (
+    IDENTIFIERS,
+    pattern_counts,
+    providers_needed,
+    suppress_identifiers,
+    suppression_summary,
+)
+from deid_assets_tests.methods.small_tables import small_store
+
+COLUMNS = (
+    "claim_id INTEGER, place VARCHAR, specialty VARCHAR, procedure_group VARCHAR, condition_group VARCHAR,"
+    " provider_id VARCHAR, vendor_id VARCHAR, pcp_id VARCHAR"
+)
+values = st.one_of(st.none(), st.sampled_from("ab"))
+identifiers = st.one_of(st.none(), st.sampled_from("pqrs"))
+claims = st.lists(st.tuples(values, values, st.just("g"), values, identifiers, identifiers, identifiers), max_size=25)
+
+
+def numbered(rows: list[tuple]) -> list[tuple]:
+    return [(i, *row) for i, row in enumerate(rows)]
+
+
+def by_definition(released: list[tuple], reference: list[tuple], needed: int) -> list[tuple]:
+    def kept(row: tuple, place: int) -> str | None:
+        others = {other[place] for other in reference if other[1:5] == row[1:5]} - {None}
+        return row[place] if len(others) >= needed else None
+
+    return [(*row[:5], *(kept(row, place) for place in (5, 6, 7))) for row in released]
+
+
+@settings(deadline=None, max_examples=15)
+@given(claims, claims, st.integers(1, 4))
+def test_identifiers_go_where_too_few_show_the_pattern_in_the_reference(released, reference, needed):
+    released, reference = numbered(released), numbered(reference)
+    expected = by_definition(released, reference, needed)
+    with small_store() as store:
+        tables = store.table("released", COLUMNS, released), store.table("reference", COLUMNS, reference)
+        found = store.write("found", suppress_identifiers(*tables, needed))
+        assert sorted(store.rows(f"SELECT * FROM {found.sql}")) == expected
+        assert list(found.columns()) == list(tables[0].columns())
+        summary = {row[0]: row[1:] for row in store.rows(suppression_summary(*tables, needed))}
+    patterns = {row[1:5] for row in released}
+    for place, name in zip((5, 6, 7), IDENTIFIERS, strict=True):
+        below = sum(len({r[place] for r in reference if r[1:5] == p} - {None}) < needed for p in patterns)
+        before, after = (sum(row[place] is not None for row in rows) for rows in (released, expected))
+        assert summary[name] == (len(patterns), below, before, before - after)
+
+
+def test_each_identifier_is_judged_on_its_own():
+    rows = [(i, "11", "Internal", "EM", "CHF", f"p{i}", f"v{i % 19}", "pcp") for i in range(20)]
+    with small_store() as store:
+        table = store.table("claims", COLUMNS, rows)
+        found = store.rows(suppress_identifiers(table, table, needed=20))
+    assert len(found) == 20
+    assert {row[5] for row in found} == {f"p{i}" for i in range(20)}
+    assert {row[6:] for row in found} == {(None, None)}
+
+
+def test_19_providers_are_too_few():
+    rows = [(i, None, "Internal", "EM", None, f"p{i % 19}", None, None) for i in range(200)]
+    with small_store() as store:
+        table = store.table("claims", COLUMNS, rows)
+        assert {row[5] for row in store.rows(suppress_identifiers(table, table, needed=20))} == {None}
+
+
+def test_missing_values_of_a_pattern_are_a_value_of_their_own():
+    rows = [(0, None, "a", "g", "c", "p", None, None), (1, "11", "a", "g", "c", "q", None, None)]
+    with small_store() as store:
+        table = store.table("claims", COLUMNS, rows)
+        counts = store.rows(pattern_counts(table))
+    assert sorted(counts, key=str) == [("11", "a", "g", "c", 1, 0, 0), (None, "a", "g", "c", 1, 0, 0)]
+
+
+def test_providers_needed():
+    assert providers_needed() == 20
+    assert providers_needed(20, "large_sample", 0.2) == 4  # f = 4 -> 20
+    assert providers_needed(20, "truncated_poisson", 0.2) == 5  # f = 4 -> 19.6, f = 5 -> 24.8
+    with pytest.raises(ValueError, match="alpha is 1"):
+        providers_needed(20, "counted", 0.2)
+
+
+def test_wrong_parameters_are_refused():
+    with small_store() as store:
+        table = store.table("claims", COLUMNS, [])
+        with pytest.raises(ValueError, match="at least 1"):
+            suppress_identifiers(table, table, 0)
+        with pytest.raises(ValueError, match="at least one"):
+            suppress_identifiers(table, table, 20, pattern=())
+        with pytest.raises(StoreError):
+            suppress_identifiers(table, table, 20, identifiers=("provider_id, 1",))

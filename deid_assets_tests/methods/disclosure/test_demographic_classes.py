@@ -1,0 +1,71 @@
+"""Demographic class sizes in population and release."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.methods.disclosure.demographic_classes import SIZE_EDGES, demographic_class_sizes, demographic_risk
+from deid_assets_tests.methods.small_tables import small_store
+
+people = st.lists(
+    st.tuples(st.one_of(st.none(), st.sampled_from(["0-9", "10-19"])), st.one_of(st.none(), st.sampled_from("FM"))),
+    max_size=20,
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(people, people)
+def test_classes_are_counted_on_both_sides_with_missing_as_a_value(population, released):
+    with small_store() as store:
+        rows = store.rows(
+            demographic_class_sizes(
+                store.table("population", "age VARCHAR, sex VARCHAR", population),
+                store.table("released", '"Sex" VARCHAR, "AgeAtFirstClaim" VARCHAR', [(s, a) for a, s in released]),
+                ["age", "sex"],
+                ["AgeAtFirstClaim", "Sex"],
+            )
+        )
+    in_population, in_release = Counter(population), Counter(released)
+    classes = set(population) | set(released)
+    assert sorted(rows, key=str) == sorted(((*c, in_population[c], in_release[c]) for c in classes), key=str)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=12), st.integers(1, 40))
+def test_summary_counts_released_members(classes, k):
+    population, released = [f for f, _ in classes], [r for _, r in classes]
+    risk = demographic_risk(population, released, k)
+    shown = [f for f, r in classes if r > 0]
+    assert risk.released == sum(released) == sum(members for _, members in risk.sizes)
+    assert risk.released_below_k == sum(r for f, r in classes if f < k)
+    assert risk.smallest == (min(shown) if shown else None)
+    assert risk.smallest_in_release == min((r for _, r in classes if r > 0), default=None)
+    assert (risk.classes, risk.released_classes) == (len(classes), len(shown))
+
+
+def test_a_class_of_k_is_not_at_high_risk():
+    risk = demographic_risk([20, 19], [1, 1], k=20)
+    assert risk.released_below_k == 1
+    assert risk.share_below_k == 0.5
+
+
+def test_sizes_are_shown_by_class_of_size():
+    risk = demographic_risk([0, 1, 4, 20, 5_000_000], [1, 2, 3, 4, 5], k=20)
+    assert dict(risk.sizes) == {0: 1, 1: 2, 2: 3, 5: 0, 10: 0, 20: 4, 50: 0, 100: 0, 1_000: 0, 10_000: 5}
+    assert tuple(edge for edge, _ in risk.sizes) == (0, *SIZE_EDGES)
+
+
+def test_a_release_without_members_has_no_smallest_class():
+    risk = demographic_risk([50], [0], k=20)
+    assert (risk.smallest, risk.smallest_in_release, risk.share_below_k) == (None, None, 0)
+
+
+def test_wrong_input_is_refused():
+    with small_store() as store:
+        table = store.table("t", "age VARCHAR", [])
+        for columns, released in (([], None), (["age"], ["age", "sex"])):
+            with pytest.raises(ValueError, match="demographic column"):
+                demographic_class_sizes(table, table, columns, released)
+    with pytest.raises(ValueError, match="one length"):
+        demographic_risk([1], [1, 2], 20)

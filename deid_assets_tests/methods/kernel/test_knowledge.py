@@ -1,0 +1,120 @@
+"""Draws: reproducible, without replacement, every subset equally likely."""
+
+from collections import Counter
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from deid_assets.methods.kernel.claim_sampling import sample_positions
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, flat, toy_people
+
+
+def toy():
+    return data_of(toy_people(), (flat(2),), (flat(3), flat(3)))
+
+
+def sampled(generator, counts, sizes):
+    """(max m, B) int: the positions down each column, then -1."""
+    picked = np.full((max(sizes, default=0), len(sizes)), -1)
+    for slot, (draws, positions) in enumerate(sample_positions(generator, counts, sizes)):
+        picked[slot, draws] = positions
+    return picked
+
+
+def test_a_block_is_made_from_its_key_and_number_alone():
+    first = draw_knowledge(toy(), KEY, 3)
+    draw_knowledge(toy(), KEY, 0)
+    again = draw_knowledge(toy(), KEY, 3)
+    assert np.array_equal(first.targets, again.targets)
+    assert all(np.array_equal(a, b) for a, b in zip(first.codes, again.codes))
+    for other in (draw_knowledge(toy(), KEY, 4), draw_knowledge(toy(), OTHER_KEY, 3)):
+        assert not np.array_equal(first.targets, other.targets)
+
+
+def test_draws_do_not_depend_on_the_order_of_a_members_claims():
+    shuffled = [
+        replace(person, known=tuple(values[::-1] for values in person.known)) for person in toy_people()
+    ]
+    one = draw_knowledge(toy(), KEY, 0)
+    other = draw_knowledge(data_of(shuffled, (flat(2),), (flat(3), flat(3))), KEY, 0)
+    assert all(np.array_equal(a, b) for a, b in zip(one.codes, other.codes))
+
+
+def test_the_stream_is_pinned():
+    # A change here changes the draws of every secret: they are part of the method's version.
+    block = draw_knowledge(toy(), KEY, 0)
+    assert len(block) == DRAWS_PER_BLOCK == 8192
+    assert block.targets[:8].tolist() == [1, 3, 3, 3, 1, 1, 1, 2]
+    assert block.codes[0][:, :8].tolist() == [[0, 0, 0, 0, 0, 0, 0, 0], [1, -1, -1, -1, 1, 1, 1, 0]]
+
+
+def test_targets_are_equally_likely():
+    drawn = np.bincount(draw_knowledge(toy(), KEY, 0).targets, minlength=4)
+    assert stats.chisquare(drawn).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (4, 2), (5, 3), (6, 1), (4, 4), (7, 5)])
+def test_every_subset_is_equally_likely(count, size):
+    draws = 40_000
+    generator = np.random.Generator(np.random.Philox(7))
+    picked = sampled(generator, np.full(draws, count), np.full(draws, size))
+    subsets = Counter(map(tuple, np.sort(picked, axis=0).T.tolist()))
+    assert len(subsets) == comb(count, size)
+    if len(subsets) > 1:
+        assert stats.chisquare(list(subsets.values())).pvalue > 1e-4
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30), st.integers(0, 99))
+def test_positions_are_distinct_and_inside(pairs, seed):
+    counts = np.array([n for n, _ in pairs], dtype=np.int64)
+    sizes = np.array([min(n, m) for n, m in pairs], dtype=np.int64)
+    picked = sampled(np.random.Generator(np.random.Philox(seed)), counts, sizes)
+    for column, count, size in zip(picked.T, counts, sizes):
+        assert np.all(column[size:] == -1)
+        assert len(set(column[:size])) == size
+        assert np.all((column[:size] >= 0) & (column[:size] < count))
+
+
+@given(cases())
+def test_as_much_is_known_as_power_and_history_allow_and_all_of_it_is_the_targets(case):
+    people, demographic_domains, history_domains, _, _ = case
+    data = data_of(people, demographic_domains, history_domains)
+    block = draw_knowledge(data, KEY, 0)
+    released = [person for person in people if person.released]
+    for draw in range(50):
+        person = released[block.targets[draw]]
+        for codes, known, power in zip(block.codes, person.known, person.power):
+            sampled = Counter(code for code in codes[:, draw].tolist() if code >= 0)
+            assert sampled.total() == min(power, len(known))
+            assert sampled <= Counter(known)
+
+
+def test_facts_list_every_known_value():
+    block = draw_knowledge(toy(), KEY, 0)
+    draw, history, code = block.facts()
+    listed = Counter(zip(draw.tolist(), history.tolist(), code.tolist()))
+    wanted = Counter(
+        (draw, history, int(value))
+        for history, codes in enumerate(block.codes)
+        for draw in range(len(block))
+        for value in codes[:, draw]
+        if value >= 0
+    )
+    assert listed == wanted
+
+
+def test_a_key_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="16 bytes, not 3"):
+        draw_knowledge(toy(), b"abc", 0)
+
+
+def test_nobody_to_draw_is_refused():
+    nobody = toy().keeping(np.zeros(4, dtype=bool))
+    with pytest.raises(ValueError, match="no released member"):
+        draw_knowledge(nobody, KEY, 0)

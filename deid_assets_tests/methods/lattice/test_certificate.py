@@ -1,0 +1,235 @@
+"""The proof of optimality against exhaustive search on random lattices, and against whoever forges it."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.methods.lattice.certificate import (
+    LARGEST_LATTICE,
+    Criterion,
+    MeasuredNode,
+    OptimalityCertificate,
+    failed_antichain,
+    no_better_nodes,
+)
+from deid_assets.methods.lattice.predictive_tagging import (
+    all_nodes,
+    below_or_equal,
+    lower_neighbours,
+    minimal_passing_nodes,
+)
+from deid_assets.methods.statistics.sequential_decision import SequentialRule
+
+THRESHOLD, RECORDS = 0.2, 1000
+
+
+@st.composite
+def lattices(draw):
+    """Heights, losses of levels, and a share of each node that never rises on the way up; some node passes."""
+    heights = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
+    steps = [draw(st.lists(st.integers(0, 5), min_size=height, max_size=height)) for height in heights]
+    losses = tuple(tuple(float(loss) for loss in itertools.accumulate(own, initial=0)) for own in steps)
+    marks = draw(st.lists(st.tuples(*(st.integers(0, height) for height in heights)), min_size=1, max_size=4))
+    passing = [node for node in all_nodes(heights) if any(below_or_equal(mark, node) for mark in marks)]
+    below = {node: 100 if node in passing else 900 - sum(node) for node in all_nodes(heights)}
+    return heights, losses, below
+
+
+def proof_of(heights, losses, below, **changes):
+    """The certificate of the best node, as found by looking at all."""
+    measured = {node: MeasuredNode(node, count / RECORDS, count, RECORDS) for node, count in below.items()}
+    criterion = Criterion("counted", THRESHOLD)
+    loss = {node: sum(own[level] for own, level in zip(losses, node, strict=True)) for node in below}
+    passing = [node for node in below if not criterion.fails(measured[node])]
+    chosen = min(passing, key=lambda node: (loss[node], sum(node), node))
+    fields = {
+        "dimensions": tuple(f"axis {place}" for place in range(len(heights))),
+        "heights": heights,
+        "losses": losses,
+        "step": 0.0,
+        "criterion": criterion,
+        "chosen": chosen,
+        "chosen_loss": loss[chosen],
+        "failed": failed_antichain([found for found in measured.values() if criterion.fails(found)]),
+        "neighbours": tuple(measured[node] for node in lower_neighbours(chosen)),
+    }
+    return OptimalityCertificate(**fields | changes).with_rest(), loss, passing
+
+
+class TestItHolds:
+    @settings(max_examples=300, deadline=None)
+    @given(lattices())
+    def test_for_the_best_node_and_for_no_other(self, lattice):
+        heights, losses, below = lattice
+        proof, loss, passing = proof_of(*lattice)
+        assert proof.problems() == []
+        for node in below:
+            forged = replace(
+                proof,
+                chosen=node,
+                chosen_loss=loss[node],
+                neighbours=tuple(
+                    MeasuredNode(own, below[own] / RECORDS, below[own], RECORDS) for own in lower_neighbours(node)
+                ),
+            ).with_rest()
+            best = node in passing and loss[node] == proof.chosen_loss
+            minimal = not any(own in passing for own in lower_neighbours(node))
+            assert (forged.problems() == []) == (best and minimal)
+
+    @settings(max_examples=200, deadline=None)
+    @given(lattices(), st.sampled_from([0.001, 0.05, 0.3]), st.booleans())
+    def test_when_rounded_as_well(self, lattice, step, hide_counts):
+        proof, *_ = proof_of(*lattice)
+        public = proof.rounded(step, hide_counts)
+        assert public.problems() == []
+        told = [measured.flagged for measured in (*public.failed, *public.neighbours)]
+        assert not hide_counts or told == [None] * len(told)
+
+    @settings(max_examples=200, deadline=None)
+    @given(lattices())
+    def test_what_is_left_is_the_best_that_was_never_evaluated(self, lattice):
+        proof, loss, passing = proof_of(*lattice)
+        others = [loss[node] for node in passing if node != proof.chosen]
+        assert proof.rest_loss == (min(others) if others else None)
+
+    @settings(max_examples=200, deadline=None)
+    @given(lattices())
+    def test_where_only_classes_tell_the_loss(self, lattice):
+        heights, losses, below = lattice
+        additive, loss, passing = proof_of(*lattice)
+        minimal = minimal_passing_nodes(heights, lambda node: node in passing)
+        best = min(minimal, key=lambda node: (loss[node], sum(node), node))
+        proof = replace(
+            additive, losses=None, chosen=best, chosen_loss=loss[best],
+            no_better=tuple((node, loss[node]) for node in minimal),
+            neighbours=tuple(MeasuredNode(own, below[own] / RECORDS, below[own], RECORDS) for own in lower_neighbours(best)),
+        ).with_rest()  # fmt: skip
+        assert proof.problems() == []
+        assert proof.rounded(0.001, hide_counts=True).problems() == []
+        if len(minimal) > 1:
+            lost = next(found for found in proof.no_better if found[0] != best)
+            missing = replace(proof, no_better=tuple(found for found in proof.no_better if found != lost))
+            assert missing.problems()
+
+    @settings(max_examples=200, deadline=None)
+    @given(lattices())
+    def test_by_nodes_that_lose_no_less_though_they_fail(self, lattice):
+        """What fails and loses too much rules out all above it; only failed nodes that would be better are needed."""
+        heights, losses, below = lattice
+        additive, loss, passing = proof_of(*lattice)
+        best = additive.chosen
+        cheap = [found for found in additive.failed if loss[found.node] < loss[best]]
+        cheap += [MeasuredNode(node, below[node] / RECORDS, below[node], RECORDS) for node in below
+                  if node not in passing and loss[node] < loss[best]]  # fmt: skip
+        proof = replace(
+            additive, losses=None, failed=failed_antichain(cheap), no_better=no_better_nodes(loss, best)
+        ).with_rest()
+        assert proof.problems() == []
+        assert proof.rounded(0.001, hide_counts=True).problems() == []
+        for node, measured in proof.no_better:
+            if node != best and measured < loss[tuple(heights)]:
+                others = tuple(found for found in proof.no_better if found[0] != node)
+                covered = any(below_or_equal(other, node) for other, _ in others)
+                assert covered or replace(proof, no_better=others).problems()
+        for better in (found for found in proof.failed if loss[found.node] < loss[best]):
+            assert replace(proof, failed=tuple(found for found in proof.failed if found != better)).problems()
+
+
+SMALL = ((1, 2), ((0.0, 5.0), (0.0, 2.0, 4.0)))
+
+
+@pytest.fixture
+def proof():
+    """A lattice in which (1, 0) fails and (0, 2) is the best."""
+    below = {(0, 0): 900, (0, 1): 800, (1, 0): 700, (0, 2): 100, (1, 1): 100, (1, 2): 100}
+    return proof_of(*SMALL, below)[0]
+
+
+class TestItFails:
+    def test_without_a_failed_node(self, proof):
+        kept = tuple(found for found in proof.failed if found.node != (0, 1))
+        assert replace(proof, failed=kept).problems() == [
+            "a node that loses less than the chosen one is neither ruled out nor passed over: 0,1"
+        ]
+
+    def test_unless_that_was_passed_over(self, proof):
+        kept = tuple(found for found in proof.failed if found.node != (0, 1))
+        assert replace(proof, failed=kept, passed_over={(0, 1): "demographic classes"}).problems() == []
+
+    def test_where_a_failed_node_did_not_fail(self, proof):
+        lenient = replace(proof.failed[0], flagged=200, share=0.2)
+        assert replace(proof, failed=(lenient, *proof.failed[1:])).problems()
+
+    def test_where_the_chosen_node_lies_below_a_failed_one(self, proof):
+        above = MeasuredNode((1, 2), 0.9, 900, RECORDS)
+        assert "the chosen node lies below a node that failed" in replace(proof, failed=(*proof.failed, above)).problems()
+
+    def test_where_a_share_is_not_that_of_its_counts(self, proof):
+        odd = replace(proof.failed[0], share=0.77)
+        assert "the share of a node is not that of its counts" in str(replace(proof, failed=(odd, *proof.failed[1:])).problems())
+
+    def test_where_a_search_stopped_before_it_knew(self):
+        """Neither may a node be undecided before the last draw, nor may a share of 0 be above a threshold of 0."""
+        early = (MeasuredNode((0,), 0.0, 0, 1),)
+        stopped = OptimalityCertificate(
+            ("age",), (1,), ((0.0, 1.0),), 0.0, Criterion("sequential", 0.008, 1e-5, 10_000), (1,), 1.0, early, neighbours=early
+        )
+        assert "the measured share of a node does not fail: 0" in stopped.problems()
+        nothing = (MeasuredNode((0,), 0.0),)
+        counted = replace(stopped, criterion=Criterion("counted", 0.0), failed=nothing, neighbours=nothing, step=0.001)
+        assert "the measured share of a node does not fail: 0" in counted.problems()
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"neighbours": ()},
+            {"neighbours": (MeasuredNode((0, 1), 0.1, 100, RECORDS),)},
+            {"chosen_loss": 3.9},
+            {"chosen": (0, 3)},
+            {"heights": (1,)},
+            {"heights": (1, 3)},
+            {"losses": ((0.0, 5.0), (0.0, 4.0, 2.0))},
+            {"losses": ((0.0, 5.0),)},
+            {"rest_loss": 4.5},
+            {"rest_loss": None},
+        ],
+    )  # fmt: skip
+    def test_where_it_does_not_fit_together(self, proof, changes):
+        assert proof.problems() == []
+        assert replace(proof, **changes).problems()
+
+    def test_where_the_lattice_would_fill_the_memory(self, proof):
+        vast = replace(proof, dimensions=("a", "b"), heights=(LARGEST_LATTICE, 1))
+        assert vast.problems() == [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
+
+
+class TestCriterion:
+    def test_the_sequential_rule_is_asked_again(self):
+        criterion = Criterion("sequential", 0.008, 0.001, 2_000)
+        rule = SequentialRule(0.008, 0.001)
+        decisions = {(0, 1000): "undecided", (16, 2000): "undecided", (0, 3000): "candidate", (100, 3000): "not_candidate"}
+        for (flagged, draws), decision in decisions.items():
+            assert rule.decide(flagged, draws) == decision
+            failed = criterion.fails(MeasuredNode((0,), flagged / draws, flagged, draws))
+            assert failed == (decision == "not_candidate" or (flagged, draws) == (16, 2000)), "undecided at the last draw"
+
+    def test_shares_that_count_draws_cannot_be_withheld(self):
+        assert not Criterion("sequential", 0.008, 0.001, 1).fails(MeasuredNode((0,), 1.0))
+        assert not Criterion("lower_bound", 0.008).fails(MeasuredNode((0,), 1.0))
+
+    @pytest.mark.parametrize(("flagged", "fails"), [(200, False), (201, True)])
+    def test_exactly_as_many_as_may_be_suppressed_pass(self, flagged, fails):
+        assert Criterion("counted", 0.2).fails(MeasuredNode((0,), flagged / 1000, flagged, 1000)) == fails
+
+
+def test_the_antichain_rules_out_as_much_as_all_failed_nodes():
+    generator = np.random.default_rng(1)
+    for _ in range(50):
+        nodes = {tuple(node) for node in generator.integers(0, 4, (20, 3)).tolist()}
+        kept = [found.node for found in failed_antichain([MeasuredNode(node, 1.0) for node in nodes])]
+        assert not any(a != b and below_or_equal(a, b) for a in kept for b in kept)
+        assert all(any(below_or_equal(node, top) for top in kept) for node in nodes)

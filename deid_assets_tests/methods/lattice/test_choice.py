@@ -1,0 +1,278 @@
+"""Suppression of flagged members: fewest first, chosen on one stream and judged on others."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deid_assets.methods.adversary.two_readings import Adversary
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice import choice as flagged_suppression
+from deid_assets.methods.lattice.choice import choose_generalization, members_to_suppress, suppress_flagged
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+
+MAX_SHARE, CONFIDENCE, DRAWS = 0.05, 0.99, 20_000
+
+
+def keys(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()[:16]
+
+
+class Recorded(NodeComputation):
+    """A node computation that notes which streams chose members and which ones judged."""
+
+    chose: set[bytes] = set()
+    judged: set[tuple[bytes, int]] = set()
+
+    def measure(self, node, stream_key, draws, **options):
+        self.judged.add((stream_key, len(self.data.targets)))
+        return super().measure(node, stream_key, draws, **options)
+
+    def flagged_targets(self, node, stream_key, draws, **options):
+        self.chose.add(stream_key)
+        return super().flagged_targets(node, stream_key, draws, **options)
+
+    def keeping(self, keep):
+        return Recorded(self.data.keeping(keep), self.dimensions, self.k, self.index)
+
+    def with_power(self, power):
+        return Recorded(self.data.with_power(power), self.dimensions, self.k, self.index)
+
+
+def population(rare: int, members: int = 240, seed: int = 1) -> LongitudinalData:
+    """Members with common values; the first `rare` hold a value that one or two others have, among common ones."""
+    generator = np.random.default_rng(seed)
+    common = [generator.integers(0, 3, generator.integers(2, 5)).tolist() for _ in range(members)]
+    values = Histories.of([row + [3 + i // 2] * (i < rare) for i, row in enumerate(common)])
+    base = 3 + (rare + 1) // 2
+    coarser = np.minimum(np.arange(base), 3)
+    domain = Domain((np.arange(base), np.unique(coarser, return_inverse=True)[1], np.zeros(base, int)))
+    power = np.full(members, 2, dtype=np.int8)
+    nobody_differs = np.zeros((members, 0), int)
+    return LongitudinalData(nobody_differs, (), (values,), (domain,), np.arange(members), (values,), (power,))
+
+
+def computation_of(data: LongitudinalData) -> Recorded:
+    Recorded.chose, Recorded.judged = set(), set()
+    return Recorded(data, [Dimension("history", (), (0,), 3)], k=5)
+
+
+def adversary_of(data: LongitudinalData) -> Adversary:
+    return Adversary(data.known[0].counts[: len(data.targets)], 3, "nearest")
+
+
+def tried(computation, candidates, others=(), suppress_at_most=0.0, other_gates=None):
+    return choose_generalization(
+        computation, candidates, others, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
+        suppress_at_most, aim=0.8, other_gates=other_gates,
+    )  # fmt: skip
+
+
+def choose(computation, candidates, **settings):
+    return tried(computation, candidates, **settings)[0]
+
+
+class Refusing:
+    """Other gates that some nodes do not hold."""
+
+    def __init__(self, *nodes, whoever_is_suppressed=True):
+        self.nodes, self.whoever = nodes, whoever_is_suppressed
+
+    def failing(self, node, suppressed):
+        return "another gate" if node in self.nodes else None
+
+    def failing_however_suppressed(self, node, share):
+        return "another gate" if node in self.nodes and self.whoever else None
+
+    def small_classes_however_suppressed(self, node, share):
+        return node in self.nodes
+
+
+class TestMembersToSuppress:
+    counts = st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1)), min_size=1, max_size=25)
+
+    @given(counts, st.floats(0.001, 0.5))
+    def test_the_rest_is_at_the_goal_and_with_one_more_member_it_is_not(self, rows, goal):
+        drawn = np.array([n for n, _ in rows])
+        flagged = np.array([round(n * share) for n, share in rows])
+        chosen = members_to_suppress(drawn, flagged, goal)
+        assert len(set(chosen.tolist())) == len(chosen)
+
+        def holds(without) -> bool:
+            rest = np.setdiff1d(np.arange(len(drawn)), without)
+            return flagged[rest].sum() <= goal * drawn[rest].sum()
+
+        assert holds(chosen)
+        assert len(chosen) == 0 or not holds(chosen[:-1])
+
+    @given(counts)
+    def test_they_are_those_most_often_flagged(self, rows):
+        drawn = np.array([n for n, _ in rows])
+        flagged = np.array([round(n * share) for n, share in rows])
+        chosen = members_to_suppress(drawn, flagged, 0.05)
+        rates = flagged / np.maximum(drawn, 1)
+        others = np.setdiff1d(np.arange(len(rates)), chosen)
+        assert not len(chosen) or not len(others) or rates[chosen].min() >= rates[others].max()
+
+    def test_nobody_has_to_go_where_nobody_was_flagged(self):
+        assert members_to_suppress(np.array([5, 5]), np.array([0, 0]), 0.0).tolist() == []
+
+    def test_members_never_drawn_are_not_blamed(self):
+        assert members_to_suppress(np.array([0, 10]), np.array([0, 10]), 0.1).tolist() == [1]
+
+
+class TestChoice:
+    def test_the_first_candidate_that_holds_on_fresh_draws_is_chosen(self):
+        choice, passed_over = tried(computation_of(population(rare=60)), [(0,), (2,), (1,)])
+        assert choice.node == (2,)
+        assert passed_over == {(0,): "share at high risk"}
+        assert not choice.suppressed.any()
+        assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
+        assert choice.readings.fixed.draws == choice.readings.literal.draws == DRAWS
+
+    def test_without_suppression_nothing_else_is_tried(self):
+        computation = computation_of(population(rare=60))
+        assert choose(computation, [(0,)], others=[(2,)]) is None
+        assert not computation.chose
+
+    def test_a_node_that_fails_another_gate_is_passed_over(self):
+        choice, passed_over = tried(
+            computation_of(population(rare=60)), [(0,), (1,), (2,)], other_gates=Refusing((1,))
+        )
+        assert choice.node == (2,)
+        assert passed_over == {(0,): "share at high risk", (1,): "another gate"}
+
+    @pytest.mark.parametrize("whoever", [True, False])
+    def test_nor_does_suppression_make_it_hold(self, whoever):
+        refusing = Refusing((0,), whoever_is_suppressed=whoever)
+        computation = computation_of(population(rare=30))
+        assert choose(computation, [], others=[(0,)], suppress_at_most=0.3, other_gates=refusing) is None
+        assert bool(computation.chose) is not whoever, "members are looked for only where the other gates may hold"
+
+    def test_where_classes_of_the_coarsest_node_are_too_small_nothing_is_measured(self):
+        computation = computation_of(population(rare=60))
+        choice, passed_over = tried(computation, [(1,), (2,)], others=[(0,)], other_gates=Refusing((2,)))
+        assert choice is None
+        assert passed_over == dict.fromkeys([(1,), (2,), (0,)], "demographic classes")
+        assert not computation.judged
+
+    def test_a_node_that_was_no_candidate_may_hold_with_suppression(self):
+        data = population(rare=30)
+        computation = computation_of(data)
+        choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
+        assert choice.node == (0,)
+        assert 0 < choice.suppressed.sum() <= 0.3 * len(data.targets)
+        assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
+
+    def test_more_members_than_the_policy_allows_are_not_suppressed(self):
+        assert choose(computation_of(population(rare=60)), [], others=[(0,)], suppress_at_most=0.02) is None
+
+    def test_draws_that_chose_members_never_judge_them(self):
+        computation = computation_of(population(rare=30))
+        choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
+        kept = int((~choice.suppressed).sum())
+        judged = {key for key, targets in computation.judged if targets == kept}
+        assert judged and computation.chose
+        assert not judged & computation.chose
+
+    def test_suppressed_members_stay_in_the_population(self):
+        """A class that they belong to is no smaller without them in the release."""
+        data = population(rare=30)
+        computation = computation_of(data)
+        choice = choose(computation, [], others=[(0,)], suppress_at_most=0.3)
+        rest = computation.keeping(~choice.suppressed)
+        assert rest.data.members == data.members
+        assert len(rest.data.targets) == int((~choice.suppressed).sum())
+
+    def test_the_same_streams_choose_the_same_members(self):
+        first, second = (
+            choose(computation_of(population(rare=30)), [], others=[(0,)], suppress_at_most=0.3) for _ in range(2)
+        )
+        assert np.array_equal(first.suppressed, second.suppressed)
+
+
+class TestExtract:
+    """Classes are those of the release: whoever is suppressed is in none of them."""
+
+    @staticmethod
+    def pairs(alone: int = 12, pairs: int = 60) -> NodeComputation:
+        """Members with a value of their own, and pairs, each of whom also holds one of many values of which few know one."""
+        rows = [[number] for number in range(alone)]
+        rows += [[alone + number // 2] * 3 + [alone + pairs] * (number % 2) for number in range(2 * pairs)]
+        values = Histories.of(rows)
+        base = alone + pairs + 1
+        domain = Domain((np.arange(base), np.zeros(base, int)))
+        members = len(rows)
+        data = LongitudinalData(
+            np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (np.full(members, 1, np.int8),)
+        )
+        return NodeComputation(data, [Dimension("history", (), (0,), 2)], k=2, extract=True)
+
+    def test_classes_hold_the_published_members_only(self):
+        computation = self.pairs()
+        keep = np.ones(len(computation.data.targets), dtype=bool)
+        keep[12::2] = False  # one of each pair: the other is alone now
+        published, sampled = computation.keeping(keep), computation.keeping(keep, suppressed_count=True)
+        assert published.data.members == keep.sum() and sampled.data.members == len(keep)
+        shares = [found.measure((0,), keys("draws"), 20_000).share for found in (published, sampled)]
+        # Of those left in pairs one value in four is held by all of them; 12 of 72 are alone in any case.
+        assert shares == pytest.approx([12 / 72 + 60 / 72 * 3 / 4, 12 / 72], abs=0.01)
+
+    def test_of_a_population_nobody_leaves_by_suppression(self):
+        data = self.pairs().data
+        keep = np.arange(len(data.targets)) >= 12
+        assert NodeComputation(data, [Dimension("history", (), (0,), 2)], k=2).keeping(keep).data.members == data.members
+
+    def test_who_is_alone_only_without_the_suppressed_is_found_too(self):
+        """Of three who share a value one must go for another: the two left are too few, and go in a later round."""
+        rows = [[0]] * 100 + [[1, 2]] * 2 + [[2]] * 2
+        values = Histories.of(rows)
+        domain = Domain((np.arange(3), np.zeros(3, int)))
+        members = len(rows)
+        data = LongitudinalData(
+            np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (np.full(members, 2, np.int8),)
+        )
+        computation = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4, extract=True)
+        adversary = Adversary(values.counts, 3, "nearest")
+        found = suppress_flagged(
+            computation, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9
+        )
+        assert found is not None
+        readings, suppressed = found
+        assert np.flatnonzero(suppressed).tolist() == [100, 101, 102, 103], "the last two held a value with those who went"
+        assert readings.fixed.share == 0
+        of_population = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4)
+        _, fewer = suppress_flagged(
+            of_population, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9
+        )
+        assert np.flatnonzero(fewer).tolist() == [100, 101]
+
+
+def test_on_the_draws_that_chose_them_the_rest_looks_better_than_it_is():
+    """methods.md 0: the bias that separate streams are there for."""
+    data = population(rare=40)
+    computation = computation_of(data)
+    draws = 4 * len(data.targets)
+    flags = computation.flagged_targets((0,), keys("choosing"), draws)
+    chosen = members_to_suppress(flags.drawn, flags.flagged, goal=0.0)
+    rest = np.setdiff1d(np.arange(len(data.targets)), chosen)
+    assert flags.flagged[rest].sum() == 0
+    kept = np.zeros(len(data.targets), dtype=bool)
+    kept[rest] = True
+    assert computation.keeping(kept).measure((0,), keys("fresh"), 20_000).share > 0.001
+
+
+def test_where_the_allowed_share_does_not_suffice_there_is_no_result():
+    data = population(rare=60)
+    found = suppress_flagged(
+        computation_of(data), (0,), adversary_of(data), keys, MAX_SHARE, DRAWS, CONFIDENCE, at_most=0.01, aim=0.8
+    )
+    assert found is None
+
+
+@pytest.mark.parametrize("number", range(flagged_suppression.ROUNDS))
+def test_every_round_has_streams_of_its_own(number):
+    names = [f"{what} {number}" for what in ("suppression", "trial", "confirmation")]
+    assert len({keys(name) for name in [*names, "confirmation", "prospect"]}) == 5

@@ -1,0 +1,180 @@
+"""The lattice of a longitudinal release: decisions, optimum, certificate, next best."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbours
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets_tests.methods.cases import KEY
+
+
+@pytest.fixture(scope="module")
+def computation() -> NodeComputation:
+    """1,200 members, 3 x 3 x 3 nodes, shares from nearly all to none."""
+    generator = np.random.default_rng(11)
+    members = 1200
+    twelve = Domain((np.arange(12), np.arange(12) // 3, np.zeros(12, int)))
+    codes = np.minimum(generator.geometric(0.25, (members, 3)) - 1, 11)
+    histories = []
+    for column in (1, 2):
+        counts = generator.integers(1, 9, members)
+        owner = np.repeat(np.arange(members), counts)
+        values = np.where(generator.random(len(owner)) < 0.8, codes[owner, column], generator.integers(0, 12, len(owner)))
+        histories.append(Histories(np.concatenate([[0], np.cumsum(counts)]), values))
+    targets = np.sort(generator.choice(members, 500, replace=False))
+    data = LongitudinalData(
+        demographics=codes[:, :1],
+        demographic_domains=(twelve,),
+        held=histories,
+        history_domains=(twelve, twelve),
+        targets=targets,
+        known=[history.take(targets) for history in histories],
+        power=[generator.integers(1, 3, len(targets)) for _ in histories],
+    )
+    dimensions = [
+        Dimension("age", (0,), (), 3),
+        Dimension("diagnosis", (), (0,), 3),
+        Dimension("place", (), (1,), 3),
+    ]
+    return NodeComputation(data, dimensions, k=10)
+
+
+def search(computation, threshold=0.05, **options) -> LatticeSearch:
+    loss = LatticeLoss(computation.data, computation.dimensions)
+    return search_lattice(computation, loss, KEY, threshold, **({"draws_at_most": 200_000} | options))
+
+
+def test_tagging_finds_what_deciding_every_node_finds(computation):
+    for threshold in (0.01, 0.03, 0.1, 0.3):
+        tagged, exhaustive = search(computation, threshold), search(computation, threshold, exhaustive=True)
+        assert all(result.reached == "measured" for result in exhaustive.nodes)
+        assert {result.draws for result in exhaustive.nodes} == {exhaustive.draws_at_most}, "at full effort"
+        assert {r.node: r.decision for r in tagged.nodes} == {r.node: r.decision for r in exhaustive.nodes}
+        assert tagged.chosen.node == exhaustive.chosen.node
+        assert tagged.minimal == exhaustive.minimal
+        assert sum(result.reached == "measured" for result in tagged.nodes) < 27
+
+
+def test_every_node_has_a_share_an_interval_and_a_decision(computation):
+    found = search(computation)
+    assert [result.node for result in found.nodes] == all_nodes([2, 2, 2])
+    for result in found.nodes:
+        assert result.share == result.flagged / result.draws
+        assert result.lower <= result.share <= result.upper
+        assert result.height == sum(result.node)
+        if result.reached == "inferred":
+            source = found.at(result.source)
+            assert source.reached == "measured" and source.decision == result.decision
+            pair = (result.source, result.node) if result.decision == "candidate" else (result.node, result.source)
+            assert below_or_equal(*pair)
+            assert result.draws == 16384
+        else:
+            assert result.source is None
+
+
+def test_shares_never_rise_on_the_way_up_on_the_same_draws(computation):
+    shares = {node: computation.measure(node, KEY, 16384).flagged for node in all_nodes([2, 2, 2])}
+    assert len(set(shares.values())) > 10
+    assert all(shares[low] >= shares[high] for low in shares for high in shares if below_or_equal(low, high))
+
+
+def test_the_optimum_has_its_certificate(computation):
+    found = search(computation)
+    best = min(
+        (result for result in found.nodes if result.decision == "candidate"),
+        key=lambda result: (result.loss, result.height, result.node),
+    )
+    assert found.chosen == best and best.reached == "measured"
+    assert [result.node for result in found.lower_neighbours] == lower_neighbours(best.node)
+    assert all(r.reached == "measured" and r.decision != "candidate" for r in found.lower_neighbours)
+    assert found.candidates()[0] == best
+    losses = [result.loss for result in found.candidates()]
+    assert losses == sorted(losses)
+    assert best.node in found.minimal
+
+
+def test_least_loss_wins_then_least_height_then_order(computation):
+    flat = search_lattice(computation, lambda node: 1.0, KEY, 0.05, draws_at_most=200_000)
+    candidates = [result.node for result in flat.nodes if result.decision == "candidate"]
+    assert flat.chosen.node == min(candidates, key=lambda node: (sum(node), node))
+
+
+def test_no_candidate_is_an_answer(computation):
+    # The threshold lies below what even the top reaches: with k above the population everyone is at risk.
+    hopeless = NodeComputation(computation.data, computation.dimensions, k=5000)
+    found = search(hopeless)
+    assert found.chosen is None and found.lower_neighbours == () and found.candidates() == []
+    assert {result.decision for result in found.nodes} == {"not_candidate"}
+    assert found.at((2, 2, 2)).share == 1
+
+
+def test_undecided_at_the_cap_is_no_candidate_and_says_so(computation):
+    near = computation.measure((1, 1, 1), KEY, 400_000).share
+    found = search(computation, near, draws_at_most=8192)
+    undecided = found.at((1, 1, 1))
+    assert undecided.decision == "undecided"
+    assert undecided not in found.candidates()
+    for result in found.nodes:
+        if result.decision == "undecided" and result.reached == "inferred":
+            assert found.at(result.source).decision == "undecided"
+            assert below_or_equal(result.node, result.source)
+
+
+def test_workers_do_not_change_the_result(computation):
+    with ThreadPoolExecutor(2) as executor:
+        assert search(computation, executor=executor) == search(computation)
+
+
+class Told:
+    """A computation whose shares are told, so that they need not be monotone."""
+
+    k = 20
+
+    def __init__(self, shares):
+        self.shares = shares
+        axes = zip(*shares, strict=True)
+        self.dimensions = [Dimension(f"axis {i}", (), (), max(levels) + 1) for i, levels in enumerate(axes)]
+
+    def running_counts(self, node, stream_key, blocks, executor):
+        return ((int(self.shares[node] * draws), 0, draws) for draws in range(10_000, (blocks + 1) * 10_000, 10_000))
+
+    def measure(self, node, stream_key, draws, executor):
+        return Measurement(int(self.shares[node] * draws), 0, draws)
+
+
+def test_a_lower_neighbour_wrongly_tagged_is_found_out_by_the_certificate():
+    # (1, 0) lies below (1, 1), which fails, and passes all the same: by a wrong decision, or shares that are no shares.
+    shares = dict.fromkeys(all_nodes([2, 2]), 0.5) | {(1, 0): 0.0, (2, 0): 0.0, (2, 1): 0.0, (2, 2): 0.0}
+    found = search_lattice(Told(shares), sum, KEY, 0.1)
+    assert found.chosen.node == (1, 0)
+    assert [(result.node, result.decision) for result in found.lower_neighbours] == [((0, 0), "not_candidate")]
+
+
+def test_a_decision_settles_the_nodes_it_implies():
+    told = []
+    shares = {(0,): 0.5, (1,): 0.5, (2,): 0.5, (3,): 0.0, (4,): 0.0, (5,): 0.0}
+    search_lattice(Told(shares), sum, KEY, 0.1, progress=lambda *what: told.append(what))
+    # Level 2 fails and with it 0 and 1; level 3 passes and with it 4 and 5.
+    assert [done for done, _, _ in told[:2]] == [3, 6]
+
+
+def test_progress_is_told(computation):
+    told = []
+    search(computation, progress=lambda done, total, text: told.append((done, total, text)))
+    done = [count for count, _, _ in told]
+    assert done == sorted(done) and done[-1] == 27
+    assert {total for _, total, _ in told} == {27}
+    assert all(text.startswith("node (") for _, _, text in told)
+
+
+def test_what_was_asked_is_part_of_the_answer(computation):
+    found = search(computation, error=0.01, draws_at_most=10_000)
+    assert (found.k, found.threshold, found.error, found.draws_at_most) == (10, 0.05, 0.01, 16384)
+    assert found.dimensions == ("age", "diagnosis", "place")
+    assert found.least_loss_without_measurement == min(r.loss for r in found.nodes if r.reached == "inferred")
+    assert search(computation, exhaustive=True).least_loss_without_measurement == float("inf")

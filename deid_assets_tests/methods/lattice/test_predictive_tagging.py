@@ -1,0 +1,82 @@
+"""OLA finds what asking every node finds, with fewer questions."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.methods.lattice.predictive_tagging import (
+    all_nodes,
+    below_or_equal,
+    lower_neighbours,
+    minimal_passing_nodes,
+    nodes_between,
+)
+from deid_assets_tests.methods.oracle import k_minimal_nodes, number_of_nodes
+
+
+@st.composite
+def monotone_questions(draw):
+    """A lattice and some nodes; a node passes when it lies above one of them."""
+    heights = tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=4)))
+    seeds = draw(st.lists(st.tuples(*(st.integers(0, height) for height in heights)), max_size=6))
+    return heights, seeds
+
+
+@given(monotone_questions())
+@settings(max_examples=500, deadline=None)
+def test_equals_exhaustive_search(question):
+    heights, seeds = question
+    asked = []
+
+    def passes(node):
+        asked.append(node)
+        return any(below_or_equal(seed, node) for seed in seeds)
+
+    found = minimal_passing_nodes(heights, passes)
+    assert len(asked) == len(set(asked)) <= number_of_nodes(heights)
+    assert set(found) == k_minimal_nodes(heights, passes)
+    assert found == sorted(found)
+
+
+@given(monotone_questions())
+@settings(max_examples=200, deadline=None)
+def test_the_answers_settle_every_node(question):
+    heights, seeds = question
+    answers = {}
+
+    def passes(node):
+        answers[node] = any(below_or_equal(seed, node) for seed in seeds)
+        return answers[node]
+
+    minimal_passing_nodes(heights, passes)
+    for node in all_nodes(heights):
+        assert any(
+            below_or_equal(asked, node) if good else below_or_equal(node, asked) for asked, good in answers.items()
+        )
+
+
+def test_tags_spare_most_questions_on_the_papers_lattice():
+    asked = []
+
+    def passes(node):
+        asked.append(node)
+        return sum(node) >= 8
+
+    heights = (3, 2, 4, 3)
+    found = minimal_passing_nodes(heights, passes)
+    assert set(found) == {node for node in all_nodes(heights) if sum(node) == 8}
+    assert len(asked) < 0.4 * number_of_nodes(heights)
+
+
+def test_no_node_passes_or_all_do():
+    assert minimal_passing_nodes((2, 3), lambda node: False) == []
+    assert minimal_passing_nodes((2, 3), lambda node: True) == [(0, 0)]
+    assert minimal_passing_nodes((), lambda node: True) == [()]
+
+
+@given(monotone_questions())
+def test_nodes_of_a_height(question):
+    heights, _ = question
+    bottom = tuple(0 for _ in heights)
+    by_height = [node for height in range(sum(heights) + 1) for node in nodes_between(bottom, heights, height)]
+    assert sorted(by_height) == all_nodes(heights)
+    assert len(lower_neighbours(heights)) == sum(height > 0 for height in heights)

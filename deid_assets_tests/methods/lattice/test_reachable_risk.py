@@ -1,0 +1,113 @@
+"""Nothing that a node or a suppression reaches is better than what is said to be the best; what is proven is counted."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.candidate_gates import ATTACK, OtherGates
+from deid_assets.methods.lattice.reachable_risk import (
+    least_without,
+    reach_of_absence,
+    reach_of_attack,
+    reach_of_demographics,
+    reach_of_high_risk,
+)
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+
+KEY, OTHER = b"what is foreseen", b"the search's own"
+AGES = Domain((np.arange(6), np.arange(6) // 2, np.arange(6) // 4))
+PLACES = Domain((np.arange(5), np.array([0, 0, 1, 1, 2]), np.array([0, 0, 0, 0, 1])))
+DIMENSIONS = (Dimension("age", (0,), (), 3), Dimension("place", (), (0,), 3))
+NODES = list(product(range(3), range(3)))
+
+
+def population(seed: int, members: int = 60, released: int = 20, cut: bool = True) -> LongitudinalData:
+    """Members of six ages with up to four places, of which truncation may take some."""
+    random = np.random.default_rng(seed)
+    known = [random.choice(5, random.integers(1, 5), p=[0.5, 0.2, 0.15, 0.1, 0.05]).tolist() for _ in range(members)]
+    held = [places[: random.integers(1, len(places) + 1)] if cut else places for places in known]
+    targets = np.sort(random.choice(members, released, replace=False))
+    ages = random.choice(6, members, p=[0.3, 0.3, 0.2, 0.1, 0.05, 0.05])
+    return LongitudinalData(
+        ages[:, None], (AGES,), (Histories.of(held),), (PLACES,), targets,
+        (Histories.of([known[target] for target in targets]),), (np.full(released, 2),),
+    )  # fmt: skip
+
+
+def gates_of(data: LongitudinalData, least: int = 8) -> OtherGates:
+    return OtherGates(
+        data, DIMENSIONS, data.demographics, data.targets, class_size_at_least=least, max_share=0.1, success_at_most=0.3,
+        trials=2_048, confidence=None, stream_key=OTHER,
+    )  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=8), st.data())
+def test_no_choice_of_whom_to_leave_out_has_a_lower_mean(values, data):
+    left_out = data.draw(st.integers(0, len(values) - 1))
+    least = least_without(sum(values), len(values), left_out)
+    for leaving in range(left_out + 1):
+        for gone in combinations(range(len(values)), leaving):
+            rest = [value for number, value in enumerate(values) if number not in gone]
+            assert least <= sum(rest) / len(rest) + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_node_and_no_suppression_has_fewer_members_in_small_demographic_classes(seed):
+    gates = gates_of(population(seed))
+    for left_out in (0, 2):
+        reach = reach_of_demographics(gates, left_out)
+        assert reach.proven and reach.least <= reach.measured
+        found = []
+        for node, gone in product(NODES, combinations(range(20), left_out)):
+            suppressed = np.isin(np.arange(20), gone)
+            found.append(gates.small_class_share(node, suppressed))
+        assert min(found) >= reach.least - 1e-12
+        if left_out == 0:
+            assert min(found) == reach.least
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_node_has_a_smaller_share_at_high_risk(seed):
+    computation = NodeComputation(population(seed), DIMENSIONS, k=12)
+    reach = reach_of_high_risk(computation, KEY, 0, 0.05, draws=16_384)
+    shares = [computation.measure(node, KEY, 16_384).share for node in NODES]
+    assert reach.measured == min(shares), "on the same draws the share does not rise on the way up"
+    assert reach.least <= reach.measured and not reach.proven
+    few = reach_of_high_risk(computation, KEY, 3, 0.05, draws=16_384)
+    fresh = computation.flagged_targets((2, 2), OTHER, 40_000)
+    worst = np.argsort(-fresh.flagged / np.maximum(fresh.drawn, 1))[:3]
+    rest = computation.keeping(~np.isin(np.arange(20), worst)).measure((2, 2), OTHER, 40_000)
+    assert few.least <= rest.share
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_neighbour_is_surer_to_fail_than_is_said(seed):
+    """Draw by draw: neither larger classes nor knowledge lost to truncation make any node better."""
+    gates = gates_of(population(seed))
+    surest = gates.surest_successes(KEY, 2_048)
+    nobody = np.zeros(20, dtype=bool)
+    for node in NODES:
+        classes = gates._release(ATTACK, nobody).drawn_classes(node, KEY, 2_048)
+        assert (surest <= np.where(classes.exempt, 0, 1 / np.maximum(classes.sizes, 1)) + 1e-12).all()
+    reach = reach_of_attack(gates, KEY, 0, 0.01)
+    assert reach.ruled_out and not reach.proven and reach.least <= reach.measured
+
+
+def test_a_population_smaller_than_a_safe_class_can_not_pass():
+    data = population(1, members=30, released=10)
+    assert reach_of_demographics(gates_of(data, least=31), left_out=2).ruled_out
+    computation = NodeComputation(data, DIMENSIONS, k=31)
+    reach = reach_of_high_risk(computation, KEY, 0, 0.008)
+    assert reach.ruled_out and reach.measured == pytest.approx(1 - computation.measure((2, 2), KEY, 131_072).exempt / 131_072)
+
+
+def test_what_absence_tells_falls_with_those_left_out_only():
+    none, some = (reach_of_absence(100, 900, 90, left_out, 0.1).least for left_out in (0, 20))
+    assert some < none == pytest.approx(0.1 / (0.1 + 0.9 * 0.9))
+    assert reach_of_absence(0, 900, 900, 0, 0.1).least == 0
+    assert reach_of_absence(100, 900, 90, 20, 0.1).ruled_out and not reach_of_absence(100, 900, 90, 20, 0.11).ruled_out

@@ -1,0 +1,113 @@
+"""The balanced score of S1, and claims cut by it (methods.md 8)."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.methods.long_tail.balanced_score import balanced_score, claim_balanced_scores
+from deid_assets.methods.long_tail.truncation import claims_of_units, keep_claims
+from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.methods.test_long_tail import COLUMNS, KEY, claims_of_members, rows_of
+
+
+@pytest.mark.parametrize(
+    ("supports", "score"),
+    [((1, 1), 0), ((3, 3), 0.0204), ((2, 4), 0.0404), ((1, 5), 0.0604), ((50, 50), 0.5), ((1, 99), 1), ((99, 99), 1)],
+)
+def test_worked_scores(supports, score):
+    found = balanced_score(np.array([np.mean(supports)]), np.array([np.std(supports)]), 99, 49)
+    assert found[0] == pytest.approx(score, abs=5e-5)
+
+
+class TestProperties:
+    """What S1 says of its equation."""
+
+    moments = st.tuples(st.floats(1, 99), st.floats(0, 49))
+
+    @given(moments)
+    def test_it_lies_between_0_and_1(self, moments):
+        assert 0 <= balanced_score(*(np.array([x]) for x in moments), 99, 49)[0] <= 1
+
+    @given(moments, st.floats(0, 10), st.floats(0, 10))
+    def test_it_rises_with_mean_and_with_variability(self, moments, more_mean, more_deviation):
+        mean, deviation = moments
+        more = (min(99, mean + more_mean), min(49, deviation + more_deviation))
+        before, after = (balanced_score(np.array([m]), np.array([d]), 99, 49)[0] for m, d in (moments, more))
+        assert after >= before - 1e-12
+
+    def test_nothing_varies_and_everybody_is_alone(self):
+        assert balanced_score(np.array([1.0]), np.array([0.0]), 1, 0).tolist() == [0.0]
+
+
+def scores_by_definition(rows: list[tuple]) -> dict[str, float]:
+    holders = defaultdict(set)
+    for _, member, _, *values in rows:
+        for h, value in enumerate(values):
+            if value is not None:
+                holders[h, value].add(member)
+    supports = {
+        claim: [len(holders[h, value]) for h, value in enumerate(values) if value is not None]
+        for claim, _, _, *values in rows
+    }
+    most = max((np.std(found) for found in supports.values() if found), default=0)
+    largest = max(map(len, holders.values()), default=1)
+    return {
+        claim: balanced_score(np.array([np.mean(found)]), np.array([np.std(found)]), largest, most)[0] if found else 1.0
+        for claim, found in supports.items()
+    }
+
+
+@settings(deadline=None, max_examples=25)
+@given(claims_of_members)
+def test_scores_of_claims_are_those_of_the_definition(drawn):
+    rows = rows_of(drawn)
+    with small_store() as store:
+        found = dict(store.rows(claim_balanced_scores(store.table("claims", COLUMNS, rows), ["a", "b"])))
+    assert found == pytest.approx(scores_by_definition(rows))
+
+
+@pytest.mark.parametrize(("largest", "score"), [("largest", 1.0), ("members", 0.5)])
+def test_the_largest_support_is_that_of_a_value_or_the_number_of_members(largest, score):
+    rows = [(f"c{i}", f"m{i}", 1, "xxyz"[i], None) for i in range(3)]
+    with small_store() as store:
+        claims = store.table("claims", COLUMNS, rows)
+        found = dict(store.rows(claim_balanced_scores(claims, ["a", "b"], largest)))
+    assert found == pytest.approx({"c0": score, "c1": score, "c2": 0.0})
+
+
+@settings(deadline=None, max_examples=10)
+@given(claims_of_members, st.integers(0, 3), st.sampled_from(["member", "member_year"]))
+def test_each_listed_unit_keeps_its_number_and_the_lowest_scores_go_first(drawn, kept, unit):
+    rows = rows_of(drawn)
+    score = scores_by_definition(rows)
+    with small_store() as store:
+        claims = store.table("claims", COLUMNS, rows)
+        scores = store.write("scores", claim_balanced_scores(claims, ["a", "b"]))
+        units = claims_of_units(claims, unit)
+        listed = {key: min(kept, n) for *key, n in zip(*units.values(), strict=True) for key in [tuple(key)] if n > 2}
+        names = "member_id VARCHAR, kept BIGINT" if unit == "member" else "member_id VARCHAR, year INTEGER, kept BIGINT"
+        plan = store.table("plan", names, [(*map(str, key[:1]), *map(int, key[1:]), int(n)) for key, n in listed.items()])
+        left = {row[0] for row in store.rows(keep_claims(claims, scores, plan, unit, KEY, "lowest"))}
+    of_unit = defaultdict(list)
+    for row in rows:
+        of_unit[row[1:2] if unit == "member" else row[1:3]].append(row[0])
+    for key, ids in of_unit.items():
+        stay, cut = [i for i in ids if i in left], [i for i in ids if i not in left]
+        assert len(stay) == listed.get(key, len(ids))
+        assert not stay or not cut or min(score[i] for i in stay) >= max(score[i] for i in cut) - 1e-9
+
+
+def test_wrong_parameters_are_refused():
+    with small_store() as store:
+        claims = store.table("claims", COLUMNS, [])
+        with pytest.raises(ValueError, match="at least one"):
+            claim_balanced_scores(claims, [])
+        with pytest.raises(ValueError, match="largest"):
+            claim_balanced_scores(claims, ["a"], "some")
+        with pytest.raises(ValueError, match="key"):
+            keep_claims(claims, claims, claims, "member", b"")
+        with pytest.raises(ValueError, match="highest score"):
+            keep_claims(claims, claims, claims, "member", KEY, "first")
