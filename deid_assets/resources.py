@@ -291,7 +291,6 @@ def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionConte
     return next(iter(context.selected_asset_keys))
 
 
-
 def column_schema(contract: DataFrameSchema) -> dg.TableSchema:
     """What a contract says of its columns, for the UI: type, meaning, role, unit, constraints."""
     return dg.TableSchema(

@@ -18,7 +18,15 @@ STAGES: dict[str, tuple[str, ...]] = {
         "member_profiles",
     ),
     "adversary": ("value_diversity", "diversity_correlation", "adversary_power"),
-    "generalization": ("value_domains", "reachable_risk", "generalization_lattice", "lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"),
+    "generalization": (
+        "value_domains",
+        "reachable_risk",
+        "generalization_lattice",
+        "lattice_diagnosis",
+        "passed_over_nodes",
+        "chosen_generalization",
+        "suppressed_members",
+    ),
     "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
     "assessment": (
         "longitudinal_risk",
@@ -53,10 +61,7 @@ RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "kno
 """What the stages after preparation then read instead."""
 
 STAGE_OF: dict[str, str] = {
-    asset: stage
-    for stages in (STAGES_WITH_DATES, FLAT_STAGES)
-    for stage, assets in stages.items()
-    for asset in assets
+    asset: stage for stages in (STAGES_WITH_DATES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
 }
 
 METHOD_VERSIONS = {

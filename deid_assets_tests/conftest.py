@@ -15,7 +15,9 @@ def kept_engines() -> Iterator[None]:
     from dagster._core.storage.event_log.sqlite import sqlite_event_log
 
     make = sqlite_event_log.create_engine
-    kept = functools.lru_cache(maxsize=32)(lambda url, pool, timeout: make(url, poolclass=pool, connect_args={"timeout": timeout}))
+    kept = functools.lru_cache(maxsize=32)(
+        lambda url, pool, timeout: make(url, poolclass=pool, connect_args={"timeout": timeout})
+    )
 
     def create_engine(url: str, *, poolclass: type, connect_args: dict):
         return kept(url, poolclass, connect_args["timeout"])

@@ -90,12 +90,16 @@ def test_deliveries_are_listed_and_a_damaged_record_does_not_hide_the_others(hom
 @pytest.mark.parametrize("like", ["heritage_public", "heritage", "desynpuf", "claims_dates"])
 def test_a_new_policy_passes_its_check_under_its_own_name_title_and_owners(home, like):
     title = 'Our "claims": 2020 # of \\ one, ü'
-    code, printed = deid("policy", "new", "ours", "--title", title, "--owner", "team:us", "--owner", "me@example.org", "--like", like)
+    code, printed = deid(
+        "policy", "new", "ours", "--title", title, "--owner", "team:us", "--owner", "me@example.org", "--like", like
+    )
     assert code == 0 and "ours.yaml was written" in printed, printed
     made, shipped = load_policy(Path("ours.yaml")), policy_by_name(like)
     assert (made.name, made.title, made.owners, made.description) == ("ours", title, ("team:us", "me@example.org"), title)
     own = {"policy", "title", "owners", "description"}
-    assert {k: v for k, v in made.content().items() if k not in own} == {k: v for k, v in shipped.content().items() if k not in own}
+    assert {k: v for k, v in made.content().items() if k not in own} == {
+        k: v for k, v in shipped.content().items() if k not in own
+    }
     code, printed = deid("policy", "check", "ours.yaml")
     assert code == 0 and title in printed
 

@@ -108,7 +108,9 @@ def leak_measurements(
         if leaks.made_of is not None:
             values += ((MADE_OF, "probability", leaks.made_of, None),)
         gating = column not in reviewed
-        measured += [_measured(f"{column}/{name}", unit, value, LIMITS[name], size, gating) for name, unit, value, size in values]
+        measured += [
+            _measured(f"{column}/{name}", unit, value, LIMITS[name], size, gating) for name, unit, value, size in values
+        ]
     if len(found) > 1:
         open_sets = [one for one in together if not all(column in reviewed for column in one.columns)]
         worst = max((one.fall for one in open_sets), default=0.0)

@@ -76,9 +76,7 @@ def _judged(asset: str, gate: AttackGate, evidence: Sequence[Evidence], alpha: f
     now = alpha * success[0]
     if now <= gate.at_most:
         return []
-    text = (
-        f"{asset}/{name}: with the members whom other releases hold by now, the neighbour finds any member too often"
-    )
+    text = f"{asset}/{name}: with the members whom other releases hold by now, the neighbour finds any member too often"
     return [Refusal("failed_measurement", f"{asset}/{name}", now, gate.at_most, text, "probability")]
 
 

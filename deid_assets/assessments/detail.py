@@ -14,6 +14,7 @@ from deid_assets.methods.lattice.certificate import rounding_step
 KEPT = "information_kept"
 """What is measured of a column; the measurement is called "<released name>/information_kept"."""
 
+
 def kept_name(column: str) -> str:
     """Name of a column's measurement.
 

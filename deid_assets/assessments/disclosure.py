@@ -109,19 +109,41 @@ def population_measurements(
     uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")}
     for name, share in small.items():
         found.append(
-            _measured(f"demographics/small_class_share_{name}", "share of released members", share, None, "population_class_size", "methods#class-size; El Emam & Dankar 2008", released)
+            _measured(
+                f"demographics/small_class_share_{name}",
+                "share of released members",
+                share,
+                None,
+                "population_class_size",
+                "methods#class-size; El Emam & Dankar 2008",
+                released,
+            )
         )
     if uniqueness.pitman_at_boundary:
         uniques["pitman_at_boundary"] = uniques.pop("pitman")
     for name, number in uniques.items():
         share = None if number is None else number / population
         found.append(
-            _measured(f"unique_share_{name}", "probability", share, None, "population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012", None)
+            _measured(
+                f"unique_share_{name}",
+                "probability",
+                share,
+                None,
+                "population_uniqueness",
+                "methods#population-uniqueness; Dankar et al. 2012",
+                None,
+            )
         )
     if counted is not None:
         # Under the name that demographic_risk has for it: one thing that is counted is one protected cell.
-        found.append(_measured(COUNTED, "share of released members", counted[0], None, "demographic_risk", "methods#demographic-risk", released))
-        found.append(_measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods#population-uniqueness", None))
+        found.append(
+            _measured(
+                COUNTED, "share of released members", counted[0], None, "demographic_risk", "methods#demographic-risk", released
+            )
+        )
+        found.append(
+            _measured("counted_uniques", "members", counted[1], None, "demographic_risk", "methods#population-uniqueness", None)
+        )
     return tuple(found)
 
 
@@ -209,7 +231,9 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
             (ALL_PATTERNS_SUCCESS, "all_patterns", graph.all_patterns_success_at_most),
             (GRAPH_SUCCESS, "shared_patients", graph.graph_success_at_most),
         ):
-            yield _measured(name, "probability", worst(knowledge), limit, "provider_graph", section, None, commitment=commitment)
+            yield _measured(
+                name, "probability", worst(knowledge), limit, "provider_graph", section, None, commitment=commitment
+            )
         for (kind, knowledge, when), one in found.items():
             # Identifiers that are left, and who shares patients with whom, are told by the released claims.
             told = "published" if knowledge == "shared_patients" else "released"
@@ -220,7 +244,14 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
             ):
                 size = one.providers if unit.startswith("share") else None
                 yield _measured(
-                    f"{kind}_{when}/{measure}_{knowledge}", unit, value, None, "provider_graph", section, size, commitment=commitment
+                    f"{kind}_{when}/{measure}_{knowledge}",
+                    unit,
+                    value,
+                    None,
+                    "provider_graph",
+                    section,
+                    size,
+                    commitment=commitment,
                 )
 
     return tuple(measurements())

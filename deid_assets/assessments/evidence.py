@@ -280,7 +280,9 @@ def from_frame(frame: pd.DataFrame) -> tuple[Evidence, ...]:
         raise ReleaseError("stored evidence has missing or unknown columns")
     rows = frame.astype("object").to_dict("records")
     return tuple(
-        Evidence.from_json(row | {"measurements": parse_json(row["measurements"].encode()), "try_number": _try_number(row["try_number"])})
+        Evidence.from_json(
+            row | {"measurements": parse_json(row["measurements"].encode()), "try_number": _try_number(row["try_number"])}
+        )
         for row in rows
     )
 

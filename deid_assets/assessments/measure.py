@@ -88,16 +88,23 @@ def flat_measurements(
         Released records that the population has no room for; None where classes are counted in the release itself.
     """
     # Classes of the release are told by its rows, those of a population are not. What is beyond it is nothing, or refused.
-    held = () if beyond is None else (exact(BEYOND, "published records", beyond, 0.0, "class_sizes", "methods#flat-tables", None),)
+    held = (
+        () if beyond is None else (exact(BEYOND, "published records", beyond, 0.0, "class_sizes", "methods#flat-tables", None),)
+    )
     unit = "published records" if policy.population is None else "members"
     return (
         *held,
         exact(
-            SMALLEST_CLASS, unit, smallest, policy.risk.k, "class_sizes", "methods#flat-tables; Samarati 2001", None, comparison="at_least",
+            SMALLEST_CLASS,
+            unit,
+            smallest,
+            policy.risk.k,
+            "class_sizes",
+            "methods#flat-tables; Samarati 2001",
+            None,
+            comparison="at_least",
         ),  # fmt: skip
-        exact(
-            SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, "class_sizes", "methods#flat-tables", records
-        ),
+        exact(SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, "class_sizes", "methods#flat-tables", records),
     )
 
 
@@ -225,7 +232,15 @@ def demographic_measurements(
     absence = absence_posterior(sensitive_share, released_of_eligible)
     expected = expected_reidentified_share(limit, policy.risk.threshold)
     return (
-        exact(DEMOGRAPHIC, "share of released members", share, limit, "demographic_risk", "methods#demographic-risk", risk.released),
+        exact(
+            DEMOGRAPHIC,
+            "share of released members",
+            share,
+            limit,
+            "demographic_risk",
+            "methods#demographic-risk",
+            risk.released,
+        ),
         exact(
             "smallest_demographic_class",
             "members",
@@ -315,6 +330,7 @@ def exact(
 
 def mean_interval(confidence: float):
     """A function that bounds the mean of values in [0, 1] from both sides: empirical Bernstein, each side at `confidence`."""
+
     def interval(values: np.ndarray) -> tuple[float, float]:
         high = min(1.0, empirical_bernstein_upper_bound(values, 1.0, confidence))
         low = max(0.0, 1.0 - empirical_bernstein_upper_bound(1.0 - values, 1.0, confidence))

@@ -129,12 +129,25 @@ def inpatient_measurements(
         of_four = [share for (own, subset), share in shares.items() if own == period and len(subset) == FOUR]
         found.append(_told(name, shares[period, columns], section))
         found.append(
-            exact(inpatients_name(period), "published members", inpatients[period], None, "marketer_risk", section, None, gating=False)
+            exact(
+                inpatients_name(period),
+                "published members",
+                inpatients[period],
+                None,
+                "marketer_risk",
+                section,
+                None,
+                gating=False,
+            )
         )
         if of_four:
             found.append(_told(f"{name}_least_of_four", min(of_four), section))
             found.append(_told(f"{name}_most_of_four", max(of_four), section))
-    return (*found, *_formulas("inpatient", sizes, section, "share of members"), *_linkage("inpatient", attempts, section, commitment))
+    return (
+        *found,
+        *_formulas("inpatient", sizes, section, "share of members"),
+        *_linkage("inpatient", attempts, section, commitment),
+    )
 
 
 def _formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> Iterable[Measurement]:
@@ -143,12 +156,14 @@ def _formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) ->
     within = known and sizes.records <= sizes.people
     yield _told(f"{prefix}_expected", expected_marketer_risk(sizes.population) if known else None, section)
     published = published_marketer_risk(sizes.population, sizes.records) if within else None
-    yield _told(f"{prefix}_published_formula", published, "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)")
+    yield _told(
+        f"{prefix}_published_formula",
+        published,
+        "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)",
+    )
     records = sizes.records if sizes else 0
     missing = missing_records(sizes.released, sizes.population) / records if records else None
-    yield exact(
-        f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records, gating=False
-    )
+    yield exact(f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records, gating=False)
 
 
 def _linkage(prefix: str, attempts: Attempts | None, section: str, commitment: str) -> Iterable[Measurement]:

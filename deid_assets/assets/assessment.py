@@ -97,7 +97,10 @@ def longitudinal_risk(
             )
     commitment = workplace.secret().commitment()
     canaries = flags_of_canaries(
-        computation.data, computation.generalization(node), computation.k, stream_key(context, workplace, "canaries of longitudinal risk")
+        computation.data,
+        computation.generalization(node),
+        computation.k,
+        stream_key(context, workplace, "canaries of longitudinal risk"),
     )
     at_high_risk = measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment, tried.number)
     measured = (
@@ -141,13 +144,13 @@ def neighbor_attack(
         known,
         generalized_claims(grouped_claims, value_domains, {column: levels[column] for column in names}, members=released),
     )
-    data = released_data(
-        scratch, release_claims, known, pseudonym_crosswalk, adversary_power, member_columns(policy), names
-    )
+    data = released_data(scratch, release_claims, known, pseudonym_crosswalk, adversary_power, member_columns(policy), names)
     before = workplace.released_before(member_profiles, released)
     alpha = sampling_fraction(policy, profiles + before, member_profiles.count())
     trials = policy.neighbor_attack.trials
-    neighbors, picks = (stream_key(context, workplace, purpose, tried.number) for purpose in ("neighbors", "membership and pick"))
+    neighbors, picks = (
+        stream_key(context, workplace, purpose, tried.number) for purpose in ("neighbors", "membership and pick")
+    )
     classes = NodeComputation(data, (), k=1).drawn_classes((), neighbors, trials)
     uniform = np.random.default_rng(np.frombuffer(picks, dtype="<u4"))
     confidence = confidence_of_try(measure.attack_confidence(policy), tried.number)
@@ -230,7 +233,12 @@ def demographic_risk(
 
 
 def measured_demographics(
-    policy: Policy, levels: dict[str, int], tables: Mapping[str, Table], before: int, tags: Tags, earlier: Iterable[tuple[str, Roll]]
+    policy: Policy,
+    levels: dict[str, int],
+    tables: Mapping[str, Table],
+    before: int,
+    tags: Tags,
+    earlier: Iterable[tuple[str, Roll]],
 ) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...]]:
     """Class sizes of released members, and what they, absence, and members who came or went disclose.
 
@@ -285,9 +293,7 @@ def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
 
 def profiles_query(policy: Policy, members: str, days: str) -> str:
     """SELECT the member-level quasi-identifiers of released rows; `members` and `days` are written after FROM."""
-    names = {
-        qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL
-    }
+    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
     return released_profiles(members, days, names, member_columns(policy))
 
 
@@ -314,9 +320,7 @@ def demographics_of(
     columns = member_columns(policy)
     of_members = {column: levels[column] for column in columns}
     file = profiles.file
-    population = write_view(
-        Table(file, "scratch", "population"), generalized_members(profiles, domains, of_members)
-    )
+    population = write_view(Table(file, "scratch", "population"), generalized_members(profiles, domains, of_members))
     released = Table(file, "scratch", "released")
     write_table(released, profiles_query(policy, members, days))
     sizes = population.arrays(demographic_class_sizes(population, released, columns))

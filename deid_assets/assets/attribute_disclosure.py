@@ -36,9 +36,7 @@ def attribute_disclosure(
     """Evidence: what the demographic class of a released member tells of his sensitive attributes."""
     policy = policies.of(context)
     tables = {table.name: table for table in (release_members, release_claims, release_days_in_hospital)}
-    found = {
-        released_name(policy, column): disclosed(policy, column, tables) for column in policy.sensitive_columns
-    }
+    found = {released_name(policy, column): disclosed(policy, column, tables) for column in policy.sensitive_columns}
     measured = measures.attribute_measurements(policy.attribute_disclosure, found, release_members.count())
     canaries = attributes_of_canaries(
         policy, tables, member_columns(policy), lambda planted, column: disclosed(policy, column, planted)
@@ -61,9 +59,7 @@ def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attri
     return attribute_disclosure_of(policy, column, profiles, tables["release_claims"])
 
 
-def attribute_disclosure_of(
-    policy: Policy, column: str, profiles: Table, claims: Table
-) -> attributes.AttributeDisclosure:
+def attribute_disclosure_of(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.AttributeDisclosure:
     """What classes tell of one attribute: of members who are alike in all member-level columns but the attribute."""
     others = [listed for listed in member_columns(policy) if listed != column]
     if column in YEARS.values():
@@ -115,7 +111,15 @@ def attribute_metadata(found: dict[str, attributes.AttributeDisclosure]) -> dict
     """What the UI shows of attribute disclosure."""
     table = pd.DataFrame(
         [
-            (name, one.classes, one.homogeneous_share, one.least_distinct, one.least_entropy, one.greatest_distance, one.mean_distance)
+            (
+                name,
+                one.classes,
+                one.homogeneous_share,
+                one.least_distinct,
+                one.least_entropy,
+                one.greatest_distance,
+                one.mean_distance,
+            )
             for name, one in found.items()
         ],
         columns=["attribute", "classes", "homogeneous share", "distinct l", "entropy l", "t", "mean t"],

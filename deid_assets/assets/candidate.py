@@ -42,11 +42,7 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
     columns = policy.quasi_identifiers
     return {
         "release_members": member
-        | {
-            qi.release_as: [f"member_profiles.{qi.column}"]
-            for qi in columns.members
-            if qi.column not in IN_DAYS_IN_HOSPITAL
-        },
+        | {qi.release_as: [f"member_profiles.{qi.column}"] for qi in columns.members if qi.column not in IN_DAYS_IN_HOSPITAL},
         "release_days_in_hospital": member
         | {
             "DaysInHospital": [f"member_profiles.{column}" for column in YEARS.values()],
@@ -74,18 +70,14 @@ def released_dates(policy: Policy) -> dict[str, str]:
     return {"service_date" if policy.dates.format == "dates" else "service_day": policy.dates.release_as}
 
 
-def members_query(
-    policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table
-) -> str:
+def members_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
     """SELECT the members table of the release from the restricted store."""
     listed = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
     own = {column: levels[column] for column in listed}
     return released_tables.release_members(profiles, suppressed, crosswalk, domains, own, listed)
 
 
-def days_query(
-    policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table
-) -> str:
+def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
     """SELECT the days-in-hospital table of the release from the restricted store."""
     years = {year: column for year, column in YEARS.items() if policy.publishes(column)}
     truncated = policy.publishes("claims_truncated")

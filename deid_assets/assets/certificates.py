@@ -19,9 +19,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
 
-def longitudinal_certificate(
-    policy: Policy, lattice: Table, chosen: Table, passed_over: Table
-) -> OptimalityCertificate:
+def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, passed_over: Table) -> OptimalityCertificate:
     """What rules out every node that would lose less than the chosen one.
 
     A node that holds as it is goes before one that holds without flagged members. Where the chosen one holds as it is,

@@ -23,7 +23,13 @@ DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
 
 
 def cut_to_safe_bins(
-    context: dg.AssetExecutionContext, policy: Policy, members: Table, claims: Table, left: Table, scores: Table, workplace: Workplace
+    context: dg.AssetExecutionContext,
+    policy: Policy,
+    members: Table,
+    claims: Table,
+    left: Table,
+    scores: Table,
+    workplace: Workplace,
 ) -> Query:
     """SELECT the claims that stay so that every bin of every reference class is empty or large enough.
 
@@ -47,7 +53,7 @@ def cut_to_safe_bins(
     ids, classes = reference_classes(policy, members)
     row = {member: number for number, member in enumerate(ids)}
     owner = np.fromiter((row[member] for member in units["member_id"]), dtype=np.int64, count=len(units["member_id"]))
-    years, column = (np.unique(units["year"], return_inverse=True) if "year" in units else ((0,), np.zeros_like(owner)))
+    years, column = np.unique(units["year"], return_inverse=True) if "year" in units else ((0,), np.zeros_like(owner))
     counts = np.zeros((len(ids), max(len(years), 1)), dtype=np.int64)
     counts[owner, column] = units["claims"]
     key = secret.derive("number of claims", prefix, context.partition_key)[:16]
@@ -123,9 +129,7 @@ class NumberedClaims:
     released: Table
 
 
-def number_of_claims_risk(
-    policy: Policy, population: Table, released: Table, claims: NumberedClaims
-) -> DemographicRisk:
+def number_of_claims_risk(policy: Policy, population: Table, released: Table, claims: NumberedClaims) -> DemographicRisk:
     """Sizes of the classes of demographics and bins of the number of claims, counted in the population.
 
     Parameters

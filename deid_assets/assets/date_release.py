@@ -106,11 +106,14 @@ def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
 
 def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict:
     """What goes with a release about its dates: how they were made, what is preserved, how far they are off, and what the
-    two ways that are not recommended would have done."""
+    two ways that are not recommended would have done.
+    """
     dates = policy.dates
     events = released.events
     as_days = dates.format != "dates"
-    errors = date_errors(*released_errors(events.member, events.day, released.moved, as_days), _noisy(policy, workplace, delivery))
+    errors = date_errors(
+        *released_errors(events.member, events.day, released.moved, as_days), _noisy(policy, workplace, delivery)
+    )
     compared = compared_ways(events, released.moved, released.width, date_keys(workplace, policy.name, delivery))
     ways = compared.set_index("method")
     several = np.count_nonzero(np.diff(np.append(events.firsts, len(events))) > 1)
@@ -123,7 +126,11 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
     told = {
         "column": dates.release_as,
         "format": dates.format,
-        "anchor": {"event": "birth, where it is known, else first service", "generalized_to": dates.anchor, "drawn": "uniformly"},
+        "anchor": {
+            "event": "birth, where it is known, else first service",
+            "generalized_to": dates.anchor,
+            "drawn": "uniformly",
+        },
         "interval_bins": {
             "widest_days": dates.width,
             "first_bin": [2, dates.width],
@@ -140,7 +147,9 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
         "preserved_exactly": exact,
         "preserved_approximately": ["interval between services", *(["season"] if with_season else [])],
         "not_preserved": [
-            "weekday", *([] if with_season else ["season"]), "distance in days from one member's dates to another's"
+            "weekday",
+            *([] if with_season else ["season"]),
+            "distance in days from one member's dates to another's",
         ],
         "where_clipped": None
         if dates.study_end == "redraw"
@@ -214,6 +223,7 @@ def notes_of(told: dict) -> tuple[str, ...]:
 
 def _bias_of(bias: dict) -> str:
     """One sentence on how sequences grow, in the numbers of El Emam & Arbuckle 2013 and in those of the release."""
+
     def example(of: dict) -> str:
         return (
             f"at a width of {of['width']} days intervals of {_listed(of['intervals'])} days ({of['days']} in all) are drawn as "

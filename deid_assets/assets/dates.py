@@ -30,8 +30,7 @@ SHIFTED_AT_MOST = 15
     policy_sections=["dates"],
     kinds=("duckdb", "numpy"),
     derived_columns={
-        column: ["eligible_claims.service_date"]
-        for column in ("service_day", "service_interval", "service_period")
+        column: ["eligible_claims.service_date"] for column in ("service_day", "service_interval", "service_period")
     },
 )
 def dated_claims(

@@ -44,7 +44,10 @@ def described_tables(
             table,
             contracts["release_days_in_hospital"],
             of({"DaysInHospital": YEARS[year]}),
-            {"DaysInHospital": _COUNTED, "MemberID": "Members who are missing here were not enrolled in that year, or that is not told"},
+            {
+                "DaysInHospital": _COUNTED,
+                "MemberID": "Members who are missing here were not enrolled in that year, or that is not told",
+            },
         )
     return found
 

@@ -48,7 +48,9 @@ CONFIDENCE = 0.99
 
 
 @stage_asset(
-    policy_sections=["population_estimates", "risk", "demographics"], version=METHOD_VERSIONS["population_estimates"], kinds=("duckdb", "numpy")
+    policy_sections=["population_estimates", "risk", "demographics"],
+    version=METHOD_VERSIONS["population_estimates"],
+    kinds=("duckdb", "numpy"),
 )
 def population_estimates(
     context: dg.AssetExecutionContext,
@@ -143,9 +145,7 @@ def membership_disclosure(
     found, measured = measured_presence(policy, sizes, gains, commitment)
     measured += (canaries_measurement(canaries, commitment),)
     low, middle, upper = found.percentiles
-    context.add_output_metadata(
-        {"presence_5th_percentile": low, "presence_median": middle, "presence_95th_percentile": upper}
-    )
+    context.add_output_metadata({"presence_5th_percentile": low, "presence_median": middle, "presence_95th_percentile": upper})
     return evidence_frame(context, policy, (release_members, release_claims, release_days_in_hospital), measured)
 
 

@@ -88,9 +88,7 @@ def kept_by_level(policy: Policy, data: LongitudinalData) -> dict[str, np.ndarra
 
 def kept_at_node(policy: Policy, by_level: Mapping[str, np.ndarray], node: tuple[int, ...]) -> dict[str, float]:
     """The same at the levels of a node."""
-    return {
-        name: float(by_level[name][policy.level_of(column, node)]) for name, column in policy.generalized.items()
-    }
+    return {name: float(by_level[name][policy.level_of(column, node)]) for name, column in policy.generalized.items()}
 
 
 def sampling_fraction(policy: Policy, released: int, delivered: int) -> float:

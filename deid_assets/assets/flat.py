@@ -95,9 +95,7 @@ def record_lattice(
             "threshold": policy.risk.max_suppressed,
             "k": policy.risk.k,
             "lattice": dg.MetadataValue.md(
-                markdown_image(
-                    heights_figure(nodes, policy.node_count, label), "nodes by height and loss, by decision"
-                )
+                markdown_image(heights_figure(nodes, policy.node_count, label), "nodes by height and loss, by decision")
             ),
             "frontier": dg.MetadataValue.md(
                 markdown_image(
@@ -137,9 +135,9 @@ def record_generalization(
         policy.hierarchy(qi.hierarchy).level_names[level] for qi, level in zip(policy.quasi_identifiers, node, strict=True)
     ]
     context.add_output_metadata({"node": chosen["node"].iloc[0], "loss": float(chosen["loss"].iloc[0])})
-    return pd.DataFrame(
-        {"column": names, "level": np.array(node, dtype=np.int32), "level_name": level_names}
-    ).astype({"column": "str", "level_name": "str"})
+    return pd.DataFrame({"column": names, "level": np.array(node, dtype=np.int32), "level_name": level_names}).astype(
+        {"column": "str", "level_name": "str"}
+    )
 
 
 @stage_asset(policy_sections=["population", "risk"])
@@ -169,7 +167,10 @@ def release_records(
     return release_query(policies.of(context), records, suppressed_records, record_domains, record_generalization)
 
 
-@stage_asset(policy_sections=["recipients", "risk", "attributes", "reviewed_attributes", "detail_at_least"], kinds=("duckdb", "parquet", "csv"))
+@stage_asset(
+    policy_sections=["recipients", "risk", "attributes", "reviewed_attributes", "detail_at_least"],
+    kinds=("duckdb", "parquet", "csv"),
+)
 def release(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -196,16 +197,19 @@ def release(
             refusals += population_refusals(context, population_of(policy, records), workplace)
             expected = release_query(policy, records, suppressed_records, record_domains, record_generalization)
             refusals += _row_refusals(policy, staged, expected)
-            bound_to = Context(context.partition_key, policy.hash, dict.fromkeys(FLAT_STAGES["assessment"], digest), METHOD_VERSIONS)
+            bound_to = Context(
+                context.partition_key, policy.hash, dict.fromkeys(FLAT_STAGES["assessment"], digest), METHOD_VERSIONS
+            )
             refusals += judge(evidence, measure.required_of_flat(policy), bound_to)
             levels = levels_of(policy, record_generalization)
             measured = measured_risk(policy, staged, records, record_domains, levels)
             refusals += judgement.measurement_refusals("gate", measured)
-            leaks, leaking = attribute_leaks(
-                policy, staged, records, suppressed_records, record_domains, record_generalization
-            )
+            leaks, leaking = attribute_leaks(policy, staged, records, suppressed_records, record_domains, record_generalization)
             refusals += leaking
-            chosen, table = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers), flat_table(policy, records, record_domains)
+            chosen, table = (
+                tuple(levels[qi.release_as] for qi in policy.quasi_identifiers),
+                flat_table(policy, records, record_domains),
+            )
             detail = detail_measurements(kept_information(policy, table, levels), policy.detail_at_least, staged.count())
             refusals += detail_refusals(detail)
             proof = flat_certificate(policy, record_lattice, chosen, records.count(), level_losses(policy, table))
@@ -217,7 +221,10 @@ def release(
             usable = shape(policy, "source", "quasi_identifiers", "attributes", "hierarchies")
             attrition = (
                 AttritionStep(
-                    "delivered_records", "records", records.count() + _rejected(quarantined_records), shape=shape(policy, "source")
+                    "delivered_records",
+                    "records",
+                    records.count() + _rejected(quarantined_records),
+                    shape=shape(policy, "source"),
                 ),
                 AttritionStep("records", "records", records.count(), "delivered_records", "rows in quarantine", shape=usable),
                 AttritionStep("released_records", "records", staged.count(), "records", "classes below k", "data/Records.csv"),
@@ -376,6 +383,4 @@ def _row_refusals(policy: FlatPolicy, staged: Table, expected: str) -> list[Refu
 
 
 def _rejected(quarantined: Table) -> int:
-    return int(
-        quarantined.query(f"SELECT count(*) AS n FROM {quarantined.sql} WHERE source_table = '{RECORDS}'")["n"].iloc[0]
-    )
+    return int(quarantined.query(f"SELECT count(*) AS n FROM {quarantined.sql} WHERE source_table = '{RECORDS}'")["n"].iloc[0])

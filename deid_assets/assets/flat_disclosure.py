@@ -23,9 +23,7 @@ from deid_assets.store.tables import Table
     version=METHOD_VERSIONS["record_attribute_disclosure"],
     kinds=("duckdb", "numpy"),
 )
-def record_attribute_disclosure(
-    context: dg.AssetExecutionContext, release_records: Table, policies: Policies
-) -> pd.DataFrame:
+def record_attribute_disclosure(context: dg.AssetExecutionContext, release_records: Table, policies: Policies) -> pd.DataFrame:
     """Evidence: what the class of a released record tells of its sensitive attributes."""
     policy = policies.of(context)
     found = {column: attribute_disclosure_of(policy, column, release_records) for column in policy.sensitive_columns}
@@ -38,7 +36,9 @@ def record_attribute_disclosure(
         "record_attribute_disclosure", context.partition_key, policy.hash, tables_digest({"release_records": release_records}),
         METHOD_VERSIONS["record_attribute_disclosure"], measured,
     )  # fmt: skip
-    context.add_output_metadata(attribute_metadata(found) | measured_metadata(measured) | {"evidence_digest": evidence.digest()})
+    context.add_output_metadata(
+        attribute_metadata(found) | measured_metadata(measured) | {"evidence_digest": evidence.digest()}
+    )
     return to_frame([evidence])
 
 

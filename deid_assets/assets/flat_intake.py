@@ -46,8 +46,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
     delivery = workplace.delivery(context.partition_key)
     store = RestrictedStore(root=workplace.root)
     tables = {
-        name: store.table(dg.AssetKey([prefix_of(context), name]), context.partition_key)
-        for name in (RECORDS, QUARANTINED)
+        name: store.table(dg.AssetKey([prefix_of(context), name]), context.partition_key) for name in (RECORDS, QUARANTINED)
     }
     file = tables[RECORDS].file
     owner_only(file.parent)

@@ -124,9 +124,7 @@ def generalization_lattice(
     return nodes
 
 
-def _figures(
-    policy: Policy, nodes: pd.DataFrame, without_suppressed: float | None = None
-) -> dict[str, dg.MetadataValue]:
+def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | None = None) -> dict[str, dg.MetadataValue]:
     """The lattice by decision, and loss against risk, for the UI; `chosen` marks a node.
 
     `without_suppressed`: the share of the chosen one without the members who were left out; None where nobody was.
@@ -241,8 +239,12 @@ def generalization_choice(
                 claim_columns(policy),
                 adversary_of(policy, member_profiles),
                 Demands(
-                    risk.max_high_risk_share, risk.gate.draws, confidence, risk.suppression.at_most,
-                    risk.search.aim, never,
+                    risk.max_high_risk_share,
+                    risk.gate.draws,
+                    confidence,
+                    risk.suppression.at_most,
+                    risk.search.aim,
+                    never,
                 ),
                 _DIAGNOSIS_DRAWS,
                 other_gates_of(context, policy, tables, computation, workplace, number),
@@ -256,9 +258,9 @@ def generalization_choice(
         metadata={"diagnosis": markdown_table(diagnosis.drop(columns="change"))},
     )
     yield dg.Output(
-        pd.DataFrame(
-            {"node": [node_text(node) for node in passed_over], "gate": list(passed_over.values())}
-        ).astype({"node": "str", "gate": "str"}),
+        pd.DataFrame({"node": [node_text(node) for node in passed_over], "gate": list(passed_over.values())}).astype(
+            {"node": "str", "gate": "str"}
+        ),
         "passed_over_nodes",
     )
     if choice is None:
@@ -325,9 +327,7 @@ class Progress:
             self._context.log.info(f"{done} of {total} nodes: {text}")
 
 
-def node_computation(
-    policy: Policy, tables: PopulationTables, only_at: tuple[int, ...] | None = None
-) -> NodeComputation:
+def node_computation(policy: Policy, tables: PopulationTables, only_at: tuple[int, ...] | None = None) -> NodeComputation:
     """The node computation of this policy on these tables; of one node only, where that is all that is measured."""
     data = encoded_data(policy, tables)
     delivered = tables.profiles.count()
@@ -435,4 +435,6 @@ def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> li
     if "chosen_generalization" not in tables:
         return []
     levels = chosen_levels(policy, tables["chosen_generalization"])
-    return [(qi.release_as, policy.hierarchy_of(qi.column).level_names[levels[qi.column]]) for qi in policy.quasi_identifiers.all]
+    return [
+        (qi.release_as, policy.hierarchy_of(qi.column).level_names[levels[qi.column]]) for qi in policy.quasi_identifiers.all
+    ]

@@ -24,9 +24,7 @@ _SECTIONS = ["source", "intake"]
         )
     }
 )
-def intake(
-    context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace
-) -> Iterator[dg.Output]:
+def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
     """Read the delivery, hold it against the row-level rules, and write the canonical tables."""
     start_meter(context)
     policy = policies.of(context)

@@ -206,8 +206,7 @@ def _compare(
     compared = truncation_comparison(counts, ways, bins)
     if "year" in units:
         compared["smallest_bin"] = [
-            min(smallest_bin(left[table], bins) for table in _tables(units, len(counts)))
-            for left in (counts, *ways.values())
+            min(smallest_bin(left[table], bins) for table in _tables(units, len(counts))) for left in (counts, *ways.values())
         ]
     context.add_output_metadata(
         {

@@ -95,11 +95,15 @@ def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, express
     """The released claims: member_number, the columns passed on, and q0, q1 ...: numbers of the quasi-identifiers' values."""
     kept = f"""(SELECT * FROM {tables.profiles.sql}
         WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql}))"""
-    members, claims = ([qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims))
+    members, claims = (
+        [qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims)
+    )
     of_members, member_joins = label_joins(
         tables.domains, dict.fromkeys(members, 0), tables.profiles.columns(), "p", True, "base_code"
     )
-    of_claims, claim_joins = label_joins(tables.domains, dict.fromkeys(claims, 0), tables.held.columns(), "c", False, "base_code")
+    of_claims, claim_joins = label_joins(
+        tables.domains, dict.fromkeys(claims, 0), tables.held.columns(), "c", False, "base_code"
+    )
     own = ", ".join(f"{code} AS q{number}" for number, code in enumerate(of_members))
     theirs = ", ".join(f"{code} AS q{len(members) + number}" for number, code in enumerate(of_claims))
     passed = ", ".join(f"{expression} AS {quoted(name)}" for name, expression in expressions.items())

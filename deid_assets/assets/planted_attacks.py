@@ -291,6 +291,7 @@ def _counts_beyond_estimates(enough: int, estimate: Callable) -> Findings:
 
 def _estimates_without_doubt(enough: int, estimate: Callable) -> Findings:
     """Samples of nine in ten: classes far too large to be small, with members who are alone; all alone; none alone."""
+
     def sample(released: list[int]) -> tuple[Sizes, int]:
         return {"population_size": np.array(released), "released_size": np.array(released)}, -(-10 * sum(released) // 9)
 

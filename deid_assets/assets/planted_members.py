@@ -38,9 +38,7 @@ class PlantedMember:
 def members_of(groups: Iterable[Group]) -> list[PlantedMember]:
     """The members of groups, one after the other."""
     return [
-        PlantedMember(group.own, group.shown, number < group.released)
-        for group in groups
-        for number in range(group.people)
+        PlantedMember(group.own, group.shown, number < group.released) for group in groups for number in range(group.people)
     ]
 
 
@@ -110,8 +108,7 @@ def _profiles(policy: Policy, members: Sequence[PlantedMember]) -> list[dict]:
 
 def _crosswalk(members: Sequence[PlantedMember]) -> list[dict]:
     return [
-        {"kind": "member", "original_id": _member_id(number), "pseudonym": PSEUDONYM + number}
-        for number in range(len(members))
+        {"kind": "member", "original_id": _member_id(number), "pseudonym": PSEUDONYM + number} for number in range(len(members))
     ]
 
 

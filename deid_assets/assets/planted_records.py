@@ -54,9 +54,7 @@ def _of_column(
         certain = {measure.SMALLEST_CLASS: 2, measure.SUPPRESSED: (left_out - 1) / len(delivered), measure.BEYOND: 1}
         people = [_record(levels, own, value) for value in [PLAIN] * 5 + [PLAIN + 1] * 2 + [None] * 3]
         plant(file, population, _numbered(people), POPULATION)
-    released = [
-        {column: label(told, levels[column]) for column, told in _record(levels, own, value).items()} for value in rows
-    ]
+    released = [{column: label(told, levels[column]) for column, told in _record(levels, own, value).items()} for value in rows]
     tables["release_records"] = plant(file, like["release_records"], released, "release_records")
     return as_certain(certain, attack(tables))
 

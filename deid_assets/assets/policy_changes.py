@@ -147,7 +147,11 @@ def no_choice(
     return dg.Failure(
         f"refused: no generalization of this policy holds. Against it: {against}. "
         f"{_advice(diagnosis, suppress_at_most)}{f' Of absence: {because}.' if because else ''}"
-        + (" Nodes that keep less than detail_at_least asks for were not tried; ask for less to try them." if TOO_LITTLE in gates else ""),
+        + (
+            " Nodes that keep less than detail_at_least asks for were not tried; ask for less to try them."
+            if TOO_LITTLE in gates
+            else ""
+        ),
         metadata={"refused": True, "nodes_passed_over": len(passed_over)},
         allow_retries=False,
     )
@@ -169,4 +173,6 @@ def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
         )
     stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
     listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())
-    return f"None of the changes that were tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."
+    return (
+        f"None of the changes that were tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."
+    )

@@ -148,7 +148,7 @@ def inpatient_attack(
     policy = policies.of(context)
     attack, levels = policy.inpatient_attack, chosen_levels(policy, chosen_generalization)
     columns = tuple(
-        c for c in COLUMNS if c == VISITS or policy.publishes(c) and (attack.table is None or c in attack.table.columns)
+        c for c in COLUMNS if c == VISITS or (policy.publishes(c) and (attack.table is None or c in attack.table.columns))
     )
     tables = {
         "member_profiles": member_profiles, "grouped_claims": grouped_claims, "value_domains": value_domains,
@@ -212,7 +212,8 @@ def matched_inpatients(
     listed: Table | None, key: bytes,
 ) -> tuple[Shares, Mapping[int, int], ClassSizes | None, Attempts | None]:  # fmt: skip
     """Attack 3: the matched shares, the released inpatients of each period, and with all columns over all years what
-    `matched_people` returns."""
+    `matched_people` returns.
+    """
     profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
     place = inpatient_label(policy, domains, levels)
     if place is None:
@@ -246,9 +247,7 @@ def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:
     """The matched share of released inpatients by period and choice of columns; periods without any are left out."""
     found = histories.query(match_table(histories, columns))
     shares = {
-        (int(row.period), tuple(row.key.split(","))): row.found / row.released
-        for row in found.itertuples()
-        if row.released > 0
+        (int(row.period), tuple(row.key.split(","))): row.found / row.released for row in found.itertuples() if row.released > 0
     }
     periods = sorted({period for period, _ in shares})
     return {(period, chosen): shares[period, key_columns(chosen)] for chosen in subsets(columns) for period in periods}

@@ -44,9 +44,7 @@ def read_table(
             file = table.copy_to(Path(folder))
         except ValueError as error:
             raise DeliveryError(f"population table: {error}") from None
-        report = read_population_table(
-            target, file, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most, table.digest
-        )
+        report = read_population_table(target, file, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most, table.digest)
     context.add_output_metadata(report.metadata())
     if table.people_at_most is not None and people_of(target) > table.people_at_most:
         raise DeliveryError(

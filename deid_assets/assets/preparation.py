@@ -55,9 +55,7 @@ def comorbidity_codes(context: dg.AssetExecutionContext, code_book: Table, polic
 
 
 @stage_asset(derived_columns={"original_id": ["members.member_id", "claims.provider_id", "claims.vendor_id"]})
-def pseudonym_crosswalk(
-    context: dg.AssetExecutionContext, members: Table, claims: Table, workplace: Workplace
-) -> pd.DataFrame:
+def pseudonym_crosswalk(context: dg.AssetExecutionContext, members: Table, claims: Table, workplace: Workplace) -> pd.DataFrame:
     """Irreversible keyed pseudonyms of members, providers, vendors and PCPs; restricted, and never released."""
     secret = workplace.secret()
     frames = []
@@ -101,9 +99,7 @@ def eligible_claims(
 
 
 @stage_asset()
-def eligible_members(
-    context: dg.AssetExecutionContext, members: Table, removed_members: Table, eligible_claims: Table
-) -> str:
+def eligible_members(context: dg.AssetExecutionContext, members: Table, removed_members: Table, eligible_claims: Table) -> str:
     """Members who may be released: not removed, and with at least one eligible claim."""
     return eligible_members_query(members, removed_members, eligible_claims)
 

@@ -192,8 +192,14 @@ def publish(
 
     draft = describe(
         Place(
-            policy.name, staging.number, releases.registry.head, releases.key.public.raw.hex(),
-            key_digest, inputs, created, staging.files,
+            policy.name,
+            staging.number,
+            releases.registry.head,
+            releases.key.public.raw.hex(),
+            key_digest,
+            inputs,
+            created,
+            staging.files,
         )  # fmt: skip
     )
     staging.write_file("report.html", render(draft.public))
@@ -227,9 +233,7 @@ def inputs_digest(policy: ReleasePolicy, secret: Secret, delivery: Delivery, del
     )  # fmt: skip
 
 
-def _unchanged(
-    context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging
-) -> pd.DataFrame:
+def _unchanged(context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging) -> pd.DataFrame:
     """The same inputs were released before and passed again: nothing is published, and the release stands."""
     folder = releases.path(earlier.policy, earlier.number)
     context.log.info(f"unchanged: the same delivery and policy were released before, as {folder}")
@@ -282,9 +286,7 @@ def content_of(table: Table, secret: Secret) -> str | None:
         return None
 
 
-def _policy_refusals(
-    context: dg.AssetExecutionContext, policy: ReleasePolicy, workplace: Workplace
-) -> list[Refusal]:
+def _policy_refusals(context: dg.AssetExecutionContext, policy: ReleasePolicy, workplace: Workplace) -> list[Refusal]:
     """Refuse when the policy that judges is not, byte by byte, the one that measured, or its files are others by now."""
     found = [
         Refusal(
@@ -328,19 +330,14 @@ def _delivery_refusals(
 def gating_checks(policy: ReleasePolicy) -> list[dg.AssetCheckKey]:
     """Every blocking check of the assets before the release."""
     contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy)]
-    risk = [
-        dg.AssetCheckKey(dg.AssetKey([policy.name, check.asset]), check.name) for check in risk_checks_of(policy)
-    ]
+    risk = [dg.AssetCheckKey(dg.AssetKey([policy.name, check.asset]), check.name) for check in risk_checks_of(policy)]
     return contracts + risk
 
 
 def upstream(policy: ReleasePolicy) -> list[dg.AssetKey]:
     """Every asset before the release."""
     return [
-        dg.AssetKey([policy.name, name])
-        for stage, names in stages_of(policy).items()
-        if stage != "release"
-        for name in names
+        dg.AssetKey([policy.name, name]) for stage, names in stages_of(policy).items() if stage != "release" for name in names
     ]
 
 
@@ -351,12 +348,7 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     """
     judged = any(refusal.is_judgement for refusal in refusals)
     shown = [
-        f"{refusal.text}"
-        + (
-            f" ({refusal.measured:.6g} against {refusal.threshold:.6g})"
-            if _may_be_shown(refusal)
-            else ""
-        )
+        f"{refusal.text}" + (f" ({refusal.measured:.6g} against {refusal.threshold:.6g})" if _may_be_shown(refusal) else "")
         for refusal in refusals
     ]
     return dg.Failure(
@@ -365,11 +357,7 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
         metadata={
             "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
-            **{
-                f"{refusal.rule}: {refusal.name}": float(refusal.measured)
-                for refusal in refusals
-                if _may_be_shown(refusal)
-            },
+            **{f"{refusal.rule}: {refusal.name}": float(refusal.measured) for refusal in refusals if _may_be_shown(refusal)},
         },
         allow_retries=False,
     )

@@ -89,13 +89,20 @@ def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]
     suppressed = policy.risk.suppression.at_most
     for proven, said in (
         (True, "No generalization of this policy can hold, as sizes alone tell:"),
-        (False, f"No generalization of this policy is likely to hold, by bounds from draws that are wrong with a probability of {ERROR}:"),
+        (
+            False,
+            f"No generalization of this policy is likely to hold, by bounds from draws that are wrong with a probability of {ERROR}:",
+        ),
     ):
         against = [reach for reach in found if reach.ruled_out and reach.proven == proven]
         if against:
             yield said
         for reach in against:
-            besides = f", and at least {reach.least:.4f} at any, were a share of {suppressed:g} of the members left out" if suppressed else ""
+            besides = (
+                f", and at least {reach.least:.4f} at any, were a share of {suppressed:g} of the members left out"
+                if suppressed
+                else ""
+            )
             yield (
                 f"{reach.gate}: {reach.measured:.4f} at the coarsest node{besides}; the policy allows {reach.limit:.4f}. "
                 f"What helps: {remedies[reach.gate]}."

@@ -65,7 +65,12 @@ def write_refused_report(
         The report; readable by its owner only.
     """
     tables = {name: Table(home.store / policy.name / f"{delivery}.duckdb", STAGE_OF[name], name) for name in made}
-    evidence = [item.to_json() for name in stages_of(policy)["assessment"] if name in tables for item in from_frame(tables[name].frame())]
+    evidence = [
+        item.to_json()
+        for name in stages_of(policy)["assessment"]
+        if name in tables
+        for item in from_frame(tables[name].frame())
+    ]
     manifest = {"evidence": evidence}
     content = ReportContent(
         title=f"Refused under the policy {policy.name}",
@@ -85,7 +90,10 @@ def write_refused_report(
         disclosure=disclosure_tables(manifest),
         limits=FLAT_LIMITS if isinstance(policy, FlatPolicy) else LIMITS[:2],
         notes=(RESTRICTED, *tried(manifest)),
-        reasons=(*(f"The check failed: {text}" for text in failed_checks), *(text.removeprefix("refused: ") for text in reasons)),
+        reasons=(
+            *(f"The check failed: {text}" for text in failed_checks),
+            *(text.removeprefix("refused: ") for text in reasons),
+        ),
         diagnosis=_diagnosis(tables),
     )
     path = home.refused_report(policy.name, delivery)
@@ -135,8 +143,11 @@ def _diagnosis(tables: dict[str, Table]) -> ReportTable | None:
         (("Change", "name"), ("Share", "number"), ("At most", "number"), ("Left out", "number"), ("Would pass", "name")),
         tuple(
             (
-                f"{row.kind} {words(row.what)}".strip(), shown(row.share, "share of draws"), shown(row.threshold, "share of draws"),
-                shown(row.suppressed, "share of members") if row.would_pass else "", outcome_of_change(row),
+                f"{row.kind} {words(row.what)}".strip(),
+                shown(row.share, "share of draws"),
+                shown(row.threshold, "share of draws"),
+                shown(row.suppressed, "share of members") if row.would_pass else "",
+                outcome_of_change(row),
             )
             for row in rows.itertuples()
         ),

@@ -150,7 +150,16 @@ def release(
             staging.write_json(DICTIONARY, dictionary(described))
             rare = rare_labels(described)
             attrition = _attrition(
-                policy, delivery, members, removed_members, eligible_members, member_profiles, claims, eligible_claims, truncated_claims, candidate
+                policy,
+                delivery,
+                members,
+                removed_members,
+                eligible_members,
+                member_profiles,
+                claims,
+                eligible_claims,
+                truncated_claims,
+                candidate,
             )
             every = (*evidence, gate_evidence)
             return publish(
@@ -214,7 +223,7 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
             staging.write_table(
                 connection,
                 f"DaysInHospital_{year}",
-                f"SELECT * EXCLUDE (\"Year\") FROM {days.sql} WHERE \"Year\" = '{year}'",
+                f'SELECT * EXCLUDE ("Year") FROM {days.sql} WHERE "Year" = \'{year}\'',
                 order_by=("MemberID",),
             )
     for asset, name in FILES.items():
@@ -271,9 +280,7 @@ def _judge(
     refusals += judgement.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
     refusals += judgement.provider_refusals(policy, staged, levels, tables.known, tables.domains)
     refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS, tried.number)
-    refusals += common_refusals(
-        context, policy, workplace, tables.profiles.file, evidence, ("members", "claims")
-    )
+    refusals += common_refusals(context, policy, workplace, tables.profiles.file, evidence, ("members", "claims"))
 
     keep = kept_targets(tables.profiles, suppressed)
     # What was released before makes absence and membership tell more; the classes of this release stand alone.
@@ -314,7 +321,9 @@ def _judge(
     delays = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, suppressed, levels, delays)
     refusals += leaking
-    gate_evidence = Evidence("gate", context.partition_key, policy.hash, digest, "5", (*measured, *detail, *leaks, cross), tried.number)
+    gate_evidence = Evidence(
+        "gate", context.partition_key, policy.hash, digest, "5", (*measured, *detail, *leaks, cross), tried.number
+    )
     return refusals, gate_evidence, evidence
 
 
@@ -328,9 +337,7 @@ def _attrition(
         f"count(DISTINCT member_id) AS all_removed FROM {removed.sql}"
     ).iloc[0]
     sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
-    of_sample = (
-        f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
-    )
+    of_sample = f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
     eligible_sampled = int(profiles.query(of_sample.format(eligible_claims.sql))["n"].iloc[0])
     truncated_sampled = int(profiles.query(of_sample.format(truncated.sql))["n"].iloc[0])
     delivered = members.count()

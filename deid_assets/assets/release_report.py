@@ -111,11 +111,7 @@ def report_of(
                 "Simulated neighbours",
                 "How often a simulated nosey neighbour picks the right record, with bounds and thresholds.",
                 neighbor_attack_figure(
-                    [
-                        (found.name, found.value, found.bound, found.threshold)
-                        for found in neighbors
-                        if found.name != CANARIES
-                    ]
+                    [(found.name, found.value, found.bound, found.threshold) for found in neighbors if found.name != CANARIES]
                 ),
             ),
             ReportFigure(
@@ -130,7 +126,9 @@ def report_of(
         notes=retained_sentences(columns),
     )
     limits = (*content.limits, *_number_of_claims(policy, manifest, sensitivity))
-    return render_report(replace(content, dates=dates, limits=limits, levels=levels_table(columns), rare=rare[0], joined=rare[1]))
+    return render_report(
+        replace(content, dates=dates, limits=limits, levels=levels_table(columns), rare=rare[0], joined=rare[1])
+    )
 
 
 def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> Iterator[str]:

@@ -51,9 +51,7 @@ def rule_needs(
     )
 
 
-def needs_in(
-    policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table
-) -> tuple[JudgedNeed, ...]:
+def needs_in(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> tuple[JudgedNeed, ...]:
     """Measure the delivery and hold it against every need of the policy."""
     population = None if policy.counts_population else policy.risk.population_size
     return judged_needs(policy, rule_figures(members, claims, delivered_codes, removed, RARE_VISIBLE_REASON, population))

@@ -160,8 +160,7 @@ def attack_sensitivity(
 def sensitivity_table(policy: Policy, measured: Sequence[Measurement]) -> pd.DataFrame:
     """The analysis as a table: value and joint upper bound of each figure, by row and power."""
     rows = [
-        (row, power, *found["unconditional"], *found["given_membership"])
-        for row, power, found in table_rows(policy, measured)
+        (row, power, *found["unconditional"], *found["given_membership"]) for row, power, found in table_rows(policy, measured)
     ]
     columns = ["known", "power", "unconditional", "its bound", "given membership", "its bound "]
     return pd.DataFrame(rows, columns=columns)

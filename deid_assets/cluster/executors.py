@@ -152,9 +152,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             f"look into the logs of its workers (the usual cause is too little memory)"
         )
 
-    def _answered(
-        self, owner: object, method: str, args: tuple, keywords: dict, deadline: float, again: float
-    ) -> object:
+    def _answered(self, owner: object, method: str, args: tuple, keywords: dict, deadline: float, again: float) -> object:
         name, content, arrays = self._packed(owner)
         call = Call(self._sender, name, arrays, method, args, keywords)
         answer = self._asked(call, list(self._workers()), deadline, again)
@@ -249,8 +247,7 @@ class ClusterExecutor(ThreadPoolExecutor):
                     return fit
             time.sleep(0.2)
         raise ExecutorError(
-            f"the cluster at {self._address} has had no worker for {self._patience:.0f} s; "
-            f"start some, or unset {VARIABLE}"
+            f"the cluster at {self._address} has had no worker for {self._patience:.0f} s; start some, or unset {VARIABLE}"
         )
 
     def _look_at(self, workers: set[str]) -> None:
@@ -273,11 +270,7 @@ class ClusterExecutor(ThreadPoolExecutor):
                     f"install the same version there, with the extra 'dask'"
                 )
             there, spills = facts
-            unequal = [
-                f"{what} {there.get(what)} (here {here[what]})"
-                for what in here
-                if there.get(what) != here[what]
-            ]
+            unequal = [f"{what} {there.get(what)} (here {here[what]})" for what in here if there.get(what) != here[what]]
             if unequal:
                 raise ExecutorError(
                     f"worker {worker} has {', '.join(unequal)}; results are the same to the last byte only where these "
@@ -304,8 +297,7 @@ def _connected(address: str, seconds: float):
         from distributed import Client
     except ImportError as error:
         raise ExecutorError(
-            f"{VARIABLE} asks for a Dask cluster, and distributed cannot be imported ({error}); "
-            f"the extra 'dask' installs it"
+            f"{VARIABLE} asks for a Dask cluster, and distributed cannot be imported ({error}); the extra 'dask' installs it"
         ) from error
     try:
         parts = urlsplit(address)
@@ -313,9 +305,7 @@ def _connected(address: str, seconds: float):
     except ValueError:
         host = port = None
     if not host or not port or parts.scheme not in ("tcp", "tls"):
-        raise ExecutorError(
-            f"{VARIABLE} is '{address}'; it must be like tcp://scheduler:8786 or tls://scheduler:8786"
-        )
+        raise ExecutorError(f"{VARIABLE} is '{address}'; it must be like tcp://scheduler:8786 or tls://scheduler:8786")
     try:
         # A client by itself would wait for ever for somebody who listens and is no scheduler.
         with ThreadPoolExecutor(1) as aside:

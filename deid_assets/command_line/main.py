@@ -81,11 +81,28 @@ def main() -> None:
 
 
 _OPTIONS_OF_A_RUN = (
-    click.option("--policy", "policy_name", callback=_not_empty, default="heritage_public", show_default=True, help="A policy's name, or a YAML file."),
-    click.option("--delivery", "paths", multiple=True, type=click.Path(path_type=Path), help="Folder or file of the delivery; may be repeated."),
+    click.option(
+        "--policy",
+        "policy_name",
+        callback=_not_empty,
+        default="heritage_public",
+        show_default=True,
+        help="A policy's name, or a YAML file.",
+    ),
+    click.option(
+        "--delivery",
+        "paths",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Folder or file of the delivery; may be repeated.",
+    ),
     click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default made from its name."),
-    click.option("--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery."),
-    click.option("--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says."),
+    click.option(
+        "--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery."
+    ),
+    click.option(
+        "--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says."
+    ),
     click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of a synthetic delivery."),
 )
 
@@ -104,9 +121,13 @@ def _sample_fits(paths: tuple[Path, ...], release_members: int | None, members: 
 
 @main.command()
 @_of_a_run
-@click.option("--json", "as_json", is_flag=True, help="Print what came of it as one JSON document; progress goes to standard error.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what came of it as one JSON document; progress goes to standard error."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Say only what came of it, and why.")
-@click.option("--verbose", "-v", is_flag=True, help="Also say what steps tell of themselves, and every gate on a line of its own.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Also say what steps tell of themselves, and every gate on a line of its own."
+)
 def run(
     policy_name: str,
     paths: tuple[Path, ...],
@@ -207,13 +228,13 @@ def policy_list() -> None:
 @policy.command("new")
 @click.argument("name", callback=_not_empty)
 @click.option("--title", required=True, callback=_not_empty, help="What it is, in a few words.")
-@click.option("--owner", "owners", multiple=True, required=True, help="Who answers for it: team:NAME or an address; may be repeated.")
+@click.option(
+    "--owner", "owners", multiple=True, required=True, help="Who answers for it: team:NAME or an address; may be repeated."
+)
 @click.option("--description", help="What it publishes; by default the title.")
 @click.option("--like", default="heritage_public", show_default=True, help="The policy that ships from which it is made.")
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
-def policy_new(
-    name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None
-) -> None:
+def policy_new(name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None) -> None:
     """Begin a policy of your own: a copy of one that ships, with your name, title and owners.
 
     Change its section `source` to what fits your files, and run `deid policy check` on it.
@@ -243,7 +264,9 @@ def releases_list(as_json: bool) -> None:
 
     def line(one: ListedRelease) -> str:
         of = f"delivery {one.delivery}" if one.delivery else "delivery not told by this store"
-        return f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
+        return (
+            f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
+        )
 
     _print_listed(listed_releases(Home.here()), as_json, line, "Nothing was published here.")
 
@@ -266,8 +289,12 @@ def deliveries_list(as_json: bool) -> None:
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
 @click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one beside the release.")
 @click.option("--head", help="The registry's head that you expect; a registry whose end was cut is then found out.")
-@click.option("--no-registry", is_flag=True, help="Leave the registry out; the release's place in the chain is then not checked.")
-@click.option("--certificate", type=click.Path(path_type=Path), help="The exact certificate of optimality, from the restricted store.")
+@click.option(
+    "--no-registry", is_flag=True, help="Leave the registry out; the release's place in the chain is then not checked."
+)
+@click.option(
+    "--certificate", type=click.Path(path_type=Path), help="The exact certificate of optimality, from the restricted store."
+)
 def verify(
     release: Path, key_file: Path | None, registry: Path | None, head: str | None, no_registry: bool, certificate: Path | None
 ) -> None:

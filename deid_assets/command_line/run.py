@@ -334,9 +334,7 @@ def _new_run(
     if chosen is not None:
         job = job.get_subset(asset_selection=chosen)
     location = ManagedGrpcPythonEnvCodeLocationOrigin(
-        LoadableTargetOrigin(
-            executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())
-        ),
+        LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())),
         LOCATION,
     )
     run = instance.create_run_for_job(

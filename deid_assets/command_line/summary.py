@@ -81,7 +81,8 @@ def summary_json(
         "failed_checks": list(summary.failed_checks),
         "rows": summary.rows,
         "gates": [
-            {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(gate).items()} for gate in gates
+            {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(gate).items()}
+            for gate in gates
         ],
         "kept": [asdict(kept) for kept in kept_levels(home, policy, delivery, summary)],
         "seconds": round(seconds, 1),
@@ -171,7 +172,9 @@ def _print_diagnosis(console: Console, home: Home, policy: ReleasePolicy, delive
     console.print(table)
     best = best_change(diagnosis)
     if best is not None:
-        console.print(f"The change to try first is {best['kind']} {best['what']}. Put this in the place of the policy's own sections:")
+        console.print(
+            f"The change to try first is {best['kind']} {best['what']}. Put this in the place of the policy's own sections:"
+        )
         console.print(escape(best["change"]), soft_wrap=True)
 
 

@@ -170,7 +170,9 @@ def texts_in(folder: Path) -> Iterator[PolicyText]:
         if (path / RECORD).exists() or (path / RECORD).is_symlink():
             record = record_of(path)
             if record.policy != path.name:
-                raise PolicyError(f"adopted policy {path}: its record is of another policy; remove the folder, and adopt it again")
+                raise PolicyError(
+                    f"adopted policy {path}: its record is of another policy; remove the folder, and adopt it again"
+                )
             yield PolicyText(path, record)
         elif any(entry.suffix in ENDINGS for entry in path.iterdir()):
             raise PolicyError(

@@ -172,9 +172,7 @@ def _cut(policy: Policy) -> Iterator[str]:
     grouping = policy.grouping
     yield f"Charlson index after {grouping.charlson.capitalize()}, {grouping.charlson_diagnoses} diagnoses"
     yield _long_tail(policy)
-    yield (
-        f"payment delay and days in hospital are one class from the {policy.top_coding.percentile:g}th percentile on"
-    )
+    yield (f"payment delay and days in hospital are one class from the {policy.top_coding.percentile:g}th percentile on")
 
 
 def _long_tail(policy: Policy) -> str:

@@ -80,7 +80,9 @@ class FlatPolicy(ReleasePolicy):
     intake: Intake = Intake()
     population: FlatPopulation | None = Field(None, description="table of the population for k-map; null: k-anonymity")
     quasi_identifiers: tuple[FlatQuasiIdentifier, ...] = Field(min_length=1, description="columns that an adversary may know")
-    attributes: tuple[FlatColumn, ...] = Field((), description="columns published as they are; what is listed nowhere is not published")
+    attributes: tuple[FlatColumn, ...] = Field(
+        (), description="columns published as they are; what is listed nowhere is not published"
+    )
     formulas: Literal["refuse", "neutralize"] = Field(
         "refuse",
         description="attributes that a spreadsheet would take for formulas: refuse the release, or publish them with an "
@@ -113,9 +115,7 @@ class FlatPolicy(ReleasePolicy):
     @property
     def generalized(self) -> dict[str, str]:
         """Columns that have coarser levels, by their names in the release."""
-        return {
-            qi.release_as: qi.column for qi in self.quasi_identifiers if self.hierarchy(qi.hierarchy).levels > 1
-        }
+        return {qi.release_as: qi.column for qi in self.quasi_identifiers if self.hierarchy(qi.hierarchy).levels > 1}
 
     @property
     def node_count(self) -> int:
@@ -159,7 +159,9 @@ def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
             if one.release_as.lower() in names:
                 yield Problem((section, number, "release_as"), f"the release already has a column {one.release_as}")
             if one.release_as.lower() in OWN_COLUMNS:
-                yield Problem((section, number, "release_as"), f"{one.release_as} is a column of the store: choose another name")
+                yield Problem(
+                    (section, number, "release_as"), f"{one.release_as} is a column of the store: choose another name"
+                )
             columns.add(one.column.lower())
             names.add(one.release_as.lower())
 
@@ -194,9 +196,7 @@ def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:
             if column not in allowed or column in listed[:number]:
                 found = "is listed twice" if column in allowed else f"is none of {', '.join(allowed) or 'any'}"
                 kind = "attribute" if name == "sensitive" else "sensitive attribute"
-                yield Problem(
-                    ("attribute_disclosure", name, number), f"{kind} {column} {found}{did_you_mean(column, allowed)}"
-                )
+                yield Problem(("attribute_disclosure", name, number), f"{kind} {column} {found}{did_you_mean(column, allowed)}")
     if policy.formulas == "neutralize" and not attributes:
         yield Problem(("formulas",), "neutralize changes attributes, and there is none; take it out")
     if not policy.sensitive_columns:

@@ -109,9 +109,7 @@ def _keys(model: type[BaseModel] | None) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()] if model else []
 
 
-def _located(
-    location: tuple[str | int, ...], whole: type[BaseModel]
-) -> tuple[tuple[str | int, ...], type[BaseModel] | None]:
+def _located(location: tuple[str | int, ...], whole: type[BaseModel]) -> tuple[tuple[str | int, ...], type[BaseModel] | None]:
     """Return the path in the file, and the model that its last key belongs to.
 
     Pydantic's location names the chosen kind of a source or hierarchy as if it were a key, and marks keys that are

@@ -33,7 +33,9 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
     """
     shipped = {load_policy(path).name: path for path in shipped_policies()}
     if like not in shipped:
-        raise PolicyError(f"no policy '{like}' ships{did_you_mean(like.replace('-', '_'), shipped)}; those that do: {', '.join(shipped)}")
+        raise PolicyError(
+            f"no policy '{like}' ships{did_you_mean(like.replace('-', '_'), shipped)}; those that do: {', '.join(shipped)}"
+        )
     if name in shipped:
         raise PolicyError(f"a policy that ships is called {name}; give yours another name")
     if file.exists():
@@ -49,7 +51,9 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
         durable.create(draft, text.encode(), 0o644)
         made = load_policy(draft)
         if (made.name, made.title, tuple(made.owners)) != (name, title, tuple(owners)):
-            raise PolicyError(f"policy {like} could not be given this name, title and owners; copy its file and change it by hand")
+            raise PolicyError(
+                f"policy {like} could not be given this name, title and owners; copy its file and change it by hand"
+            )
         draft.rename(file)
     except OSError as error:
         raise PolicyError(f"{file} cannot be written: {error.strerror}") from None

@@ -108,7 +108,9 @@ def _parsed(text: str) -> Parsed:
         if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
             return _unreadable(token.start_mark, "anchors and aliases are not allowed: write values out")
         if isinstance(token, yaml.TagToken | yaml.DirectiveToken):
-            return _unreadable(token.start_mark, "tags and directives are not allowed: quotes make text, nothing else is needed")
+            return _unreadable(
+                token.start_mark, "tags and directives are not allowed: quotes make text, nothing else is needed"
+            )
     loader = _Plain(text)
     try:
         node = loader.get_single_node()

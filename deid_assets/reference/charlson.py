@@ -53,11 +53,7 @@ def charlson_conditions(codes: Sequence[str], version: Version = "quan") -> pd.D
     """
     table = _conditions_by_prefix(version)
     weights = _weights()
-    rows = [
-        (code, condition, *weights[condition])
-        for code in codes
-        for condition in _conditions(plain_code(code), table)
-    ]
+    rows = [(code, condition, *weights[condition]) for code in codes for condition in _conditions(plain_code(code), table)]
     columns = list(zip(*rows, strict=True)) or [()] * 4
     frame = text_frame(code=columns[0], condition=columns[1], family=columns[2])
     return frame.assign(weight=pd.Series(columns[3], dtype="int64"))

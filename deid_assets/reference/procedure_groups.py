@@ -65,9 +65,7 @@ def procedure_ranges() -> tuple[CodeRange, ...]:
 
 @functools.cache
 def _sorted_ranges(completions: bool) -> tuple[CodeRange, ...]:
-    ranges = sorted(
-        (row for row in procedure_ranges() if completions or row.origin != COMPLETION), key=lambda row: row.first
-    )
+    ranges = sorted((row for row in procedure_ranges() if completions or row.origin != COMPLETION), key=lambda row: row.first)
     for left, right in zip(ranges, ranges[1:], strict=False):
         if left.last >= right.first:
             raise ValueError(f"code table: CPT ranges {left.first} to {left.last} and {right.first} overlap")

@@ -82,8 +82,6 @@ def _tables(kind: Kind, code_list: CodeList, rare_visible: bool) -> tuple[Prefix
         raise ValueError(f"the lists of sensitive codes are {', '.join(_LISTS)}, not {code_list!r}")
     lists = (*_LISTS[code_list], _RARE_VISIBLE) if rare_visible else _LISTS[code_list]
     rows = [row for row in read_table("sensitive_codes.csv") if row["kind"] == kind and row["code_list"] in lists]
-    ranges = [
-        (row["match"], CodeRange(plain_code(row["first"]), plain_code(row["last"]), row["reason"])) for row in rows
-    ]
+    ranges = [(row["match"], CodeRange(plain_code(row["first"]), plain_code(row["last"]), row["reason"])) for row in rows]
     whole = {code: codes.group for match, codes in ranges if match == "exact" for code in codes.prefixes()}
     return PrefixTable(codes for match, codes in ranges if match == "prefix"), whole

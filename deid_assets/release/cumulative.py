@@ -209,9 +209,8 @@ def _is_of_release(file: Path, releases: Path, entry: Entry) -> bool:
     """Whether a restricted manifest is the one that the public manifest of an entry of the registry names."""
     try:
         public = (releases / entry.policy / f"{entry.number:04d}" / MANIFEST).read_bytes()
-        return (
-            bytes_digest(public) == entry.manifest_digest
-            and json.loads(public)["restricted_edition"] == bytes_digest(file.read_bytes())
+        return bytes_digest(public) == entry.manifest_digest and json.loads(public)["restricted_edition"] == bytes_digest(
+            file.read_bytes()
         )
     except (OSError, ValueError, KeyError, TypeError):
         return False

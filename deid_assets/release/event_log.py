@@ -13,9 +13,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from deid_assets.assessments.evidence import Evidence, Refusal
 
 
-def witness(
-    instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str, run_id: str
-) -> list[Refusal]:
+def witness(instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str, run_id: str) -> list[Refusal]:
     """Refuse unless every check passed for this partition on the asset's current materialization.
 
     An evaluation that was planned and never began says nothing: a run that was locked out, or killed before it came to the
@@ -109,18 +107,14 @@ def _began(instance: dg.DagsterInstance, record: AssetCheckExecutionRecord) -> f
     if record.event is None or record.event.step_key is None or not instance.has_run(record.run_id):
         return float("inf")
     starts = instance.get_records_for_run(record.run_id, of_type=dg.DagsterEventType.STEP_START).records
-    return max(
-        (start.timestamp for start in starts if start.event_log_entry.step_key == record.event.step_key), default=None
-    )
+    return max((start.timestamp for start in starts if start.event_log_entry.step_key == record.event.step_key), default=None)
 
 
 _DATA_VERSION = "dagster/data_version"
 _INPUT_EVENT = "dagster/input_event_pointer/"
 
 
-def stale_inputs(
-    instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, str], partition: str
-) -> list[Refusal]:
+def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, str], partition: str) -> list[Refusal]:
     """Refuse what was made from other inputs than the current ones, or under another text of the policy.
 
     Selecting a part of the assets leaves the rest as they were: a candidate made before its claims were taken in again is
@@ -153,9 +147,7 @@ def stale_inputs(
     return found
 
 
-def edited_tables(
-    instance: dg.DagsterInstance, contents: Mapping[dg.AssetKey, str | None], partition: str
-) -> list[Refusal]:
+def edited_tables(instance: dg.DagsterInstance, contents: Mapping[dg.AssetKey, str | None], partition: str) -> list[Refusal]:
     """Refuse where a table of the restricted store is not the one that its asset wrote: nobody judged what was changed.
 
     Parameters
@@ -219,23 +211,21 @@ def measured_under_another_text(
     ]  # fmt: skip
 
 
-def _is_as_stated(
-    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, content: str | None
-) -> bool:
+def _is_as_stated(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, content: str | None) -> bool:
     """Whether the current materialization states this fingerprint; never where either is missing."""
     record = current_materialization(instance, key, partition)
     stated = record.asset_materialization.metadata.get(entry) if record and record.asset_materialization else None
     return stated is not None and content is not None and stated.value == content
 
 
-def edited_evidence(
-    instance: dg.DagsterInstance, policy: str, evidence: Iterable[Evidence], partition: str
-) -> list[Refusal]:
+def edited_evidence(instance: dg.DagsterInstance, policy: str, evidence: Iterable[Evidence], partition: str) -> list[Refusal]:
     """Refuse evidence that is not what the event log says its asset measured."""
     found = []
     for item in evidence:
         record = current_materialization(instance, dg.AssetKey([policy, item.asset]), partition)
-        stated = record.asset_materialization.metadata.get("evidence_digest") if record and record.asset_materialization else None
+        stated = (
+            record.asset_materialization.metadata.get("evidence_digest") if record and record.asset_materialization else None
+        )
         if stated is None or stated.value != item.digest():
             text = f"{item.asset}: the stored evidence is not what was measured; materialize it again"
             found.append(Refusal("edited_evidence", item.asset, None, None, text))

@@ -51,7 +51,15 @@ def _published_as_they_are(manifest: Mapping) -> ReportTable:
     found = {one["name"]: one for item in manifest["evidence"] if item["asset"] == "gate" for one in item["measurements"]}
     names = [name.removesuffix(f"/{leaks.REFINEMENT}") for name in found if name.endswith(f"/{leaks.REFINEMENT}")]
     reasons = json.loads(manifest["policy"]["text"]).get("reviewed_attributes", {}) if names else {}
-    shown_of = (leaks.SINGLED_OUT, leaks.REFINEMENT, leaks.SURE, leaks.MADE_OF, leaks.IDENTIFIERS, leaks.FORMATS, leaks.RARE_NAMES)
+    shown_of = (
+        leaks.SINGLED_OUT,
+        leaks.REFINEMENT,
+        leaks.SURE,
+        leaks.MADE_OF,
+        leaks.IDENTIFIERS,
+        leaks.FORMATS,
+        leaks.RARE_NAMES,
+    )
     limits = [f"at most {shown(leaks.LIMITS[name], 'share of members')}" for name in shown_of]
     rows = tuple(
         (name, *(_told(found, f"{name}/{one}") for one in shown_of), reasons.get(name, "not reviewed: within the limits"))
@@ -78,7 +86,11 @@ def _told(found: Found, name: str) -> str:
         return ""
     one = found[name]
     text = shown(one["value"], one["unit"])
-    return f"{text} (up to {shown_bound(one['bound'], one['unit'])})" if one["bound"] is not None and one["value"] is not None else text
+    return (
+        f"{text} (up to {shown_bound(one['bound'], one['unit'])})"
+        if one["bound"] is not None and one["value"] is not None
+        else text
+    )
 
 
 def _population(found: Found) -> ReportTable:
@@ -114,7 +126,14 @@ def _attributes(found: Found) -> ReportTable:
         "small classes are far by chance alone. Of attributes with several values for a member, sets of values count "
         "for l, which is 1 where a class has a value in common, and single values else. What the whole release shares is no "
         "disclosure by a class: such a value does not count, and an attribute of which all have the same has no l.",
-        (("Attribute", "name"), ("Homogeneous", "number"), ("l", "number"), ("Entropy l", "number"), ("t", "number"), ("Mean t", "number")),
+        (
+            ("Attribute", "name"),
+            ("Homogeneous", "number"),
+            ("l", "number"),
+            ("Entropy l", "number"),
+            ("t", "number"),
+            ("Mean t", "number"),
+        ),
         tuple((name, *(_told(found, f"{name}/{column}") for column in columns)) for name in names),
     )
 

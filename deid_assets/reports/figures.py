@@ -30,8 +30,8 @@ from deid_assets.reports.rendering import (
 )  # fmt: skip
 
 __all__ = [
-    "class_size_figure",
     "claims_per_member_figure",
+    "class_size_figure",
     "frontier_figure",
     "heights_figure",
     "lattice_figure",

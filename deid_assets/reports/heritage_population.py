@@ -3,7 +3,8 @@
 The two columns are not measured alike. The article matches with the voters of the counties and with the discharges of
 California, and uses the closed form, which is biased low (methods#marketer-risk). Its shares are of all records; here they
 are of members with inpatient visits, and both are shown. Here the file is the one that the policy
-names, else the delivery itself, which is smaller than any such register, and whom the file lacks counts as found."""
+names, else the delivery itself, which is smaller than any such register, and whom the file lacks counts as found.
+"""
 
 import json
 
@@ -56,7 +57,9 @@ def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
                 _range([_times(end, of_all) for end in ends]),
             ),
             ComparisonRow(f"The same of members with inpatient visits, {words}", "not published", _range(ends)),
-            ComparisonRow(f"By all columns, {words}: of all members", "not published", _shown(_times(measured.get(name), of_all))),
+            ComparisonRow(
+                f"By all columns, {words}: of all members", "not published", _shown(_times(measured.get(name), of_all))
+            ),
             ComparisonRow(f"The same of members with inpatient visits, {words}", "not published", _shown(measured.get(name))),
         ]
     return tuple(rows)

@@ -357,7 +357,12 @@ def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
 
 
 def _legend(
-    figure: Figure, decisions: NDArray, chosen: bool, framed: bool, outside: bool = False, frontier: bool = False,
+    figure: Figure,
+    decisions: NDArray,
+    chosen: bool,
+    framed: bool,
+    outside: bool = False,
+    frontier: bool = False,
     suppressed: bool = False,
 ) -> None:
     """What the marks mean, of those that occur; as many in a row as fit."""

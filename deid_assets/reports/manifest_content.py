@@ -163,7 +163,11 @@ def _ungated_match(manifest: Mapping) -> list[str]:
     return [
         f"Whoever holds a discharge database is expected to match {shown(found['value'], found['unit'])} of the released "
         "inpatients by all of their visits; "
-        + (f"the policy allows {shown(found['threshold'], found['unit'])}." if found["gating"] else "no gate of the policy holds that down.")
+        + (
+            f"the policy allows {shown(found['threshold'], found['unit'])}."
+            if found["gating"]
+            else "no gate of the policy holds that down."
+        )
         for item in manifest["evidence"]
         for found in item["measurements"]
         if found["name"] == measure.INPATIENT and isinstance(found["value"], int | float)
@@ -198,7 +202,12 @@ def _group(name: str) -> str:
 def _meaning(found: Mapping) -> str:
     """What a measurement means; one of a column, "column/what", means the same for every column."""
     name = found["name"]
-    return MEANINGS.get(name) or MEANINGS.get(name.rpartition("/")[2]) or LEAKS.get(name.rpartition("/")[2]) or f"See {found['section']}."
+    return (
+        MEANINGS.get(name)
+        or MEANINGS.get(name.rpartition("/")[2])
+        or LEAKS.get(name.rpartition("/")[2])
+        or f"See {found['section']}."
+    )
 
 
 def _of(asset: str, name: str) -> str:

@@ -60,7 +60,9 @@ def inpatient_figure(shares: Mapping[tuple[int, tuple[str, ...]], float], at_mos
                 color=color, markersize=4.5, markerfacecolor="none", label=label,
             )  # fmt: skip
     published = [100 * share for row in TABLE_6 for share in row]
-    axes.plot([4.42] * len(published), published, "_", color=BLACK, markersize=8, label="published (El Emam et al. 2012, Table 6)")
+    axes.plot(
+        [4.42] * len(published), published, "_", color=BLACK, markersize=8, label="published (El Emam et al. 2012, Table 6)"
+    )
     if at_most is not None:
         axes.axhline(100 * at_most, color=GREY, linewidth=1.2, linestyle=(0, (5, 2)))
         place = (0.6, 100 * at_most)

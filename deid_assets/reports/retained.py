@@ -65,8 +65,7 @@ def released_columns(
     """
     values = {found["name"]: found["value"] for found in measured}
     return tuple(
-        ReleasedColumn(name, hierarchy, level, values.get(kept_name(name)))
-        for name, (hierarchy, level) in hierarchies.items()
+        ReleasedColumn(name, hierarchy, level, values.get(kept_name(name))) for name, (hierarchy, level) in hierarchies.items()
     )
 
 
@@ -77,7 +76,11 @@ def retained_rows(columns: Sequence[ReleasedColumn], beside_heritage: bool = Tru
             column.name,
             column.level_name,
             _classes(column),
-            "not generalized" if column.hierarchy.levels == 1 else "not measured" if column.kept is None else percent(column.kept),
+            "not generalized"
+            if column.hierarchy.levels == 1
+            else "not measured"
+            if column.kept is None
+            else percent(column.kept),
             GENERALIZATIONS.get(column.name, "not published") if beside_heritage else "",
         )
         for column in columns

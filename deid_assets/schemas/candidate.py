@@ -33,9 +33,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         if qi.column not in IN_DAYS_IN_HOSPITAL
     }
     days = {
-        "Year": column(
-            dt.string, Role.QUASI_IDENTIFIER, "year of enrolment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")
-        ),
+        "Year": column(dt.string, Role.QUASI_IDENTIFIER, "year of enrolment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")),
         "MemberID": _member(),
     }
     if policy.publishes("claims_truncated"):
@@ -135,7 +133,8 @@ def _quasi_identifier(policy: Policy, name: str):
 
 def _allowed_days(policy: Policy) -> list[Check]:
     """The labels of both years; the class that top-coding opens upwards is written '8+' instead of '8-14', and '15'
-    instead of '15+' where all labels are numbers."""
+    instead of '15+' where all labels are numbers.
+    """
     columns = [column for column in IN_DAYS_IN_HOSPITAL[:2] if policy.publishes(column)]
     found = [_labels(policy.hierarchy_of(column)) for column in columns]
     if None in found:

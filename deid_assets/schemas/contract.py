@@ -48,9 +48,7 @@ def column(
 def days(role: Role, description: str, least: int = 0, most: int | None = None) -> Column:
     """A column of days, blank where it is not known."""
     limits = (
-        Check.ge(least, error=f"at least {least}")
-        if most is None
-        else Check.in_range(least, most, error=f"{least} to {most}")
+        Check.ge(least, error=f"at least {least}") if most is None else Check.in_range(least, most, error=f"{least} to {most}")
     )
     return column(dt.int32, role, description, limits, nullable=True, unit="days")
 

@@ -98,9 +98,7 @@ def _record_domains(policy: FlatPolicy) -> DataFrameSchema:
 
 def _record_lattice(policy: FlatPolicy) -> DataFrameSchema:
     levels = {
-        f"level_of_{qi.release_as}": column(
-            dt.int64, Role.OTHER, f"level of {qi.release_as}", Check.ge(0, error="at least 0")
-        )
+        f"level_of_{qi.release_as}": column(dt.int64, Role.OTHER, f"level of {qi.release_as}", Check.ge(0, error="at least 0"))
         for qi in policy.quasi_identifiers
     }
     return contract(
@@ -110,7 +108,11 @@ def _record_lattice(policy: FlatPolicy) -> DataFrameSchema:
             "height": column(dt.int64, Role.OTHER, "sum of the levels", Check.ge(0, error="at least 0")),
             "loss": column(dt.float64, Role.MEASUREMENT, "information lost", Check.ge(0, error="at least 0")),
             "share": column(
-                dt.float64, Role.MEASUREMENT, "of records in classes below k", Check.in_range(0, 1, error="0 to 1"), unit="share"
+                dt.float64,
+                Role.MEASUREMENT,
+                "of records in classes below k",
+                Check.in_range(0, 1, error="0 to 1"),
+                unit="share",
             ),
             "decision": column(
                 dt.string,

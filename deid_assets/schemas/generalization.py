@@ -57,7 +57,9 @@ PASSED_OVER_NODES = contract(
             dt.string,
             Role.OTHER,
             "the gate that stood against it, or why it was not tried",
-            Check.isin([HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER], error="one of the 7 reasons"),
+            Check.isin(
+                [HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER], error="one of the 7 reasons"
+            ),
         ),
     },
     unique=["node"],
@@ -65,14 +67,22 @@ PASSED_OVER_NODES = contract(
 
 REACHABLE_RISK = contract(
     {
-        "gate": column(dt.string, Role.OTHER, "a gate that can be foreseen", Check.isin(list(GATES), error="one of the 4 gates")),
+        "gate": column(
+            dt.string, Role.OTHER, "a gate that can be foreseen", Check.isin(list(GATES), error="one of the 4 gates")
+        ),
         "measured": column(
             dt.float64, Role.MEASUREMENT, "at the coarsest node", Check.in_range(0, 1, error="0 to 1"), unit="share"
         ),
         "least": column(
-            dt.float64, Role.MEASUREMENT, "no node has less, whoever is left out", Check.in_range(0, 1, error="0 to 1"), unit="share"
+            dt.float64,
+            Role.MEASUREMENT,
+            "no node has less, whoever is left out",
+            Check.in_range(0, 1, error="0 to 1"),
+            unit="share",
         ),
-        "limit": column(dt.float64, Role.MEASUREMENT, "the threshold of the policy", Check.ge(0, error="at least 0"), unit="share"),
+        "limit": column(
+            dt.float64, Role.MEASUREMENT, "the threshold of the policy", Check.ge(0, error="at least 0"), unit="share"
+        ),
         "proven": column(dt.boolean, Role.OTHER, "whether members were counted; else it is a bound from draws"),
         "ruled_out": column(dt.boolean, Role.OTHER, "whether the gate holds at no node"),
     },
@@ -148,9 +158,7 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
                 Check.ge(0, error="at least 0"),
                 unit="draws",
             ),
-            "draws": column(
-                dt.int64, Role.MEASUREMENT, "simulated adversaries", Check.ge(1, error="at least 1"), unit="draws"
-            ),
+            "draws": column(dt.int64, Role.MEASUREMENT, "simulated adversaries", Check.ge(1, error="at least 1"), unit="draws"),
             "share": _share("of draws at high risk"),
             "lower": _share("lower bound of the share: Wilson's, 95 per cent"),
             "upper": _share("upper bound of the share: Wilson's, 95 per cent"),
@@ -186,9 +194,7 @@ def _chosen_generalization(policy: Policy) -> DataFrameSchema:
                 Check.isin([dimension.name for dimension in policy.dimensions], error="a dimension of the policy"),
             ),
             "level": _level("its level in the release", max(policy.dimension_levels, default=1)),
-            "level_name": column(
-                dt.string, Role.OTHER, "the level's name", Check.isin(names, error="a level of the policy")
-            ),
+            "level_name": column(dt.string, Role.OTHER, "the level's name", Check.isin(names, error="a level of the policy")),
         },
         unique=["dimension"],
     )
@@ -207,6 +213,4 @@ def _node(what: str, nullable: bool = False):
 
 
 def _share(what: str):
-    return column(
-        dt.float64, Role.MEASUREMENT, what, Check.in_range(0, 1, error="0 to 1"), unit="share of draws"
-    )
+    return column(dt.float64, Role.MEASUREMENT, what, Check.in_range(0, 1, error="0 to 1"), unit="share of draws")

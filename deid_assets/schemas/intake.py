@@ -91,7 +91,6 @@ QUARANTINED_ROWS = contract(
 )
 
 
-
 def _codes(what: str):
     return column(dt.int64, Role.OTHER, what, Check.ge(0, error="at least 0"), unit="codes")
 

@@ -100,9 +100,7 @@ COMORBIDITY_CODES = contract(
 
 PSEUDONYM_CROSSWALK = contract(
     {
-        "kind": column(
-            dt.string, Role.OTHER, "who it is", _in(("member", "provider", "vendor", "pcp"), "kinds of identifier")
-        ),
+        "kind": column(dt.string, Role.OTHER, "who it is", _in(("member", "provider", "vendor", "pcp"), "kinds of identifier")),
         "original_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier"),
         "pseudonym": column(
             dt.int64,

@@ -84,9 +84,7 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
     header = _header(path, name, delimiter)
     require_columns(header, columns, name)
     require_once(header, columns, name)
-    selected = ", ".join(
-        f"{_positions(header, theirs)} AS {quoted(ours)}" for ours, theirs in columns.items()
-    )
+    selected = ", ".join(f"{_positions(header, theirs)} AS {quoted(ours)}" for ours, theirs in columns.items())
     number = staging.number(name, header_lines=1)
     scan = _Scan(path, len(header), delimiter)
     text = quoted(f"{table}_text")
@@ -195,9 +193,7 @@ def _keep_rejected(connection: duckdb.DuckDBPyConnection, source_table: str, num
     return connection.execute("SELECT count(*) FROM rejected_lines WHERE file_number = ?", [number]).fetchall()[0][0]
 
 
-def _keep_lost(
-    connection: duckdb.DuckDBPyConnection, scan: _Scan, source_table: str, number: int, accounted: int
-) -> int:
+def _keep_lost(connection: duckdb.DuckDBPyConnection, scan: _Scan, source_table: str, number: int, accounted: int) -> int:
     """Account for lines that DuckDB passes over without a word, which an unclosed quote swallows; return how many.
 
     The lines of the file must be the header and the `accounted` rows and rejected lines. Where they are more, line
@@ -207,8 +203,7 @@ def _keep_lost(
     if unexplained <= 0:
         return 0
     breaks = " + ".join(
-        rf"coalesce(len(regexp_extract_all(replace(c{position}, chr(13), ''), '\n+')), 0)"
-        for position in range(scan.width)
+        rf"coalesce(len(regexp_extract_all(replace(c{position}, chr(13), ''), '\n+')), 0)" for position in range(scan.width)
     )
     inside = connection.execute(f"SELECT coalesce(sum({breaks}), 0)::BIGINT FROM {scan.sql}", scan.arguments)
     lost = max(0, unexplained - inside.fetchall()[0][0])

@@ -193,7 +193,9 @@ class Years(_Model):
     @model_validator(mode="after")
     def _few_years(self) -> "Years":
         if self.last is not None and not self.first <= self.last < self.first + MOST_YEARS:
-            raise ValueError(f"last must be from {self.first} to {self.first + MOST_YEARS - 1}: a release holds at most {MOST_YEARS} years")
+            raise ValueError(
+                f"last must be from {self.first} to {self.first + MOST_YEARS - 1}: a release holds at most {MOST_YEARS} years"
+            )
         return self
 
     @property
@@ -222,7 +224,9 @@ class TableMap(_Model):
         dates = [name for name in self.columns if name in DATE_COLUMNS]
         unknown = sorted(set(self.date_formats) - set(dates))
         if unknown:
-            raise ValueError(f"date_formats: {', '.join(unknown)} is no mapped column of dates: {', '.join(dates) or 'there is none'}")
+            raise ValueError(
+                f"date_formats: {', '.join(unknown)} is no mapped column of dates: {', '.join(dates) or 'there is none'}"
+            )
         return self
 
     def formats(self, default: str) -> dict[str, tuple[str, ...]]:
@@ -273,7 +277,9 @@ class ClaimsMap(TableMap):
         codes = [columns[name] for name in CODE_COLUMNS if name in columns]
         if len(set(codes)) < len(codes):
             twice = ", ".join(sorted({name for name in codes if codes.count(name) > 1}))
-            raise ValueError(f"{twice}: mapped as two columns of codes (diagnoses, cpt, place, specialty); one column holds one kind")
+            raise ValueError(
+                f"{twice}: mapped as two columns of codes (diagnoses, cpt, place, specialty); one column holds one kind"
+            )
         if "paid_date" in columns and "service_date" not in columns:
             raise ValueError("paid_date needs service_date: the pay delay is the days between them")
         return columns
@@ -325,9 +331,13 @@ class TablesSource(_Model):
     @model_validator(mode="after")
     def _year_one_is_known(self) -> "TablesSource":
         if self.claims is not None and "year" not in self.claims.columns and self.years is None:
-            raise ValueError("years is needed, such as years: {first: 2009}: without a mapped year it says which calendar year is year 1")
+            raise ValueError(
+                "years is needed, such as years: {first: 2009}: without a mapped year it says which calendar year is year 1"
+            )
         if "age" not in self.members.columns and self.years is None:
-            raise ValueError("years is needed, such as years: {first: 2009}: it says at what time a birth_date is turned into an age")
+            raise ValueError(
+                "years is needed, such as years: {first: 2009}: it says at what time a birth_date is turned into an age"
+            )
         return self
 
 

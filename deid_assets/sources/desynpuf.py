@@ -267,7 +267,9 @@ def _outpatient(claims: str) -> str:
 
 def _carrier(claims: str) -> str:
     """Lines with a HCPCS code or a diagnosis; the line's diagnosis comes first, then the claim's others."""
-    claim_diagnoses = f"list_filter([{', '.join(_PHYSICIAN_DIAGNOSES)}], lambda code: code <> coalesce(line_diagnoses[line], ''))"
+    claim_diagnoses = (
+        f"list_filter([{', '.join(_PHYSICIAN_DIAGNOSES)}], lambda code: code <> coalesce(line_diagnoses[line], ''))"
+    )
     lines = _filled_lines("procedures[line] IS NOT NULL OR line_diagnoses[line] IS NOT NULL", _CARRIER_LINES)
     ordered = f"list_concat(list_filter([line_diagnoses[line]], lambda code: code IS NOT NULL), {claim_diagnoses})"
     columns = ", ".join(f"ordered[{number}] AS diagnosis_{number}" for number in range(1, len(_PHYSICIAN_DIAGNOSES) + 2))

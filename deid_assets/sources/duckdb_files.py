@@ -44,9 +44,7 @@ def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: 
     with _opened(copy, file_name) as delivered:
         types = _columns_of(delivered, schema or "main", table, columns, name)
         number = staging.number(name)
-        selected = ", ".join(
-            f"{_cell(theirs, types[theirs])} AS {quoted(ours)}" for ours, theirs in columns.items()
-        )
+        selected = ", ".join(f"{_cell(theirs, types[theirs])} AS {quoted(ours)}" for ours, theirs in columns.items())
         source = f"{_DATABASE}.{quoted_foreign(schema or 'main')}.{quoted_foreign(table)}"
         rows = quoted(f"{view}_rows")
         try:
@@ -136,9 +134,7 @@ def _cell(column: str, kind: str) -> str:
     return f"{quoted_foreign(column)}{'::VARCHAR' if kind.startswith(_AS_TEXT) else ''}"
 
 
-def _copy(
-    delivered: duckdb.DuckDBPyConnection, select: str, connection: duckdb.DuckDBPyConnection, table: str
-) -> None:
+def _copy(delivered: duckdb.DuckDBPyConnection, select: str, connection: duckdb.DuckDBPyConnection, table: str) -> None:
     """Write the rows of a SELECT on one connection into a temporary table of the other, in their order."""
     connection.register("rows_of_delivered_file", delivered.sql(select).to_arrow_reader(_ROWS_AT_A_TIME))
     try:

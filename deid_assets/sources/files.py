@@ -86,9 +86,7 @@ class Staging:
             "CREATE TEMP TABLE rejected_lines"
             " (source_table VARCHAR, file_number BIGINT, line BIGINT, rank BIGINT, rule VARCHAR, raw_row VARCHAR)"
         )
-        self.connection.execute(
-            "CREATE TEMP TABLE delivered_files (file_number BIGINT, name VARCHAR, header_lines INTEGER)"
-        )
+        self.connection.execute("CREATE TEMP TABLE delivered_files (file_number BIGINT, name VARCHAR, header_lines INTEGER)")
 
     def shown(self, path: Path) -> str:
         """The name of a file for people."""

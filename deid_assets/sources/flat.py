@@ -134,9 +134,7 @@ def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
     raise DeliveryError(f"{PurePosixPath(file).name}: missing file, which is to lie in the folder of delivery {delivery.key}")
 
 
-def _lay_out(
-    staging: Staging, path: Path, name: str, columns: Mapping[str, str], table: str | None, delimiter: str
-) -> None:
+def _lay_out(staging: Staging, path: Path, name: str, columns: Mapping[str, str], table: str | None, delimiter: str) -> None:
     suffix = path.name.lower()
     if suffix.endswith((".parquet", ".pq")):
         stage_parquet(staging, path, f"read_{name}", columns)
@@ -158,9 +156,7 @@ def _take_in(
     one_column: Collection[str],
 ) -> FlatReport:
     connection = staging.connection
-    connection.execute(
-        "CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)"
-    )
+    connection.execute("CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
     read, kept, hints = {}, {}, {}
     for name, columns in tables:
         for released, theirs in columns.items():
@@ -224,7 +220,8 @@ def _hint(
     kind = connection.execute(f"SELECT any_value(typeof({cell})) FROM {relation} AS r").fetchall()[0][0].partition("(")[0]
     occurs = connection.execute(f"SELECT 1 FROM {relation} AS r WHERE {text} {inside} LIMIT 1", [allowed]).fetchall()
     shapes = connection.execute(
-        f"SELECT {shape_sql(text)} AS shape, count(*) AS n FROM {bad} GROUP BY ALL ORDER BY n DESC, shape", [table, theirs, _UNKNOWN]
+        f"SELECT {shape_sql(text)} AS shape, count(*) AS n FROM {bad} GROUP BY ALL ORDER BY n DESC, shape",
+        [table, theirs, _UNKNOWN],
     ).fetchall()
     found = [
         (blank, "are white space: a missing value is an empty field"),
@@ -236,7 +233,9 @@ def _hint(
     if one_column:
         said.append("the file of the hierarchy has one column: semicolons separate the value from its labels")
     if not occurs and not said:
-        said.append(f"none of the {len(allowed):,} values of the hierarchy occurs in the column: is it the hierarchy of another?")
+        said.append(
+            f"none of the {len(allowed):,} values of the hierarchy occurs in the column: is it the hierarchy of another?"
+        )
     return "; ".join([*said, told(shapes)])
 
 

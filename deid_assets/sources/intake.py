@@ -28,7 +28,14 @@ from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members,
 from deid_assets.sources.quarantine import Quarantine
 from deid_assets.sources.received import Received
 from deid_assets.sources.report import IntakeReport
-from deid_assets.sources.rules import CLAIM_CODE_COLUMNS, CODE_COLUMNS, DUPLICATE_CLAIM, DUPLICATE_MEMBER, MEMBER_RULES, claim_rules
+from deid_assets.sources.rules import (
+    CLAIM_CODE_COLUMNS,
+    CODE_COLUMNS,
+    DUPLICATE_CLAIM,
+    DUPLICATE_MEMBER,
+    MEMBER_RULES,
+    claim_rules,
+)
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.sources.window import open_window
 from deid_assets.store.tables import connect, owner_only, quoted
@@ -133,9 +140,7 @@ def read_delivery(
     return report
 
 
-def _take_in(
-    staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes
-) -> IntakeReport:
+def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes) -> IntakeReport:
     """Judge what the adapter laid out, and write the tables or refuse."""
     connection = staging.connection
     quarantine = Quarantine(staging, delivered)
@@ -207,9 +212,7 @@ def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
     }
 
 
-def _count_blanked(
-    staging: Staging, quarantine: Quarantine, blank: Sequence[str], given: frozenset[str]
-) -> dict[str, int]:
+def _count_blanked(staging: Staging, quarantine: Quarantine, blank: Sequence[str], given: frozenset[str]) -> dict[str, int]:
     conditions = _blanked(blank, given)
     if not conditions:
         return {}
@@ -235,9 +238,7 @@ def _write(
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {_members_select(quarantine)}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
-        connection.execute(
-            f"CREATE OR REPLACE TABLE {SCHEMA}.delivered_codes AS {_codes_select(quarantine, given, unknown)}"
-        )
+        connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.delivered_codes AS {_codes_select(quarantine, given, unknown)}")
         quarantine.write(SCHEMA)
         connection.execute("COMMIT")
     except BaseException:

@@ -269,7 +269,11 @@ def _read_date(column: str, kind: str, text: str, table: str, formats: tuple[str
             for number, one in enumerate(formats)
         ]
         # What two formats read as different days is read by neither: 01/02/2008 is a day in January, or in February.
-        day = days[0] if len(days) == 1 else f"CASE WHEN len(list_distinct([{', '.join(days)}])) = 1 THEN coalesce({', '.join(days)}) END"
+        day = (
+            days[0]
+            if len(days) == 1
+            else f"CASE WHEN len(list_distinct([{', '.join(days)}])) = 1 THEN coalesce({', '.join(days)}) END"
+        )
     return f"CASE WHEN isfinite({day}) THEN {day} END"
 
 

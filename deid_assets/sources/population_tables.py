@@ -3,7 +3,8 @@
 What cannot be read is left out and counted by column and rule. A person who is left out makes a class of the table
 smaller, so that a release looks more at risk and never less. Where the table names persons, one with a row that is left
 out is left out whole: with a part of his visits he would make a class larger that he is not in. Beyond the policy's share
-of unusable rows the table is refused all the same, because it is then not the table that the policy describes."""
+of unusable rows the table is refused all the same, because it is then not the table that the policy describes.
+"""
 
 import os
 import tempfile
@@ -63,7 +64,8 @@ class PopulationReport:
     """Counts of what was read: rows of the table, rows chosen by the policy, rows used; and why others are not.
 
     `unusable` are rows that break a rule, `coarser` rows whose values are wider than the classes of the release, by
-    column."""
+    column.
+    """
 
     file: str
     rows_read: int
@@ -79,12 +81,8 @@ class PopulationReport:
             "rows_read": self.rows_read,
             "rows_chosen": self.rows_chosen,
             "rows_used": self.rows_used,
-            "rows_unusable": [
-                {"column": column, "rule": rule, "rows": rows} for (column, rule), rows in self.unusable.items()
-            ],
-            "rows_coarser_than_the_release": [
-                {"column": column, "rows": rows} for column, rows in self.coarser.items()
-            ],
+            "rows_unusable": [{"column": column, "rule": rule, "rows": rows} for (column, rule), rows in self.unusable.items()],
+            "rows_coarser_than_the_release": [{"column": column, "rows": rows} for column, rows in self.coarser.items()],
         }
 
 
@@ -165,9 +163,7 @@ def _take_in(
         raise DeliveryError(f"{name}: no row has the values that `only` asks for and `leave_out` does not exclude")
     connection.execute("CREATE TEMP TABLE unusable (row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
     for column, theirs in layout.columns.items():
-        found = connection.execute(
-            f"SELECT DISTINCT {_text(f'of_{column}')} AS value FROM chosen_rows ORDER BY 1"
-        ).fetchall()
+        found = connection.execute(f"SELECT DISTINCT {_text(f'of_{column}')} AS value FROM chosen_rows ORDER BY 1").fetchall()
         frame = labels[column]([value for (value,) in found]).astype("str")
         connection.register("labels_found", frame)
         connection.execute(f"CREATE TEMP TABLE {quoted(f'labels_{column}')} AS SELECT * FROM labels_found")
@@ -191,9 +187,10 @@ def _take_in(
             [too_wide],
         ).fetchall()
     }
-    wrong = rejected + connection.execute(
-        "SELECT count(DISTINCT row_key) FROM unusable WHERE rule <> ?", [too_wide]
-    ).fetchall()[0][0]
+    wrong = (
+        rejected
+        + connection.execute("SELECT count(DISTINCT row_key) FROM unusable WHERE rule <> ?", [too_wide]).fetchall()[0][0]
+    )
     if wrong > at_most * (chosen + rejected):
         listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.items())
         raise DeliveryError(f"{name}: more than {at_most:.2%} of the rows are unusable: {listed}")

@@ -71,9 +71,7 @@ class Quarantine:
 
     def rows_read(self) -> dict[str, int]:
         """Rows and rejected lines per table."""
-        rejected = dict(
-            self._connection.execute("SELECT source_table, count(*) FROM rejected_lines GROUP BY ALL").fetchall()
-        )
+        rejected = dict(self._connection.execute("SELECT source_table, count(*) FROM rejected_lines GROUP BY ALL").fetchall())
         return {table: self._count(self._relations[table]) + rejected.get(table, 0) for table in TABLES}
 
     def rows_left_out(self) -> dict[str, int]:
@@ -88,8 +86,7 @@ class Quarantine:
         """Broken rows and rejected lines by table, file, column and rule, most first, with what was expected."""
         file_number, _ = key_parts("row_key")
         broken = " UNION ALL ".join(
-            f"SELECT '{table}' AS source_table, {file_number} AS file_number, number FROM broken_{table}"
-            for table in TABLES
+            f"SELECT '{table}' AS source_table, {file_number} AS file_number, number FROM broken_{table}" for table in TABLES
         )
         counted = self._connection.execute(
             f"""
@@ -134,9 +131,7 @@ class Quarantine:
 
     def write(self, schema: str) -> None:
         """Replace `quarantined_rows`: table, file, row, rule, column, and the row itself for whoever mends it."""
-        self._connection.execute(
-            f"CREATE OR REPLACE TABLE {quoted(schema)}.quarantined_rows AS {self._listed()}"
-        )
+        self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(schema)}.quarantined_rows AS {self._listed()}")
         self._connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.refused_rows")
 
     def write_refused(self, schema: str) -> None:

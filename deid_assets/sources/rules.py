@@ -27,18 +27,14 @@ CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*FIRST_DIAGNOSES, FURTHER)}
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
     *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date")),
-    *(
-        Rule(WRONG_TYPE, column, f"{column}_unread")
-        for column in ("age", "days_in_hospital_y2", "days_in_hospital_y3")
-    ),
+    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in ("age", "days_in_hospital_y2", "days_in_hospital_y3")),
     Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
     Rule("age outside 0 to 120", "age", "age NOT BETWEEN 0 AND 120"),
     # Birth within the years of the delivery is an age of 0; after them, or 121 years before, it is no age.
     Rule(
         "age outside 0 to 120",
         "birth_date",
-        "birth_date >= getvariable('years_end')"
-        " OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
+        "birth_date >= getvariable('years_end') OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
     ),
     Rule("death before birth", "death_date", "death_date < birth_date"),
     *(

@@ -80,9 +80,7 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
     return Delivered(_MEMBERS, _CLAIMS)
 
 
-def _lay_out(
-    staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str
-) -> None:
+def _lay_out(staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str) -> None:
     """Make the relation over every file of one table; the files of a table have one format."""
     files = _files(staging, delivery, table, source_table)
     formats = {_format(path, staging) for path in files}

@@ -50,7 +50,11 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
     except (DeidError, *let_through) as error:
         raised: BaseException = error if received() is None else KeyboardInterrupt()
     except Exception as error:
-        raised = KeyboardInterrupt() if received() is not None else UnforeseenError(f"{what} failed with {_kind(error)}; {_keep(error, what, store)}")
+        raised = (
+            KeyboardInterrupt()
+            if received() is not None
+            else UnforeseenError(f"{what} failed with {_kind(error)}; {_keep(error, what, store)}")
+        )
     # Without what it was raised from: the message of an original may quote a value, and Dagster stores chains. `from None`
     # only hides the original, and `raise` adds it again, so that it is cut off afterwards.
     try:

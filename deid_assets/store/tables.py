@@ -186,7 +186,9 @@ def require_plain_tables(file: Path) -> None:
         With the kinds of what was found.
     """
     with connect(file, read_only=True) as connection:
-        found = [kind for kind, listed in _NOT_PLAIN.items() if connection.execute(f"FROM (SELECT 1 {listed}) LIMIT 1").fetchall()]
+        found = [
+            kind for kind, listed in _NOT_PLAIN.items() if connection.execute(f"FROM (SELECT 1 {listed}) LIMIT 1").fetchall()
+        ]
     if found:
         raise StoreError(
             f"the restricted store {file.name} holds {', '.join(found)}, which nothing of this product makes; they may answer "
@@ -211,7 +213,7 @@ def fingerprint(table: Table, key: bytes) -> str:
     # A whole row goes by the name of its table. No column has a blank in its name, which would otherwise be taken instead.
     found = table.query(
         "SELECT count(*)::VARCHAR || ' ' || coalesce(sum(hash(?, \"whole row\")::HUGEINT), 0)::VARCHAR AS found"
-        f" FROM {table.sql} AS \"whole row\"",
+        f' FROM {table.sql} AS "whole row"',
         [f"{key.hex()} {columns}"],
     )
     return blake2b(found["found"].iloc[0].encode(), digest_size=16, key=key).hexdigest()

@@ -85,9 +85,7 @@ class Canaries:
         tables = self._of("member_profiles", "value_domains", "pseudonym_crosswalk", "release_members")
 
         def attack(planted: Mapping[str, Table]):
-            found = population_attacks.matched_people(
-                self.policy, self.levels, columns, planted, planted.get("listed"), KEY
-            )
+            found = population_attacks.matched_people(self.policy, self.levels, columns, planted, planted.get("listed"), KEY)
             return voter_list_measurements(None, *found, COMMITMENT)
 
         return voters_of_canaries(self.policy, self.levels, tables, columns, self.listed, attack)
@@ -148,9 +146,7 @@ class FlatCanaries:
 
     def __init__(self, store: SmallStore, policy: FlatPolicy, level: int = 0):
         self.policy = policy
-        self.levels = {
-            qi.release_as: min(level, policy.hierarchy(qi.hierarchy).levels - 1) for qi in policy.quasi_identifiers
-        }
+        self.levels = {qi.release_as: min(level, policy.hierarchy(qi.hierarchy).levels - 1) for qi in policy.quasi_identifiers}
         self.tables = layouts(store, contracts_of(policy))
         self.population = None
         if policy.population is not None:
@@ -175,7 +171,9 @@ class FlatCanaries:
 def layouts(store: SmallStore, contracts: Mapping) -> dict[str, Table]:
     """An empty table for every contract of a table that canaries are planted in."""
     return {
-        name: store.table(name, ", ".join(f'"{column}" {TYPES[str(one.dtype)]}' for column, one in contracts[name].columns.items()), [])
+        name: store.table(
+            name, ", ".join(f'"{column}" {TYPES[str(one.dtype)]}' for column, one in contracts[name].columns.items()), []
+        )
         for name in PLANTED
         if name in contracts
     }

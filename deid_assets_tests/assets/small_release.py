@@ -92,9 +92,7 @@ def small_release(store: SmallStore, members, claims, suppressed=()) -> SmallRel
     members = tuple((*m[:4], None if m[2] is None and m[3] is None else m[4], m[5]) for m in members)
     claims = tuple(claims)
     ids = [f"m{number:03}" for number in range(len(members))]
-    people = [
-        (ids[i], i, *member[:5], sum(claim[0] == i for claim in claims), member[5]) for i, member in enumerate(members)
-    ]
+    people = [(ids[i], i, *member[:5], sum(claim[0] == i for claim in claims), member[5]) for i, member in enumerate(members)]
     rows = [
         (f"c{i:04}", ids[member], f"p{member % 2}", None, "pcp", 1 + i % 3, stay, group, i % 12, "0")
         for i, (member, stay, group, _) in enumerate(claims)

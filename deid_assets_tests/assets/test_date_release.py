@@ -47,7 +47,9 @@ def test_errors_are_those_of_what_is_released(released, tmp_path):
     for format, errors in (("dates", of_dates), ("days_since_first_service", of_days)):
         found = told(released, tmp_path / "home", format)["errors"]
         assert (errors <= found["p95_days"]).mean() >= 0.95 > (errors <= found["p95_days"] - 7).mean()
-        assert (errors.max(axis=1) > found["largest_days"]).sum() < 11 <= (errors.max(axis=1) > found["largest_days"] - 30).sum()
+        assert (
+            (errors.max(axis=1) > found["largest_days"]).sum() < 11 <= (errors.max(axis=1) > found["largest_days"] - 30).sum()
+        )
         largest[format] = found["largest_days"]
     assert largest["dates"] >= 300 and largest["days_since_first_service"] <= 60
 

@@ -60,9 +60,7 @@ def policy(**changes):
                 {"column": "sex", "release_as": "Sex", "hierarchy": "sex"},
                 {"column": "days_in_hospital_y2", "release_as": "DaysInHospital_Y2", "hierarchy": "days_in_hospital"},
             ],
-            "claims": [
-                {"column": "condition_group", "release_as": "PrimaryConditionGroup", "hierarchy": "condition_group"}
-            ],
+            "claims": [{"column": "condition_group", "release_as": "PrimaryConditionGroup", "hierarchy": "condition_group"}],
         },
         hierarchies={
             **{name: SMALL["hierarchies"][name] for name in ("age", "sex", "days_in_hospital")},

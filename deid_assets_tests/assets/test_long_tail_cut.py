@@ -63,6 +63,7 @@ def refused(section: LongTail, counts, left, years=None) -> list:
     """Refusals where members of these numbers of claims keep others."""
     years = [1] * len(counts) if years is None else years
     with small_store() as store:
+
         def table(name, numbers):
             rows = [(f"m{i:03}", year) for i, (n, year) in enumerate(zip(numbers, years, strict=True)) for _ in range(n)]
             return store.table(name, "member_id VARCHAR, year INTEGER", rows)
@@ -125,7 +126,8 @@ def cut_twice(section: LongTail, counts, classes, width: int) -> np.ndarray:
         (tail(method="optimal_bins"), [23] * 10 + [3] * 60, [0] * 7 + [1] * 3 + [0] * 60),
         # The open bin from 33 on begins within [31, 35], which sixteen of one class leave; of the other's twenty two are beyond 33.
         (
-            tail(method="optimal_bins", cap=33), [34] * 8 + [31] * 8 + [34] * 2 + [31] * 18 + [3] * 60,
+            tail(method="optimal_bins", cap=33),
+            [34] * 8 + [31] * 8 + [34] * 2 + [31] * 18 + [3] * 60,
             [0] * 16 + [1] * 20 + [0] * 60,
         ),
     ],
@@ -137,7 +139,9 @@ def test_bins_that_the_second_cut_empties_are_told_before_the_search(section, co
     with small_store() as store:
         rows = [(f"m{i:03}", 1) for i, n in enumerate(counts) for _ in range(n)]
         claims = store.table("grouped_claims", "member_id VARCHAR, year INTEGER", rows)
-        with pytest.raises(DeliveryError, match=r"fewer than the 10 of risk 0[.]1; .* {method: percentile, .*unit: member, .*reference"):
+        with pytest.raises(
+            DeliveryError, match=r"fewer than the 10 of risk 0[.]1; .* {method: percentile, .*unit: member, .*reference"
+        ):
             require_bins(section, claims, units(left))
         require_bins(LongTail(method="percentile", percentile=95, unit="member", score="support"), claims, units(left))
         once, _ = kept(section, counts)

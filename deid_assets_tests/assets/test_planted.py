@@ -172,7 +172,9 @@ class TestBrokenAttacks:
 
     def test_a_number_of_claims_that_is_overlooked(self, canaries, monkeypatch):
         honest = claim_numbers.with_bins
-        monkeypatch.setattr(claim_numbers, "with_bins", lambda *of: f"SELECT * REPLACE (1 AS number_of_claims) FROM ({honest(*of)})")
+        monkeypatch.setattr(
+            claim_numbers, "with_bins", lambda *of: f"SELECT * REPLACE (1 AS number_of_claims) FROM ({honest(*of)})"
+        )
         self.broken(canaries, "demographic_risk")
 
     def test_absence_that_counts_nobody(self, canaries, monkeypatch):
@@ -242,7 +244,7 @@ class TestBrokenAttacks:
     def test_an_inpatient_database_in_which_a_column_is_blank(self, canaries, monkeypatch, column):
         def blank(visits: Table, columns):
             honest = visit_histories(visits, columns)
-            return honest.replace(f'coalesce(v."{column}", \'\')', "''").replace(f'coalesce("{column}", \'\')', "''")
+            return honest.replace(f"coalesce(v.\"{column}\", '')", "''").replace(f"coalesce(\"{column}\", '')", "''")
 
         monkeypatch.setattr(population_attacks, "visit_histories", blank)
         self.broken(canaries, "inpatient_attack")
@@ -398,16 +400,12 @@ class TestBrokenFlatAttacks:
 
     def test_classes_that_are_all_large(self, store, monkeypatch):
         own, honest = FlatCanaries(store, flat()), queries.class_sizes
-        monkeypatch.setattr(
-            queries, "class_sizes", lambda *of: f"SELECT * REPLACE (1000 AS class_size) FROM ({honest(*of)})"
-        )
+        monkeypatch.setattr(queries, "class_sizes", lambda *of: f"SELECT * REPLACE (1000 AS class_size) FROM ({honest(*of)})")
         assert own.record_risk().share < 1
 
     def test_missing_values_that_are_like_nothing(self, store, monkeypatch):
         own, honest = FlatCanaries(store, flat()), queries.class_sizes
-        monkeypatch.setattr(
-            queries, "class_sizes", lambda *of: honest(*of).replace("IS NOT DISTINCT FROM", "=")
-        )
+        monkeypatch.setattr(queries, "class_sizes", lambda *of: honest(*of).replace("IS NOT DISTINCT FROM", "="))
         assert own.record_risk().share < 1
 
     def test_a_population_that_is_never_too_small(self, store, monkeypatch):

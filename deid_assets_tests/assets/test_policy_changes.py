@@ -33,7 +33,10 @@ def test_a_column_that_goes_takes_its_dimension_along():
     policy, sections = applied(public_values(), Change(("length_of_stay", "sex")))
     assert set(sections) == {"quasi_identifiers", "dimensions"}
     before = policy_from(public_values())
-    assert {qi.column for qi in before.quasi_identifiers.all} - {qi.column for qi in policy.quasi_identifiers.all} == {"length_of_stay", "sex"}
+    assert {qi.column for qi in before.quasi_identifiers.all} - {qi.column for qi in policy.quasi_identifiers.all} == {
+        "length_of_stay",
+        "sex",
+    }
     assert "length_of_stay" not in {column for dimension in policy.dimensions for column in dimension.columns}
     assert policy.section_hash("risk", "hierarchies", "removal") == before.section_hash("risk", "hierarchies", "removal")
 
@@ -49,7 +52,10 @@ def test_a_dimension_that_goes_is_no_level_in_which_claims_are_cut_any_more():
     policy, sections = applied(public_values(), Change(("age",)))
     assert set(sections) == {"quasi_identifiers", "dimensions", "number_of_claims"}
     assert policy.number_of_claims.reference == {"days_in_hospital": "none or any"}
-    assert (policy.number_of_claims.per, policy.number_of_claims.width) == (before.number_of_claims.per, before.number_of_claims.width)
+    assert (policy.number_of_claims.per, policy.number_of_claims.width) == (
+        before.number_of_claims.per,
+        before.number_of_claims.width,
+    )
     policy, _ = applied(public_values(), Change(("age", "days_in_hospital_y2", "days_in_hospital_y3")))
     assert policy.number_of_claims.reference == {}
     _, sections = applied(public_values(), Change(("days_in_hospital_y3",)))
@@ -135,7 +141,10 @@ def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
     ]
     text = no_choice({(1,): "share at high risk"}, pd.DataFrame(rows, columns=list(COLUMNS)), 0.03, "").description
     assert "Against it: share at high risk at 1 node." in text and "with at most 0.03 of the sampled members suppressed" in text
-    assert "without age (share at high risk 0.0051 before suppression, at most 0.0080; 0.0120 of the sampled members left out)" in text
+    assert (
+        "without age (share at high risk 0.0051 before suppression, at most 0.0080; 0.0120 of the sampled members left out)"
+        in text
+    )
     assert "sex" not in text and "coarsest node (" not in text
     none = no_choice({}, pd.DataFrame(rows[:2], columns=list(COLUMNS)), 0.03, "they are in ours/0001").description
     assert "None of the changes" in none and "(attack given membership against 1)" in none

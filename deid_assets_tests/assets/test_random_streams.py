@@ -14,7 +14,9 @@ CLAIMS = "SELECT 'c' || range AS claim_id, 'm' || range AS member_id FROM range(
 SAMPLE = "SELECT member_id, member_id < 'm5' AS released FROM ({})"
 
 
-def keys(folder, policy="ours", delivery="2024", secret=SECRET, members=MEMBERS, claims=CLAIMS, sample=SAMPLE, run="first", number=1):
+def keys(
+    folder, policy="ours", delivery="2024", secret=SECRET, members=MEMBERS, claims=CLAIMS, sample=SAMPLE, run="first", number=1
+):
     """The keys of an assessment's stream, and of the gate's, of a try, in a store of its own."""
     folder = folder / run / policy
     tables = {name: Table(folder / f"{delivery}.duckdb", "intake", name) for name in ("members", "claims", "profiles")}

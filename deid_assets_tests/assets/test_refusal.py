@@ -8,7 +8,14 @@ import deid_assets
 from deid_assets.assessments.evidence import NOT_JUDGED, Refusal
 from deid_assets.assets.publishing import refusal
 
-PRIVACY = ("failed_measurement", "unsuppressed_identifier", "wrong_pseudonym", "small_bin", "vacuous_policy", "a rule of tomorrow")
+PRIVACY = (
+    "failed_measurement",
+    "unsuppressed_identifier",
+    "wrong_pseudonym",
+    "small_bin",
+    "vacuous_policy",
+    "a rule of tomorrow",
+)
 
 
 def reason(rule: str) -> Refusal:

@@ -180,7 +180,9 @@ def test_desynpuf_has_what_its_policies_need(sample, policy, tmp_path):
 def test_what_cannot_be_read_is_counted_by_column(delivered, tmp_path):
     refused(delivered(dx="'I50.9'"), policy_from(BLANK), tmp_path)
     table = Table(tmp_path / "store.duckdb", "intake", "delivered_codes").frame("source_column").set_index("source_column")
-    assert list(table.index) == sorted(["diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4", "further_diagnoses", "cpt", "place", "specialty"])
+    assert list(table.index) == sorted(
+        ["diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4", "further_diagnoses", "cpt", "place", "specialty"]
+    )
     first = table.loc["diagnosis_1"]
     assert first["written"] == first["unreadable"] == first["like_icd10"] > 0
     assert isinstance(table, pd.DataFrame) and table.loc["diagnosis_2", "written"] == 0

@@ -1,7 +1,7 @@
 """Whole runs of `deid run`, each in a new home: prints tables of README and docs, with the machine they were made on.
 
-    python -m deid_assets_tests.benchmarks [--large] [--desynpuf FOLDER]
-    python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000
+python -m deid_assets_tests.benchmarks [--large] [--desynpuf FOLDER]
+python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000
 """
 
 import argparse
@@ -85,18 +85,26 @@ def run(*arguments: str) -> Run:
 
 def populations_table(policy: str, sizes: list[int]) -> None:
     """What `deid plan` says of synthetic populations of which a tenth is released, and how `deid run` ends where nothing is ruled out."""
-    print("| policy | members | released | gate | coarsest node | limit | `deid plan` | `deid run` |\n|---|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| policy | members | released | gate | coarsest node | limit | `deid plan` | `deid run` |\n|---|---|---|---|---|---|---|---|",
+        flush=True,
+    )
     for members in sizes:
         asked = ("--policy", policy, "--members", str(members), "--release", str(members // 10))
         with tempfile.TemporaryDirectory() as home:
             command = [sys.executable, "-W", "ignore", "-m", "deid_assets.command_line.main", "plan", *asked]
-            planned = subprocess.run(command, env={**os.environ, "DEID_HOME": home}, stdout=subprocess.PIPE, text=True, check=False)
+            planned = subprocess.run(
+                command, env={**os.environ, "DEID_HOME": home}, stdout=subprocess.PIPE, text=True, check=False
+            )
         reached = [found.groups() for line in planned.stdout.splitlines() if (found := _REACH.match(line))]
         ruled_out = [verdict for *_, verdict in reached if verdict != "not ruled out"]
         outcome = "" if ruled_out or not reached else run(*asked).outcome
         for number, (gate, measured, _, limit, verdict) in enumerate(reached):
             first = (policy, f"{members:,}", f"{members // 10:,}") if number == 0 else ("", "", "")
-            print(f"| {' | '.join(first)} | {gate} | {measured} | {limit} | {verdict} | {outcome if number == 0 else ''} |", flush=True)
+            print(
+                f"| {' | '.join(first)} | {gate} | {measured} | {limit} | {verdict} | {outcome if number == 0 else ''} |",
+                flush=True,
+            )
 
 
 def machine() -> str:
@@ -111,7 +119,10 @@ def machine() -> str:
 
 def synthetic_table(large: bool) -> None:
     """Time and memory of the default run, and of a large one."""
-    print("| command | claims | outcome | time | of it search | of it attacks | peak memory |\n|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| command | claims | outcome | time | of it search | of it attacks | peak memory |\n|---|---|---|---|---|---|---|",
+        flush=True,
+    )
     sizes = [[], ["--members", "1130000", "--release", "113000"]]
     for arguments in sizes[: 2 if large else 1]:
         made = run(*arguments)
@@ -131,7 +142,9 @@ def desynpuf_table(folder: Path) -> None:
     """The outcome of every folder of DE-SynPUF samples, and of all of them as one delivery, with the numbers that gate."""
     names = ("outcome", *(name.replace("_", " ") for name in SHOWN))
     print(f"| delivery | {' | '.join(names)} |\n|{'---|' * (1 + len(names))}", flush=True)
-    samples = sorted(path for path in folder.iterdir() if path.is_dir() and list(path.glob("*Beneficiary_Summary*Sample_[1-9]*")))
+    samples = sorted(
+        path for path in folder.iterdir() if path.is_dir() and list(path.glob("*Beneficiary_Summary*Sample_[1-9]*"))
+    )
     for delivery in [*([sample] for sample in samples), samples]:
         paths = [argument for path in delivery for argument in ("--delivery", str(path))]
         made = run("--policy", "desynpuf", *paths, "--key", "benchmark")
@@ -145,7 +158,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also 1,130,000 members, which takes about ten minutes")
     parser.add_argument("--desynpuf", type=Path, help="folder with a folder for each DE-SynPUF sample")
-    parser.add_argument("--populations", nargs="+", metavar=("POLICY", "MEMBERS"), help="only this: what sizes of populations pass with a policy")
+    parser.add_argument(
+        "--populations",
+        nargs="+",
+        metavar=("POLICY", "MEMBERS"),
+        help="only this: what sizes of populations pass with a policy",
+    )
     asked = parser.parse_args()
     print(f"{machine()}\n", flush=True)
     if asked.populations:

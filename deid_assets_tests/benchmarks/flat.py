@@ -102,9 +102,7 @@ def compared(table: FlatTable, rounds: int, python: str) -> None:
     duckdb_here = partial(by_duckdb, connection=duckdb.connect(config={"threads": 1}))
     counting = {"naive NumPy": by_numpy, "pandas": by_pandas, "DuckDB": duckdb_here}
     ours = {share: search(table, share) for share in SHARES}
-    works = ours | {
-        name: lambda count=count: [count(table, node) for node in some] for name, count in counting.items()
-    }
+    works = ours | {name: lambda count=count: [count(table, node) for node in some] for name, count in counting.items()}
     found = least_seconds(works, rounds)
     counts = [found[name][1] for name in counting]
     if any(other != counts[0] for other in counts) or counts[0] != [table.classes_at(tuple(node)).below(K) for node in some]:

@@ -32,13 +32,9 @@ def with_anjana(task):
     found = []
     for share in task["shares"]:
         # Made anew each time: it changes the hierarchies that it is given.
-        data = pd.DataFrame(
-            {n: labelled(c, levels, 0) for n, c, levels in zip(names, task["columns"], task["levels"])}
-        )
+        data = pd.DataFrame({n: labelled(c, levels, 0) for n, c, levels in zip(names, task["columns"], task["levels"])})
         hierarchies = {
-            name: {
-                level: [f"{level}:{number}" for number in classes] for level, classes in enumerate(levels)
-            }
+            name: {level: [f"{level}:{number}" for number in classes] for level, classes in enumerate(levels)}
             for name, levels in zip(names, task["levels"])
         }
         started = time.process_time()

@@ -67,9 +67,7 @@ def _repeating(generator: np.random.Generator, values: int, owners: np.ndarray, 
     return np.where(generator.random(len(owners)) < 0.75, own, _zipf(generator, values, len(owners)))
 
 
-def heritage_size(
-    members: int = MEMBERS, claims: int = CLAIMS, released: int | None = None, seed: int = 1
-) -> LongitudinalData:
+def heritage_size(members: int = MEMBERS, claims: int = CLAIMS, released: int | None = None, seed: int = 1) -> LongitudinalData:
     """The population, with everybody released, or `released` of them chosen at random.
 
     Parameters

@@ -38,9 +38,7 @@ ALONE = (4, 3, 2, 1)
 """A node whose share no other node comes near to."""
 
 
-def flags_by(
-    name: str, computation: NodeComputation, levels: Generalization, draws: int
-) -> Callable[[], np.ndarray]:
+def flags_by(name: str, computation: NodeComputation, levels: Generalization, draws: int) -> Callable[[], np.ndarray]:
     """What measures a node with one engine, warmed up; gives (draws,) bool."""
 
     def measured(key: bytes = KEY, draws: int = draws) -> np.ndarray:

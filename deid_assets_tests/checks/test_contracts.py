@@ -72,7 +72,7 @@ def test_a_wrong_type_and_a_column_too_many(home):
 
 
 def test_published_tables_are_held_against_the_labels_of_the_policy(home):
-    row = f"SELECT {10**14}::BIGINT AS \"MemberID\", '{{}}' AS \"AgeAtFirstClaim\", 'F' AS \"Sex\""
+    row = f'SELECT {10**14}::BIGINT AS "MemberID", \'{{}}\' AS "AgeAtFirstClaim", \'F\' AS "Sex"'
     assert evaluate(home, row.format("80+"), "release_members")[0].passed
     found, _ = evaluate(home, row.format("81"), "release_members")
     assert found.passed, "years are a level of the hierarchy"

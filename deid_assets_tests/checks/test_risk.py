@@ -106,5 +106,7 @@ def test_every_gate_that_a_policy_can_demand_has_its_check():
 
 def test_every_gate_of_a_flat_policy_has_its_check():
     limits = {"homogeneous_share_at_most": 0.1, "l_at_least": 2.0, "t_at_most": 0.3}
-    demanded = {(one.asset, one.measurement) for one in measure.required_of_flat(policy_from(FLAT | {"attribute_disclosure": limits}))}
+    demanded = {
+        (one.asset, one.measurement) for one in measure.required_of_flat(policy_from(FLAT | {"attribute_disclosure": limits}))
+    }
     assert demanded == {(check.asset, check.measurement) for check in FLAT_RISK_CHECKS}

@@ -126,9 +126,7 @@ class TestSameResults:
         for node in ((0, 0), (1, 1)):
             assert everything(computation, node, 20_001, executor) == everything(computation, node, 20_001)
 
-    def test_so_are_those_of_computations_made_from_it(
-        self, computation, executor, every_array_is_large, small_batches
-    ):
+    def test_so_are_those_of_computations_made_from_it(self, computation, executor, every_array_is_large, small_batches):
         keep = np.arange(len(computation.data.targets)) % 3 > 0
         power = [np.minimum(power, 2) for power in computation.data.power]
         for made in (computation.keeping(keep), computation.with_power(power), computation):
@@ -215,9 +213,7 @@ class TestDeath:
         with ClusterExecutor(two_workers.scheduler_address) as executor:
             pids = executor._client.run(os.getpid)
             with ThreadPoolExecutor(1) as aside:
-                measuring = aside.submit(
-                    computation.measure, (0, 0), KEY, draws, keep_flags=True, executor=executor
-                )
+                measuring = aside.submit(computation.measure, (0, 0), KEY, draws, keep_flags=True, executor=executor)
                 killed = next(address for address in at_work(executor) if address in pids)
                 os.kill(pids[killed], signal.SIGKILL)
                 assert not measuring.done(), "half-way"
@@ -263,7 +259,9 @@ class TestDeath:
             submit, lost = executor._client.submit, iter([True])
 
             def losing(*call, **options):
-                return distributed.Future("a key of no task", executor._client) if next(lost, False) else submit(*call, **options)
+                return (
+                    distributed.Future("a key of no task", executor._client) if next(lost, False) else submit(*call, **options)
+                )
 
             monkeypatch.setattr(executor._client, "submit", losing)
             measured = computation.measure((0, 0), KEY, 30_000, executor=executor)

@@ -22,7 +22,9 @@ def test_the_same_code_elsewhere_has_the_same_digest(copy):
     assert code_digest(copy) == code_digest(PACKAGE)
 
 
-@pytest.mark.parametrize("name", ["methods/kernel/engine.py", "methods/room/deeper/kernel.py", "cluster/worker.py", "store/tables.py", "errors.py"])
+@pytest.mark.parametrize(
+    "name", ["methods/kernel/engine.py", "methods/room/deeper/kernel.py", "cluster/worker.py", "store/tables.py", "errors.py"]
+)
 def test_whatever_runs_on_a_worker_is_in_the_digest(copy, name):
     before = code_digest(copy)
     (copy / name).parent.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,11 @@ def test_the_change_that_passed_is_printed_as_yaml_and_every_share_beside_its_th
     print_summary(console, home, policy, Delivery("d", "synthetic", (), {}), summary, 1.0)
     printed = console.export_text()
     assert yaml in printed and "The change to try first is suppressing flagged members." in printed
-    lines = {line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")] for line in printed.splitlines() if line.count("│") == 7}
+    lines = {
+        line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")]
+        for line in printed.splitlines()
+        if line.count("│") == 7
+    }
     assert lines["suppressing"][3:7] == ["0.021", "0.008", "0.035", "yes"]
     assert lines["without"][3:7] == ["0.004", "0.008", "", "no: attack given membership"]
     assert lines["as it is"][3:7] == ["0.021", "0.008", "", ""]

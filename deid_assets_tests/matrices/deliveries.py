@@ -121,9 +121,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "csv": Kind(_tables_policy("of_csv", {"file": "members.csv"}, {"file": "claims*.csv"}), csv_tables),
     "gzip": Kind(_tables_policy("of_gzip", {"file": "members.csv.gz"}, {"file": "claims.csv.gz"}), gzip_tables),
-    "parquet": Kind(
-        _tables_policy("of_parquet", {"file": "members.parquet"}, {"file": "claims*.parquet"}), parquet_tables
-    ),
+    "parquet": Kind(_tables_policy("of_parquet", {"file": "members.parquet"}, {"file": "claims*.parquet"}), parquet_tables),
     "duckdb": Kind(
         _tables_policy(
             "of_duckdb",

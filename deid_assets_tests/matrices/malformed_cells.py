@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from deid_assets_tests.matrices.deliveries import CLAIMS, MEMBERS, NUMBER, VALUE, claim_row, member_row, write_claims, write_members
+from deid_assets_tests.matrices.deliveries import (
+    CLAIMS,
+    MEMBERS,
+    NUMBER,
+    VALUE,
+    claim_row,
+    member_row,
+    write_claims,
+    write_members,
+)
 from deid_assets_tests.matrices.malformed_inputs import Case
 
 _MANY = 10

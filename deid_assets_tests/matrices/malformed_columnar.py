@@ -60,9 +60,7 @@ def _encrypted(folder: Path) -> None:
         connection.execute("SET force_mbedtls_unsafe = 'true'")
         connection.execute("PRAGMA add_parquet_key('k', '0123456789112345')")
         connection.execute(f"CREATE TABLE t AS FROM '{folder}/claims.parquet'")
-        connection.execute(
-            f"COPY t TO '{folder}/claims.parquet' (FORMAT parquet, ENCRYPTION_CONFIG {{footer_key: 'k'}})"
-        )
+        connection.execute(f"COPY t TO '{folder}/claims.parquet' (FORMAT parquet, ENCRYPTION_CONFIG {{footer_key: 'k'}})")
 
 
 def _not_utf8(table: pa.Table) -> pa.Table:

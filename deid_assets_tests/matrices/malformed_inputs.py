@@ -26,7 +26,7 @@ from deid_assets_tests.scenarios.pipeline import publish_earlier_release
 from deid_assets_tests.scenarios.policies import write_policy
 
 _INTAKE = ("members", "claims", "quarantined_rows", "delivered_codes", "records", "quarantined_records")
-_QUARANTINE = {"flat": 'intake.quarantined_records'}
+_QUARANTINE = {"flat": "intake.quarantined_records"}
 _UNFORESEEN = ("Traceback", "its details, which may quote values", "Error:")
 # Where values may be: the restricted store with its errors, the keys, and the records of deliveries.
 _RESTRICTED = ("store", "keys", "deliveries")

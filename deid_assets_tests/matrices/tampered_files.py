@@ -158,7 +158,10 @@ def file_cases(names: list[str]) -> Iterator[Case]:
         for what, harm in ODD.items():
             yield f"{name}: {what}", lambda copy, name=name, harm=harm: harm(copy.release / name)
         yield f"{name}: renamed", lambda copy, name=name: os.rename(copy.release / name, copy.release / f"{name}.old")
-        yield f"{name}: its name in capitals", lambda copy, name=name: os.rename(copy.release / name, (copy.release / name).with_name(Path(name).name.swapcase()))
+        yield (
+            f"{name}: its name in capitals",
+            lambda copy, name=name: os.rename(copy.release / name, (copy.release / name).with_name(Path(name).name.swapcase())),
+        )
 
 
 def _turning(name: str, where: float) -> Harm:
@@ -190,8 +193,13 @@ def folder_cases() -> Iterator[Case]:
     """Files and folders that do not belong there, and files of other releases."""
     for name in ("extra.csv", "data/extra.csv", ".hidden", "data/.hidden", "data/manifest.json", "Manifest.json", "data/Members.csv~",
                  "data/\u0421laims.csv", "data/Claims.csv\u200b", "a\nb", "manifest.json.sig", ".lock"):  # fmt: skip
-        yield f"a file more: {ascii(name)}", lambda copy, name=name: write(copy.release / name, b"x")
-    for what, make in (("an empty folder", folder), ("a pipe", pipe), ("a socket", to_socket), ("a link to a device", to_device)):
+        yield f"a file more: {name!a}", lambda copy, name=name: write(copy.release / name, b"x")
+    for what, make in (
+        ("an empty folder", folder),
+        ("a pipe", pipe),
+        ("a socket", to_socket),
+        ("a link to a device", to_device),
+    ):
         yield f"{what} more", lambda copy, make=make: make(copy.release / "extra")
     yield "a hard link more", lambda copy: os.link(copy.manifest, copy.release / "again.json")
     yield "data: a link to the same folder elsewhere", lambda copy: link(copy.release / "data")
@@ -285,7 +293,9 @@ def reworded(change: Callable[[bytes], bytes], sign: bool) -> Harm:
 
 WORDINGS: dict[str, Callable[[bytes], bytes]] = {
     "indented": lambda text: json.dumps(json.loads(text), indent=1).encode(),
-    "its fields in another order": lambda text: json.dumps(dict(reversed(json.loads(text).items())), separators=(",", ":")).encode(),
+    "its fields in another order": lambda text: json.dumps(
+        dict(reversed(json.loads(text).items())), separators=(",", ":")
+    ).encode(),
     "a byte order mark": lambda text: b"\xef\xbb\xbf" + text,
     "in UTF-16": lambda text: text.decode().encode("utf-16"),
     "without its line feed": lambda text: text[:-1],
@@ -330,7 +340,10 @@ def manifest_cases(manifest: dict) -> Iterator[Case]:
             retold("manifest.json", lambda value, name=name: changed_at(value, (name,), another), sign=True),
         )
     yield "manifest: a field more", retold("manifest.json", lambda value: value.update(note="x"))
-    yield "manifest: a field more, and signed anew by the publisher", retold("manifest.json", lambda value: value.update(note="x"), sign=True)
+    yield (
+        "manifest: a field more, and signed anew by the publisher",
+        retold("manifest.json", lambda value: value.update(note="x"), sign=True),
+    )
     for what, change in WORDINGS.items():
         yield f"manifest: {what}", reworded(change, sign=False)
         yield f"manifest: {what}, and signed anew by the publisher", reworded(change, sign=True)
@@ -339,13 +352,18 @@ def manifest_cases(manifest: dict) -> Iterator[Case]:
     for what, sign in (("a file left out of the list", False), ("a file left out of the list, and signed anew", True)):
         yield f"manifest: {what}", retold("manifest.json", lambda value: value["files"].pop() and None, sign)
     yield "manifest: signed by a stranger who names their own key", strangers_manifest
-    yield "signature: of a stranger", lambda copy: write(
-        copy.release / "manifest.sig", SigningKey.generated().sign(copy.manifest.read_bytes())
+    yield (
+        "signature: of a stranger",
+        lambda copy: write(copy.release / "manifest.sig", SigningKey.generated().sign(copy.manifest.read_bytes())),
     )
-    yield "signature: twice", lambda copy: write(copy.release / "manifest.sig", 2 * (copy.release / "manifest.sig").read_bytes())
+    yield (
+        "signature: twice",
+        lambda copy: write(copy.release / "manifest.sig", 2 * (copy.release / "manifest.sig").read_bytes()),
+    )
     yield "signature: all zero", lambda copy: write(copy.release / "manifest.sig", bytes(64))
-    yield "signature: in hexadecimal", lambda copy: write(
-        copy.release / "manifest.sig", (copy.release / "manifest.sig").read_bytes().hex().encode()
+    yield (
+        "signature: in hexadecimal",
+        lambda copy: write(copy.release / "manifest.sig", (copy.release / "manifest.sig").read_bytes().hex().encode()),
     )
 
 
@@ -414,9 +432,18 @@ def registry_cases(lines: list[bytes]) -> Iterator[Case]:
                 _replaced(number, lambda text, name=name, old=old, new=new: text.replace(
                     b'"%b":%b' % (name.encode(), old), b'"%b":%b' % (name.encode(), new), 1)),
             )  # fmt: skip
-            yield f"registry: line {number + 1}, {name} changed and hashed anew", _replaced(number, lambda text, name=name: rehashed(text, name))
-            yield f"registry: line {number + 1} without {name}", _replaced(
-                number, lambda text, name=name: canonical_json({key: part for key, part in json.loads(text).items() if key != name})
+            yield (
+                f"registry: line {number + 1}, {name} changed and hashed anew",
+                _replaced(number, lambda text, name=name: rehashed(text, name)),
+            )
+            yield (
+                f"registry: line {number + 1} without {name}",
+                _replaced(
+                    number,
+                    lambda text, name=name: canonical_json(
+                        {key: part for key, part in json.loads(text).items() if key != name}
+                    ),
+                ),
             )
         yield f"registry: line {number + 1} removed", lined(lambda all_, number=number: all_[:number] + all_[number + 1 :])
         yield f"registry: line {number + 1} twice", lined(lambda all_, number=number: all_[: number + 1] + all_[number:])
@@ -424,14 +451,16 @@ def registry_cases(lines: list[bytes]) -> Iterator[Case]:
         yield f"registry: line {number + 1} with a blank", _replaced(number, lambda text: text.replace(b":", b": ", 1))
         yield f"registry: line {number + 1} with a carriage return", _replaced(number, lambda text: text[:-1] + b"\r\n")
         if number:
-            yield f"registry: lines {number} and {number + 1} swapped", lined(
-                lambda all_, n=number: [*all_[: n - 1], all_[n], all_[n - 1], *all_[n + 1 :]]
+            yield (
+                f"registry: lines {number} and {number + 1} swapped",
+                lined(lambda all_, n=number: [*all_[: n - 1], all_[n], all_[n - 1], *all_[n + 1 :]]),
             )
     for count in range(1, len(lines)):
         yield f"registry: its last {count} lines cut off", lined(lambda all_, count=count: all_[:-count])
     for length in (1, 2, 40, 300):
-        yield f"registry: {length} bytes cut from its last line", lined(
-            lambda all_, length=length: [*all_[:-1], all_[-1][: max(1, len(all_[-1]) - length)]]
+        yield (
+            f"registry: {length} bytes cut from its last line",
+            lined(lambda all_, length=length: [*all_[:-1], all_[-1][: max(1, len(all_[-1]) - length)]]),
         )
     for tail in (b"\n", b"x", b"\0", b"{}\n", b"null\n", b" "):
         yield f"registry: {tail!r} at its end", lined(lambda all_, tail=tail: [*all_, tail])
@@ -472,4 +501,7 @@ def key_cases() -> Iterator[Case]:
     for what in ("emptied", "removed", "a pipe", "a folder", "a socket", "a link to a device", "four terabytes"):
         yield f"public key: {what}", lambda copy, what=what: ODD[what](copy.key)
     for position in (40, 60, 80):
-        yield f"public key: byte {position} changed", lambda copy, at=position: write(copy.key, flipped(copy.key.read_bytes(), at))
+        yield (
+            f"public key: byte {position} changed",
+            lambda copy, at=position: write(copy.key, flipped(copy.key.read_bytes(), at)),
+        )

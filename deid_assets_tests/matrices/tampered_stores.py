@@ -80,7 +80,9 @@ def _refusals(pipeline: Pipeline, policy: ReleasePolicy, workplace: Workplace, f
 
 
 def rows_are_there(table: Table) -> bool:
-    return bool(table.query("SELECT 1 FROM duckdb_tables() WHERE schema_name = ? AND table_name = ?", [table.schema, table.name]).size)
+    return bool(
+        table.query("SELECT 1 FROM duckdb_tables() WHERE schema_name = ? AND table_name = ?", [table.schema, table.name]).size
+    )
 
 
 def by_a_run(pipeline: Pipeline) -> list[str]:
@@ -262,10 +264,20 @@ def delivery_cases(files: list[str]) -> Iterator[Case]:
 def start_cases(restricted: list[str]) -> Iterator[Case]:
     """What every run looks at before it begins."""
     for name, load in (("signing_key.pem", _load_key), ("secret", _load_secret)):
-        for what in ("removed", "emptied", "a symbolic link to the same bytes", "a link to a device", "a pipe", "a folder", "four terabytes"):
+        for what in (
+            "removed",
+            "emptied",
+            "a symbolic link to the same bytes",
+            "a link to a device",
+            "a pipe",
+            "a folder",
+            "four terabytes",
+        ):
             yield Case(f"keys/{name}: {what}", _odd_key(name, what), load)
         for mode in (0o640, 0o604, 0o666):
-            yield Case(f"keys/{name}: mode {mode:o}", lambda pipeline, n=name, m=mode: os.chmod(pipeline.home.keys / n, m), load)
+            yield Case(
+                f"keys/{name}: mode {mode:o}", lambda pipeline, n=name, m=mode: os.chmod(pipeline.home.keys / n, m), load
+            )
     yield Case("keys/signing_key.pem: another one", _another_key, _load_key)
     yield Case("keys/secret: another one", lambda pipeline: (pipeline.home.keys / "secret").write_bytes(b"x" * 64), by_the_gate)
     for position in (60, 90):
@@ -275,12 +287,16 @@ def start_cases(restricted: list[str]) -> Iterator[Case]:
             yield Case(f"{name}: {what}", lambda pipeline, n=name, w=what: ODD[w](pipeline.home.root / n), by_the_next_start)
         yield Case(f"{name}: a bit turned", _turned(name), by_the_next_start)
     yield Case("releases: the folder of a release renamed", _renamed, by_the_next_start)
-    yield Case("releases: a folder planted", lambda pipeline: (pipeline.home.releases / "small" / "0007").mkdir(), by_the_next_start)
+    yield Case(
+        "releases: a folder planted", lambda pipeline: (pipeline.home.releases / "small" / "0007").mkdir(), by_the_next_start
+    )
     yield Case("releases: a release copied under the next number", _copied, by_the_next_start)
     yield Case("releases: a release copied under another policy", _copied_elsewhere, by_the_next_start)
     # Removed or emptied, a registry of one release is made again, byte for byte, from its signed manifest.
     for what in ("a symbolic link to the same bytes", "a link to a device", "a pipe", "a folder", "four terabytes"):
-        yield Case(f"registry at the start: {what}", lambda p, w=what: ODD[w](p.home.releases / "registry.jsonl"), by_the_next_start)
+        yield Case(
+            f"registry at the start: {what}", lambda p, w=what: ODD[w](p.home.releases / "registry.jsonl"), by_the_next_start
+        )
     yield Case("registry at the start: a byte changed", _registry_byte, by_the_next_start)
 
 

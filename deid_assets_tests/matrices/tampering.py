@@ -189,10 +189,10 @@ def fingerprint_of(folder: Path) -> list[tuple]:
     for path in sorted(folder.rglob("*")):
         state = path.lstat()
         small = path.is_file() and not path.is_symlink() and state.st_size < 1 << 24
-        found.append((str(path), state.st_mode, state.st_size, state.st_nlink, path.read_bytes() if small else os.path.islink(path)))
+        found.append(
+            (str(path), state.st_mode, state.st_size, state.st_nlink, path.read_bytes() if small else os.path.islink(path))
+        )
     return found
 
 
-TAMPERING = Matrix(
-    "tampering", "Whatever is changed in a release, its registry, its store or its keys is found", 215, outcomes
-)
+TAMPERING = Matrix("tampering", "Whatever is changed in a release, its registry, its store or its keys is found", 215, outcomes)

@@ -41,9 +41,7 @@ def toy_people() -> list[Person]:
     """methods.md 4: three women of 40 with PCG AAB, AB, AAC and LOS 1,1,2 / 1,2 / 1,1,1; one man of 40 with A and 1."""
     a, b, c = 0, 1, 2
     histories = [((a, a, b), (1, 1, 2)), ((a, b), (1, 2)), ((a, a, c), (1, 1, 1)), ((a,), (1,))]
-    return [
-        Person((sex,), history, history, (2, 1)) for sex, history in zip((0, 0, 0, 1), histories, strict=True)
-    ]
+    return [Person((sex,), history, history, (2, 1)) for sex, history in zip((0, 0, 0, 1), histories, strict=True)]
 
 
 @st.composite
@@ -104,13 +102,10 @@ def rich_case(seed: int):
     people = []
     for _ in range(generator.integers(3, 16)):
         known = tuple(
-            tuple(generator.integers(0, domain.sizes[0], generator.integers(0, 7)).tolist())
-            for domain in history_domains
+            tuple(generator.integers(0, domain.sizes[0], generator.integers(0, 7)).tolist()) for domain in history_domains
         )
         truncated = generator.random() < 0.6
-        held = tuple(
-            tuple(value for value in values if generator.random() < 0.7) if truncated else values for values in known
-        )
+        held = tuple(tuple(value for value in values if generator.random() < 0.7) if truncated else values for values in known)
         demographics = tuple(int(generator.integers(0, domain.sizes[0])) for domain in demographic_domains)
         power = tuple(generator.integers(0, 4, len(known)).tolist())
         people.append(Person(demographics, known, held, power, bool(generator.random() < 0.7)))

@@ -7,9 +7,7 @@ import pytest
 
 from deid_assets.methods.kernel import engine
 
-needs_numba = pytest.mark.skipif(
-    "numba" not in engine.available_engines(), reason="numba, the extra `fast`, is not installed"
-)
+needs_numba = pytest.mark.skipif("numba" not in engine.available_engines(), reason="numba, the extra `fast`, is not installed")
 each_engine = pytest.mark.parametrize("name", ["numpy", pytest.param("numba", marks=needs_numba)])
 
 

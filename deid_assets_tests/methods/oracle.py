@@ -45,9 +45,7 @@ def class_size(people, target, knowledge, demographic_maps, history_maps):
     def matches(person):
         same = all(
             level_map is None or level_map[mine] == level_map[theirs]
-            for level_map, mine, theirs in zip(
-                demographic_maps, target.demographics, person.demographics, strict=True
-            )
+            for level_map, mine, theirs in zip(demographic_maps, target.demographics, person.demographics, strict=True)
         )
         return same and all(
             level_map is None or contained(want, generalized(held, level_map))
@@ -75,8 +73,7 @@ def flagged(people, target, knowledge, demographic_maps, history_maps, exemption
 def every_knowledge(person):
     """All the knowledge an adversary may draw about a person, equally likely."""
     per_history = [
-        list(combinations(values, min(power, len(values))))
-        for values, power in zip(person.known, person.power, strict=True)
+        list(combinations(values, min(power, len(values)))) for values, power in zip(person.known, person.power, strict=True)
     ]
     return product(*per_history)
 
@@ -84,9 +81,7 @@ def every_knowledge(person):
 def flag_probability(people, target, demographic_maps, history_maps, exemption_maps, k):
     """The exact probability that a draw of this target is flagged."""
     draws = list(every_knowledge(target))
-    hits = sum(
-        flagged(people, target, knowledge, demographic_maps, history_maps, exemption_maps, k) for knowledge in draws
-    )
+    hits = sum(flagged(people, target, knowledge, demographic_maps, history_maps, exemption_maps, k) for knowledge in draws)
     return Fraction(hits, len(draws))
 
 

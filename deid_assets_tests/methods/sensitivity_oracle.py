@@ -85,9 +85,7 @@ def may_precede(one, other) -> bool:
 
 def class_of(knowledge: Knowledge, target: Member, members) -> tuple[bool, int]:
     """Whether the target's own record fits, and how many records do."""
-    return fits(knowledge, target.demographics, target), sum(
-        fits(knowledge, target.demographics, member) for member in members
-    )
+    return fits(knowledge, target.demographics, target), sum(fits(knowledge, target.demographics, member) for member in members)
 
 
 def success(knowledge: Knowledge, target: Member, members) -> Fraction:

@@ -69,9 +69,7 @@ def test_simulation_agrees_with_the_analytic_class_sizes_of_many_members():
     codes = np.minimum(generator.geometric(0.12, (members, 2)) - 1, values - 1)
     histories = Histories(np.arange(0, 2 * members + 1, 2), codes.ravel())
     power = np.ones(members, dtype=np.int8)
-    data = LongitudinalData(
-        sex, (flat(2),), (histories,), (flat(values),), np.arange(members), (histories,), (power,)
-    )
+    data = LongitudinalData(sex, (flat(2),), (histories,), (flat(values),), np.arange(members), (histories,), (power,))
     holds = np.zeros((members, values), dtype=bool)
     holds[np.arange(members)[:, None], codes] = True
     sizes = np.stack([holds[sex[:, 0] == own].sum(axis=0) for own in (0, 1)])

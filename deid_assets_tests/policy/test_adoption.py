@@ -89,7 +89,9 @@ class TestNamesThatLeadElsewhere:
         assert (home.root / target).exists()
         assert "must lie beside the policy or below it" in refused(home, naming(folder, section, f"../{target}"))
 
-    @pytest.mark.parametrize("file", ["./a.txt", "a/../b.txt", "a//b.txt", "a/", ".", "..", "a\\b.txt", "a\x00b", "a\nb", "x" * 300])
+    @pytest.mark.parametrize(
+        "file", ["./a.txt", "a/../b.txt", "a//b.txt", "a/", ".", "..", "a\\b.txt", "a\x00b", "a\nb", "x" * 300]
+    )
     def test_a_path_that_is_not_written_plainly(self, home, elsewhere, section, file):
         (elsewhere / "a").mkdir()
         (elsewhere / "b.txt").write_text("m1\n")
@@ -168,7 +170,9 @@ class TestAdoption:
     def test_text_and_files_lie_under_their_digests_for_the_owner_only(self, home, elsewhere):
         (elsewhere / "lists").mkdir()
         (elsewhere / "lists" / "places.csv").write_text(PLACES)
-        values = changed(SMALL, hierarchies__spare={"kind": "csv", "file": "lists/places.csv"}, opt_outs={"file": "opt_outs.txt"})
+        values = changed(
+            SMALL, hierarchies__spare={"kind": "csv", "file": "lists/places.csv"}, opt_outs={"file": "opt_outs.txt"}
+        )
         (elsewhere / "opt_outs.txt").write_text("m1\n")
         read = write_policy(elsewhere, values)
         adopted = bring(home, elsewhere / "small.yaml")
@@ -282,7 +286,11 @@ class TestWhatWasAdopted:
     def test_a_changed_file_is_found_out(self, home, adopted, name):
         (file,) = adopted.glob(f"content/*/{name}")
         file.write_text(file.read_text() + " \n")
-        for read in (lambda: policy_called("small", home.policies), lambda: policies_in(home.policies), lambda: load_policy(adopted)):
+        for read in (
+            lambda: policy_called("small", home.policies),
+            lambda: policies_in(home.policies),
+            lambda: load_policy(adopted),
+        ):
             with pytest.raises(PolicyError, match="not the one that was adopted"):
                 read()
 

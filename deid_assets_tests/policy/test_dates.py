@@ -89,7 +89,8 @@ class TestDates:
         assert policy_from(public_values(**with_dates(judged=JUDGED[:1], format="days_since_first_service")))
 
     @pytest.mark.parametrize(
-        "hierarchy", [{"kind": "codes", "level_names": ["a", "b"], "values": {"1": ["any"]}}, {"kind": "fixed", "values": ["1"]}]
+        "hierarchy",
+        [{"kind": "codes", "level_names": ["a", "b"], "values": {"1": ["any"]}}, {"kind": "fixed", "values": ["1"]}],
     )
     def test_no_level_is_judged_that_is_coarser_than_the_dates(self, hierarchy):
         found = refusal(**with_dates(hierarchy=hierarchy))
@@ -120,7 +121,10 @@ class TestDates:
     @pytest.mark.parametrize("tail", [BY_PERCENTILE, BINS, BINS | {"method": "optimal_bins"}])
     def test_claims_are_not_cut_within_years_that_are_made_anew(self, tail, format):
         judged = JUDGED if format == "dates" else JUDGED[:1]
-        changes = with_dates(judged=judged, format=format) | {"long_tail": tail | {"unit": "member_year"}, "number_of_claims": None}
+        changes = with_dates(judged=judged, format=format) | {
+            "long_tail": tail | {"unit": "member_year"},
+            "number_of_claims": None,
+        }
         (found,) = refusal(**changes)
         assert "long_tail.unit: is member_year" in found and "with dates say member" in found
         assert policy_from(public_values(**changes | {"long_tail": tail})).long_tail.unit == "member"

@@ -36,7 +36,9 @@ def test_it_is_explained():
     assert "Town (home town): town > district > any" in text
     assert "every released record is like at least 4 records in the release" in text
     assert "at most 5 % of the records are left out" in text
-    assert "what a class tells of Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit" in text
+    assert (
+        "what a class tells of Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit" in text
+    )
 
 
 def test_the_detail_that_is_asked_for_is_explained():
@@ -59,7 +61,10 @@ def test_reviewed_attributes_are_explained():
         (changed(FLAT, reviewed_attributes={"Like": "x"}), "Like is none of the attributes: Likes; did you mean Likes?"),
         (changed(FLAT, reviewed_attributes={"Sex": "x"}), "Sex is none of the attributes: Likes"),
         (changed(FLAT, reviewed_attributes={"Likes": "  "}), "must not be empty"),
-        (changed(FLAT, detail_at_least={"Towm": 0.1}), "Towm is none of the columns that the lattice generalizes: Town, Age; did you mean Town?"),
+        (
+            changed(FLAT, detail_at_least={"Towm": 0.1}),
+            "Towm is none of the columns that the lattice generalizes: Town, Age; did you mean Town?",
+        ),
         (changed(FLAT, detail_at_least={"Sex": 0.1}), "Sex is none of the columns that the lattice generalizes"),
         (changed(FLAT, detail_at_least={"Town": 1.5}), "it must be at most 1"),
         (with_column(hierarchy="agee"), "there is no hierarchy 'agee'; did you mean age?"),
@@ -98,7 +103,5 @@ def test_a_lattice_too_large_for_memory_is_refused():
     values["hierarchies"]["deep"] = {
         "kind": "prefixes", "lengths": [None, *range(40, -1, -1)],
     }  # fmt: skip
-    values["quasi_identifiers"] = [
-        {"column": f"c{n}", "release_as": f"C{n}", "hierarchy": "deep"} for n in range(5)
-    ]
+    values["quasi_identifiers"] = [{"column": f"c{n}", "release_as": f"C{n}", "hierarchy": "deep"} for n in range(5)]
     assert "the lattice has 130,691,232 nodes, more than 2,000,000" in refusal(values)

@@ -255,8 +255,7 @@ class TestKinds:
 
     def test_dates(self):
         hierarchy = Hierarchy("born", ("day", "month", "quarter", "year"), Dates(("day", "month", "quarter", "year")))
-        values = [datetime.date(2008, 3, 31), "2008-04-01", np.datetime64("2008-12-31"), pd.Timestamp("2009-01-01 "
-        "10:00")]
+        values = [datetime.date(2008, 3, 31), "2008-04-01", np.datetime64("2008-12-31"), pd.Timestamp("2009-01-01 10:00")]
         assert [labels(hierarchy, values, level) for level in range(4)] == [
             ["2008-03-31", "2008-04-01", "2008-12-31", "2009-01-01"],
             ["2008-03", "2008-04", "2008-12", "2009-01"],

@@ -323,9 +323,7 @@ class TestOptOuts:
         )
 
     def test_a_number_is_not_an_identifier(self):
-        assert refusal(opt_outs={"members": [4711]}) == [
-            "opt_outs.members[0]: this value is not text; write it in quotes"
-        ]
+        assert refusal(opt_outs={"members": [4711]}) == ["opt_outs.members[0]: this value is not text; write it in quotes"]
 
 
 class TestByName:

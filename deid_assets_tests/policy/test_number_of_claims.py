@@ -80,7 +80,9 @@ def test_bins_of_the_long_tail_are_made_of_these(long_tail, fits):
 
 
 def test_years_that_follow_from_dates_drawn_later_cannot_be_counted():
-    with pytest.raises(PolicyError, match="number_of_claims.per: is member_year, and the year of a claim is made from its released"):
+    with pytest.raises(
+        PolicyError, match="number_of_claims.per: is member_year, and the year of a claim is made from its released"
+    ):
         policy_from(with_value(SHIPPED["claims-dates"], "number_of_claims.per", "member_year"))
 
 

@@ -40,7 +40,9 @@ class TestYaml:
         parsed = parse(f"a:\n {word}\n")
         assert not parsed.faults and parsed.values == {"a": value} and type(parsed.values["a"]) is type(value)
 
-    @pytest.mark.parametrize("text", ["a: !!int 50:00\n", "a: !!bool yes\n", "a: !!timestamp 2012-04-01\n", "%YAML 1.1\n---\na: 1\n"])
+    @pytest.mark.parametrize(
+        "text", ["a: !!int 50:00\n", "a: !!bool yes\n", "a: !!timestamp 2012-04-01\n", "%YAML 1.1\n---\na: 1\n"]
+    )
     def test_tags_and_directives_are_refused(self, text):
         (fault,) = parse(text).faults
         assert "tags and directives are not allowed" in fault.message
@@ -112,7 +114,9 @@ class TestNumbers:
 class TestNames:
     def test_columns_that_differ_in_case_only(self):
         values = public_values()
-        values["quasi_identifiers"]["members"][1]["release_as"] = values["quasi_identifiers"]["members"][0]["release_as"].upper()
+        values["quasi_identifiers"]["members"][1]["release_as"] = values["quasi_identifiers"]["members"][0][
+            "release_as"
+        ].upper()
         with pytest.raises(PolicyError, match=r"members\[1\].release_as: the release already has a column"):
             policy_from(values)
 

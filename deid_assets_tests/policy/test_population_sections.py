@@ -15,7 +15,12 @@ from deid_assets_tests.policy.test_dates import with_dates
 from deid_assets_tests.scenarios.policies import write_policy
 
 PUBLIC = policy_by_name("heritage_public")
-TABLE = {"file": "people.csv", "count": "N", "people_at_most": 10, "columns": {"age": {"name": "AGE", "top": 85}, "sex": {"name": "SEX"}}}
+TABLE = {
+    "file": "people.csv",
+    "count": "N",
+    "people_at_most": 10,
+    "columns": {"age": {"name": "AGE", "top": 85}, "sex": {"name": "SEX"}},
+}
 DISCHARGES = {"file": "stays.csv", "person": "WHO", "columns": {"sex": {"name": "SEX"}}}
 
 
@@ -90,9 +95,7 @@ class TestRules:
 
     def test_what_is_not_published_can_not_be_matched(self, folder):
         values = public_values(inpatient_attack={"table": DISCHARGES})
-        values["quasi_identifiers"]["members"] = [
-            qi for qi in values["quasi_identifiers"]["members"] if qi["column"] != "sex"
-        ]
+        values["quasi_identifiers"]["members"] = [qi for qi in values["quasi_identifiers"]["members"] if qi["column"] != "sex"]
         with pytest.raises(PolicyError, match="sex is not a quasi-identifier of this policy"):
             policy_from(values, folder)
 
@@ -107,9 +110,7 @@ class TestRules:
 
     def test_a_gate_that_nothing_can_be_measured_for_is_refused(self):
         values = public_values(inpatient_attack={"at_most": 0.05})
-        values["quasi_identifiers"]["claims"] = [
-            qi for qi in values["quasi_identifiers"]["claims"] if qi["column"] != "place"
-        ]
+        values["quasi_identifiers"]["claims"] = [qi for qi in values["quasi_identifiers"]["claims"] if qi["column"] != "place"]
         with pytest.raises(PolicyError, match="place is not a quasi-identifier of this policy"):
             policy_from(values)
 
@@ -195,12 +196,19 @@ class TestComplete:
 
     def dated(self, folder, lacks, at_most=0.05):
         every = ("length_of_stay", "condition_group", "procedure_group", "age", "sex")
-        table = {"file": "stays.csv", "people_at_most": 10, "lacks": lacks, "columns": {name: {"name": "SEX"} for name in every}}
+        table = {
+            "file": "stays.csv",
+            "people_at_most": 10,
+            "lacks": lacks,
+            "columns": {name: {"name": "SEX"} for name in every},
+        }
         return policy_from(public_values(**with_dates(), inpatient_attack={"table": table, "at_most": at_most}), folder)
 
     @pytest.mark.parametrize("lacks", [[], ["place"]])
     def test_a_gate_says_that_dates_are_not_compared(self, folder, lacks):
-        with pytest.raises(PolicyError, match="service_date is missing: ServiceDate is published, and this attack compares no dates"):
+        with pytest.raises(
+            PolicyError, match="service_date is missing: ServiceDate is published, and this attack compares no dates"
+        ):
             self.dated(folder, lacks)
         assert self.dated(folder, ["service_date"]).inpatient_attack.table.lacks == ("service_date",)
         assert self.dated(folder, [], at_most=None)

@@ -54,7 +54,9 @@ def test_what_a_column_holds_counts_and_an_empty_one_is_the_need_of_another(publ
     assert unmet(public, readable_codes__diagnosis_4=Figure(99, 100)) == set()
 
 
-@pytest.mark.parametrize(("members", "found", "refused"), [(500, 0, False), (1_000, 0, True), (200_000, 800, True), (200_000, 960, False)])
+@pytest.mark.parametrize(
+    ("members", "found", "refused"), [(500, 0, False), (1_000, 0, True), (200_000, 800, True), (200_000, 960, False)]
+)
 def test_a_list_that_finds_implausibly_few_was_not_read(public, members, found, refused):
     assert bool(unmet(public, sensitive_members=Figure(found, members))) == refused
 

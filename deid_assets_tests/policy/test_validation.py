@@ -53,7 +53,9 @@ class TestVacuous:
         check_vacuous(policy, 0.06)
         with pytest.raises(PolicyError, match=f"population_estimates.small_class_share_at_most: {estimator} is vacuous here"):
             check_vacuous(policy, 0.002)
-        check_vacuous(policy_from(public_values(sample={"members": 1_000}, population_estimates={"estimator": estimator})), 0.002)
+        check_vacuous(
+            policy_from(public_values(sample={"members": 1_000}, population_estimates={"estimator": estimator})), 0.002
+        )
 
     def test_counting_is_never_vacuous_for_a_small_fraction(self):
         check_vacuous(policy_from(public_values(sample={"fraction": 0.001})), 0.001)
@@ -185,9 +187,10 @@ class TestQuasiIdentifiersAndLattice:
 
     def test_hierarchies_that_skip_values_of_their_column(self):
         levels = [{"name": f"level {level}", "width": 1} for level in range(4)]
-        assert refusal(hierarchies__age={"kind": "intervals", "from": 18, "to": 120, "levels": levels}, number_of_claims=None) == [
-            "quasi_identifiers.members[0].hierarchy: hierarchy of age begins at 18 and skips 18 values that the "
-            "column may hold"
+        assert refusal(
+            hierarchies__age={"kind": "intervals", "from": 18, "to": 120, "levels": levels}, number_of_claims=None
+        ) == [
+            "quasi_identifiers.members[0].hierarchy: hierarchy of age begins at 18 and skips 18 values that the column may hold"
         ]
         assert refusal(hierarchies__age={"kind": "intervals", "to": 100, "levels": levels}, number_of_claims=None) == [
             "quasi_identifiers.members[0].hierarchy: hierarchy ends at 100, but age may hold values up to 120: larger "
@@ -213,11 +216,9 @@ class TestQuasiIdentifiersAndLattice:
 
     def test_two_dimensions_share_a_column(self):
         assert self.dimensions({"name": "again", "columns": ["age"]}) == [
-            "dimensions[1].columns[0]: age already belongs to dimension again: a column has one level at a node, not "
-            "two"
+            "dimensions[1].columns[0]: age already belongs to dimension again: a column has one level at a node, not two"
         ]
-        assert self.dimensions({"name": "age", "columns": ["sex"]}) == ["dimensions[1].name: two dimensions are "
-        "called age"]
+        assert self.dimensions({"name": "age", "columns": ["sex"]}) == ["dimensions[1].name: two dimensions are called age"]
 
     def test_a_dimension_of_what_is_not_published(self):
         values = public_values()["quasi_identifiers"]
@@ -267,11 +268,11 @@ class TestQuasiIdentifiersAndLattice:
         members = values["quasi_identifiers"]["members"]
         members.append({"column": "claims_truncated", "release_as": "ClaimsTruncated", "hierarchy": "claims_truncated"})
         members[:] = [qi for qi in members if qi["column"] != "days_in_hospital_y3"]
-        moved = [dimension | {"columns": [c for c in dimension["columns"] if c != "days_in_hospital_y3"]}
-                 for dimension in values["dimensions"]]
-        assert refusal(
-            quasi_identifiers=values["quasi_identifiers"], dimensions=moved, hierarchies=values["hierarchies"]
-        ) == [
+        moved = [
+            dimension | {"columns": [c for c in dimension["columns"] if c != "days_in_hospital_y3"]}
+            for dimension in values["dimensions"]
+        ]
+        assert refusal(quasi_identifiers=values["quasi_identifiers"], dimensions=moved, hierarchies=values["hierarchies"]) == [
             "quasi_identifiers.members: claims_truncated is released in the files of days in hospital, so that it needs "
             "both years; not listed: days_in_hospital_y3"
         ]

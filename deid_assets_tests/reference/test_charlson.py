@@ -122,9 +122,7 @@ CODES = ["4280", "25000", "25040", "5856", "1629", "1977", "5715", "5722", "4040
 @given(st.lists(st.lists(st.sampled_from(CODES), min_size=1, max_size=4), min_size=1, max_size=12))
 def test_the_query_agrees_with_the_score(claims):
     rows = [(f"claim{number}", code) for number, codes in enumerate(claims) for code in codes]
-    expected = {
-        f"claim{number}": charlson_band(charlson_score(conditions_of(codes))) for number, codes in enumerate(claims)
-    }
+    expected = {f"claim{number}": charlson_band(charlson_score(conditions_of(codes))) for number, codes in enumerate(claims)}
     assert bands(pd.DataFrame(rows, columns=["claim_id", "code"])) == expected
 
 

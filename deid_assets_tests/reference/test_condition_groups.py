@@ -116,8 +116,7 @@ def test_the_printed_table_alone_leaves_the_43_categories_that_methods_names(icd
 def test_the_printed_table_overlaps_in_33_ways(icd9_codes):
     printed = [row for row in condition_ranges() if row.origin != COMPLETION]
     overlaps = [
-        frozenset(row.group for row in printed if row.first <= code[: len(row.first)] <= row.last)
-        for code in icd9_codes
+        frozenset(row.group for row in printed if row.first <= code[: len(row.first)] <= row.last) for code in icd9_codes
     ]
     assert len({groups for groups in overlaps if len(groups) > 1}) == 33
 

@@ -19,7 +19,9 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"}
 def test_a_crash_at_any_system_call_leaves_no_release_or_a_whole_one(tmp_path, every):
     ran = subprocess.run(
         [sys.executable, "-m", "deid_assets_tests.release.crashing", str(tmp_path), str(every)],
-        capture_output=True, text=True, env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
     )
     assert ran.returncode == 0, ran.stderr
     states = [line.split(maxsplit=2)[2] for line in ran.stdout.splitlines()]

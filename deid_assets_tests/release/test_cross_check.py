@@ -132,8 +132,7 @@ def simple(store, **changes) -> Opinions:
     """Eight members of two cells, one history of three values; one of them was truncated."""
     histories = [(0, 0, 1), (0, 0), (0, 1), (2,), (0, 0, 1), (1, 1), (0, 2), (0,)]
     people = [
-        Person((number % 2,), (values,), (values if number else values[:2],), (2,))
-        for number, values in enumerate(histories)
+        Person((number % 2,), (values,), (values if number else values[:2],), (2,)) for number, values in enumerate(histories)
     ]
     domains = (flat(2),), (flat(3),)
     return Opinions.of(store, people, *domains, [Dimension("history", (), (0,), 1)], (0,), **changes)

@@ -40,7 +40,13 @@ def test_nodes_are_useful_exactly_where_the_gate_would_not_refuse():
         assert enough_detail(KEPT, at_least, 20_000) is not refused
 
 
-@given(share=st.floats(0, 1), asked=st.floats(0.01, 1), people=st.integers(20, 30_000), left_out=st.floats(0, 0.2), own=st.floats(0, 1))
+@given(
+    share=st.floats(0, 1),
+    asked=st.floats(0.01, 1),
+    people=st.integers(20, 30_000),
+    left_out=st.floats(0, 0.2),
+    own=st.floats(0, 1),
+)
 def test_what_is_enough_for_a_node_is_enough_for_those_who_are_left(share, asked, people, left_out, own):
     fewest = people - int(left_out * people)
     left = fewest + int(own * (people - fewest))

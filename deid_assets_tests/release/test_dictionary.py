@@ -51,7 +51,11 @@ def test_a_column_that_nobody_describes_is_an_error():
 
 
 def test_it_holds_no_number_of_rows_or_people(members):
-    assert not any(isinstance(value, int) and not isinstance(value, bool) for column in columns_of(members).values() for value in column.values())
+    assert not any(
+        isinstance(value, int) and not isinstance(value, bool)
+        for column in columns_of(members).values()
+        for value in column.values()
+    )
 
 
 def test_so_many_labels_that_nobody_reads_them_are_left_out():

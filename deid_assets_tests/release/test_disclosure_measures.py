@@ -88,7 +88,9 @@ class TestPopulation:
         assert self.gates_with(None, 0.001, 2) == (0.001, 0.002)
 
     def test_what_has_no_solution_has_no_number(self):
-        found = named(measures.population_measurements(POLICY, SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None))
+        found = named(
+            measures.population_measurements(POLICY, SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None)
+        )
         assert found["unique_share_pitman"].value is None and found["unique_share_zayatz"].value == 0.009
         assert "counted_uniques" not in found and measures.COUNTED not in found
 
@@ -133,13 +135,17 @@ class TestMembership:
 
 class TestProviders:
     def test_the_worst_kind_counts_as_published(self):
-        found = recognitions(vendor__some_patterns__after=Recognition(3, 1, 0.06), pcp__some_patterns__before=Recognition(3, 1, 0.9))
+        found = recognitions(
+            vendor__some_patterns__after=Recognition(3, 1, 0.06), pcp__some_patterns__before=Recognition(3, 1, 0.9)
+        )
         one = named(measures.provider_measurements(STRICT, found, "c" * 64))[measures.PATTERN_SUCCESS]
         assert one.value == 0.06 and not one.passed
 
     def test_who_knows_all_patterns_gates_by_a_limit_of_its_own(self):
         """Five patterns recognize few, all of an identifier most: a limit on the former held although nothing was hidden."""
-        found = named(measures.provider_measurements(STRICT, recognitions(pcp__all_patterns__after=Recognition(3, 1, 0.72)), "c" * 64))
+        found = named(
+            measures.provider_measurements(STRICT, recognitions(pcp__all_patterns__after=Recognition(3, 1, 0.72)), "c" * 64)
+        )
         one = found[measures.ALL_PATTERNS_SUCCESS]
         assert (one.value, one.threshold, one.gating, one.passed) == (0.72, 0.03, True, False)
         assert found[measures.PATTERN_SUCCESS].passed

@@ -103,7 +103,9 @@ def half_laid_open(members: int) -> LongitudinalData:
 
 
 def test_measured_by_the_attacks_themselves_it_is_refused_at_the_laxest_thresholds():
-    policy = policy_from(public_values(risk__threshold=1 / 3, risk__max_high_risk_share=0.1, demographics={"class_size_at_least": 3}))
+    policy = policy_from(
+        public_values(risk__threshold=1 / 3, risk__max_high_risk_share=0.1, demographics={"class_size_at_least": 3})
+    )
     data = half_laid_open(400)
     found = NodeComputation(data, (), policy.safe_class_size).measure((), KEY, 2_000)
     assert found.share > 0.4

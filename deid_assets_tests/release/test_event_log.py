@@ -59,7 +59,11 @@ def log():
             def run(self, *definitions, selection=None, partition="first", resources=None):
                 wanted = [*definitions]
                 return dg.materialize(
-                    wanted, instance=instance, partition_key=partition, selection=selection, raise_on_error=False,
+                    wanted,
+                    instance=instance,
+                    partition_key=partition,
+                    selection=selection,
+                    raise_on_error=False,
                     resources=resources,
                 )
 

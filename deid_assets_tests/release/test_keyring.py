@@ -98,7 +98,9 @@ def test_a_key_put_in_the_place_of_the_one_in_force_is_refused(home, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["signing_key.pem", "secret"])
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)], ids=["pipe", "folder", "link"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)], ids=["pipe", "folder", "link"]
+)
 def test_what_is_no_file_in_the_place_of_a_key_is_refused_at_once(tmp_path, name, make):
     home = Home(tmp_path).create()
     make(home.keys / name)

@@ -43,9 +43,24 @@ def test_both_editions_are_canonical_and_say_what_was_asked():
     public, restricted = read(made)
     assert (canonical_json(public), canonical_json(restricted)) == (made.public, made.restricted)
     assert set(public) == {
-        "format", "edition", "number", "created", "registry_previous", "signer", "delivery", "inputs_digest",
-        "recipients", "code_version", "packages", "lineage", "files", "secret_commitment", "policy", "evidence",
-        "attrition", "restricted_edition",
+        "format",
+        "edition",
+        "number",
+        "created",
+        "registry_previous",
+        "signer",
+        "delivery",
+        "inputs_digest",
+        "recipients",
+        "code_version",
+        "packages",
+        "lineage",
+        "files",
+        "secret_commitment",
+        "policy",
+        "evidence",
+        "attrition",
+        "restricted_edition",
     }
     assert public["files"] == [
         {"path": "data/Claims.csv", "sha256": "f" * 64, "bytes": 100, "rows": 60, "rows_digest": "a" * 64}
@@ -64,16 +79,18 @@ def test_exact_counts_are_in_the_restricted_edition_only():
         AttritionStep("claims", "claims", 61_234_567),
     )
     counted = measurement(name="smallest_class", value=5_554_321, threshold=20, comparison="at_least", **PEOPLE)
-    made = editions(
-        manifest(PLACE, attrition=steps, evidence=(evidence(counted),)), protect
-    )
+    made = editions(manifest(PLACE, attrition=steps, evidence=(evidence(counted),)), protect)
     for exact in (b"71234567", b"8765432", b"5554321", b"61234567"):
         assert exact in made.restricted and exact not in made.public
     public, restricted = read(made)
     assert abs(public["attrition"][2]["rows_out"] - 7) < 25 and public["attrition"][3]["rows_out"] is None
     assert restricted["attrition"][2] == {
-        "stage": "rare_members", "unit": "members", "source": "removed_members",
-        "rows_in": 8_765_432, "rows_out": 7, "reason": "",
+        "stage": "rare_members",
+        "unit": "members",
+        "source": "removed_members",
+        "rows_in": 8_765_432,
+        "rows_out": 7,
+        "reason": "",
     }
     # Rows in and the source's rows out are one cell: two independent looks would average the noise away.
     assert public["attrition"][1]["rows_in"] == public["attrition"][0]["rows_out"]
@@ -112,7 +129,10 @@ def test_a_share_of_people_is_shown_by_protected_counts():
     negative = only_measurement(made_with(share, noise=lambda cell, count: count - 30))
     assert negative["value"] == -10 / 9_970
     few = measurement(**PEOPLE | {"unit": "share of members", "value": 0.2, "sample_size": 5})
-    assert [only_measurement(made_with(few, noise=lambda cell, count: count + 5))[of] for of in ("value", "sample_size")] == ["T", 10]
+    assert [only_measurement(made_with(few, noise=lambda cell, count: count + 5))[of] for of in ("value", "sample_size")] == [
+        "T",
+        10,
+    ]
     unsized = measurement(**PEOPLE | {"unit": "share of members", "value": 0.002, "sample_size": None})
     assert only_measurement(made_with(unsized))["value"] is None
 
@@ -158,6 +178,7 @@ def test_a_manifest_that_contradicts_itself_cannot_be_made(changes, message):
 
 def test_one_thing_that_is_counted_is_one_cell_and_what_shapes_it_is_part_of_it():
     """Two policies that count the same show one number, and two that count differently have independent noise."""
+
     def shown(shape: str, counted: str = "") -> list[int]:
         steps = tuple(AttritionStep(f"stage_{n}", "members", 1000, shape=shape) for n in range(50))
         found = evidence(*(measurement(name=f"found_{n}", **PEOPLE | {"value": 1000}) for n in range(50)))
@@ -183,7 +204,10 @@ class TestWhatTheFilesTell:
         ]  # fmt: skip
 
     def test_a_step_that_is_not_as_its_file_tells_is_refused(self):
-        for step in (AttritionStep("released", "members", 61, file=FILE.path), AttritionStep("a", "members", 60, file="data/no.csv")):
+        for step in (
+            AttritionStep("released", "members", 61, file=FILE.path),
+            AttritionStep("a", "members", 60, file="data/no.csv"),
+        ):
             with pytest.raises(ReleaseError, match="does not have the rows of the file"):
                 manifest(PLACE, attrition=(step,))
 

@@ -61,7 +61,9 @@ class TestHighRisk:
         found = self.exposures(fixed=4_000, literal=5_000)
         bound = clopper_pearson_upper_bound(5_000, 1_000_000, 0.995)
         expected, exposure = found[measure.EXPECTED], found[measure.EXPOSURE]
-        assert expected.value == pytest.approx(0.005 + 0.995 * 0.05) and expected.bound == pytest.approx(bound + (1 - bound) * 0.05)
+        assert expected.value == pytest.approx(0.005 + 0.995 * 0.05) and expected.bound == pytest.approx(
+            bound + (1 - bound) * 0.05
+        )
         assert exposure.value == pytest.approx(0.00025) and exposure.bound == pytest.approx(bound * 0.05)
         assert exposure.threshold == 0.0004 and exposure.passed and not self.exposures(literal=9_000)[measure.EXPOSURE].passed
         assert {m.unit for m in (expected, exposure)} == {"probability"} and expected.sample_size == 1_000_000

@@ -37,12 +37,14 @@ def present(classes: dict[int, int]) -> Present:
 
 
 def made(commitment: str = "c", digest: str = "d", removed: str | None = "r", members: int = 1) -> Made:
-    return Made(Path("heritage/0003.json"), "heritage", "2024", digest, commitment, np.arange(members, dtype="<u8"), removed, None)
+    return Made(
+        Path("heritage/0003.json"), "heritage", "2024", digest, commitment, np.arange(members, dtype="<u8"), removed, None
+    )
 
 
 def test_an_earlier_release_is_judged_both_ways():
-    earlier = roll_of({member: 0 for member in range(100)} | {member: REMOVED for member in range(100, 130)})
-    now = {member: 0 for member in range(20, 115)} | {member: REMOVED for member in range(5)}
+    earlier = roll_of(dict.fromkeys(range(100), 0) | dict.fromkeys(range(100, 130), REMOVED))
+    now = dict.fromkeys(range(20, 115), 0) | dict.fromkeys(range(5), REMOVED)
     assert changes_since([("heritage/0001", earlier)], present(now), 20) == (Change("heritage/0001", 5 / 20, 1.0, 15),)
 
 
@@ -52,7 +54,9 @@ def test_only_releases_of_the_same_secret_with_members_are_compared():
 
 def test_without_earlier_releases_everything_is_measured_and_passes():
     found = changes_measured(POLICY, (), 600)
-    assert [(one.name, one.threshold) for one in found] == [(need.measurement, need.threshold) for need in changes_required(POLICY)]
+    assert [(one.name, one.threshold) for one in found] == [
+        (need.measurement, need.threshold) for need in changes_required(POLICY)
+    ]
     assert all(one.gating and one.passed and one.value == 0 for one in found)
 
 
@@ -88,15 +92,19 @@ def test_the_release_beside_which_too_much_is_told_is_named_and_no_number(one, r
 )  # fmt: skip
 def test_one_delivery_has_one_removal_list(earlier, refused):
     found = removal_list_refusals([earlier], "d", removal_digest(["m1"]))
-    assert [(one.rule, one.name, one.is_judgement) for one in found] == [("another_removal_list", "heritage/0003", True)] * refused
+    assert [(one.rule, one.name, one.is_judgement) for one in found] == [
+        ("another_removal_list", "heritage/0003", True)
+    ] * refused
     # The same list finds others in another window of years, or where claims are read that were in quarantine; and where it is not
     # known, no list can be the same.
     known = "use its code_list and rare_visible_diseases, and read the same years, columns of codes and dates as it did"
-    assert all(one.text.endswith(known if earlier.removal_digest else "condition; do not release this delivery again") for one in found)
+    assert all(
+        one.text.endswith(known if earlier.removal_digest else "condition; do not release this delivery again") for one in found
+    )
 
 
 def test_who_stands_out_beside_any_release_stands_out():
-    now = present({member: NOT_RELEASED for member in range(40)})
-    earlier = [("a", roll_of({m: 0 for m in range(25)})), ("b", roll_of({m: NOT_RELEASED for m in range(39)}))]
+    now = present(dict.fromkeys(range(40), NOT_RELEASED))
+    earlier = [("a", roll_of(dict.fromkeys(range(25), 0))), ("b", roll_of(dict.fromkeys(range(39), NOT_RELEASED)))]
     assert np.flatnonzero(now.stand_out(earlier, 20)).tolist() == list(range(25, 40))
     assert not now.stand_out([], 20).any()

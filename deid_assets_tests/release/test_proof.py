@@ -121,9 +121,7 @@ def swapped_after_comparison(monkeypatch, suffix: str, tamper: Callable[[Path], 
     monkeypatch.setattr(publication, "read_back", compared)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "attack"), [(".parquet", name) for name in PARQUET] + [(".csv", name) for name in CSV]
-)
+@pytest.mark.parametrize(("suffix", "attack"), [(".parquet", name) for name in PARQUET] + [(".csv", name) for name in CSV])
 def test_a_file_that_was_swapped_after_it_was_compared_refuses(releases, connection, monkeypatch, suffix, attack):
     swapped_after_comparison(monkeypatch, suffix, (PARQUET if suffix == ".parquet" else CSV)[attack])
     with releases.stage("heritage") as staging:

@@ -11,11 +11,21 @@ from deid_assets.release.publication.verification import verify
 from deid_assets.store.reading import regular_bytes, regular_digest
 from deid_assets_tests.matrices.tampered_files import ODD
 
-NOT_FILES = ("removed", "a symbolic link to the same bytes", "a link to a device", "a pipe", "a folder", "a socket", "four terabytes")
+NOT_FILES = (
+    "removed",
+    "a symbolic link to the same bytes",
+    "a link to a device",
+    "a pipe",
+    "a folder",
+    "a socket",
+    "four terabytes",
+)
 
 
 @pytest.mark.parametrize("what", NOT_FILES)
-@pytest.mark.parametrize("name", ["registry", "manifest.json", "manifest.sig", "certificate.json", "report.html", "data/Claims.csv", "exact"])
+@pytest.mark.parametrize(
+    "name", ["registry", "manifest.json", "manifest.sig", "certificate.json", "report.html", "data/Claims.csv", "exact"]
+)
 def test_an_answer_at_once_whatever_lies_there(releases, published, tmp_path, name, what):
     exact = tmp_path / "a" / "b" / "exact.json"
     exact.parent.mkdir(parents=True)

@@ -36,9 +36,7 @@ def cells(policy=GATED, **given) -> list[Cell]:
     for row in rows_of(policy):
         for power in policy.attack_sensitivity.powers:
             value = given.get(f"{row}_{power}", 0.01)
-            made.append(
-                Cell(row, power, 10_000, 9_000, Estimate(value, 0, 2 * value), Estimate(value / 10, 0, value / 5))
-            )
+            made.append(Cell(row, power, 10_000, 9_000, Estimate(value, 0, 2 * value), Estimate(value / 10, 0, value / 5)))
     return made
 
 

@@ -40,7 +40,9 @@ def tried(name: str, number: int = 1, size: int = 600, subject: str = SUBJECT) -
 
 
 def tries(releases: Releases, subject: str = SUBJECT, alike=ALIKE):
-    published = {(made.policy, made.number): made.tried for made in releases_made(releases.restricted, releases.registry) if made.tried}
+    published = {
+        (made.policy, made.number): made.tried for made in releases_made(releases.restricted, releases.registry) if made.tried
+    }
     return tries_of(releases.registry.chain(), published, subject, alike)
 
 
@@ -59,7 +61,10 @@ def publish(releases: Releases, of: Tried | None, inputs: str, policy: str = "he
 
 
 @given(
-    excess=st.floats(1.0001, 1.5), threshold=st.floats(0.005, 0.2), confidence=st.floats(0.9, 0.999), draws=st.integers(500, 50_000)
+    excess=st.floats(1.0001, 1.5),
+    threshold=st.floats(0.005, 0.2),
+    confidence=st.floats(0.9, 0.999),
+    draws=st.integers(500, 50_000),
 )
 def test_what_is_not_safe_passes_in_any_of_three_tries_no_more_often_than_the_policy_says(excess, threshold, confidence, draws):
     """Exactly, from the binomial distribution: a generalization over the threshold, judged on fresh draws in every try."""
@@ -208,7 +213,18 @@ def test_a_column_whose_values_are_all_one_class_is_as_good_as_none():
 def test_the_line_tells_no_name_no_number_of_people_and_no_measurement(releases):
     releases.note_refused(tried("a"), True)
     (line,) = releases.registry.chain().lines
-    assert set(line.content) == {"kind", "subject", "sample", "node", "number", "by_chance", "previous", "time", "key", "signature"}
+    assert set(line.content) == {
+        "kind",
+        "subject",
+        "sample",
+        "node",
+        "number",
+        "by_chance",
+        "previous",
+        "time",
+        "key",
+        "signature",
+    }
     assert isinstance(line, RefusedTry) and parse_time(line.time) and (line.number, line.by_chance) == (1, True)
 
 

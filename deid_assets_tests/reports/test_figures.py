@@ -107,8 +107,15 @@ def contrast_on_white(color: str) -> float:
 
 def test_thresholds_are_drawn_in_a_colour_that_stands_out() -> None:
     """Text needs 4.5 (WCAG 2.1); the orange that they were drawn in has 2.2."""
-    assert min(map(contrast_on_white, (rendering.THRESHOLD, rendering.DARK_ORANGE))) >= 4.5 > contrast_on_white(rendering.ORANGE)
-    dashed = [line for line in re.findall(r'style="[^"]*stroke-dasharray[^"]*"', frontier_figure(lattice((4, 3), HERITAGE[:2]), THRESHOLD).decode())]
+    assert (
+        min(map(contrast_on_white, (rendering.THRESHOLD, rendering.DARK_ORANGE))) >= 4.5 > contrast_on_white(rendering.ORANGE)
+    )
+    dashed = [
+        line
+        for line in re.findall(
+            r'style="[^"]*stroke-dasharray[^"]*"', frontier_figure(lattice((4, 3), HERITAGE[:2]), THRESHOLD).decode()
+        )
+    ]
     assert dashed and all(f"stroke: {rendering.THRESHOLD.lower()}" in line for line in dashed)
 
 

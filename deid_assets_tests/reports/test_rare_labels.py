@@ -63,7 +63,10 @@ def test_where_no_label_is_rare_nothing_is_advised():
 
 
 @settings(deadline=None, max_examples=25)  # each reads a whole policy
-@given(members=st.lists(st.sampled_from([0, 1, 2, 19, 20, 500]), min_size=len(LABELS), max_size=len(LABELS)), level=st.integers(2, 4))
+@given(
+    members=st.lists(st.sampled_from([0, 1, 2, 19, 20, 500]), min_size=len(LABELS), max_size=len(LABELS)),
+    level=st.integers(2, 4),
+)
 def test_what_is_advised_is_read_as_a_policy_whose_classes_are_unions_of_the_old_ones(members, level):
     labels = STAY.order(level)
     counts = dict(zip(labels, members, strict=False))

@@ -161,7 +161,9 @@ def test_a_figure_without_alternative_text_is_told_by_its_title() -> None:
 
 
 def test_sections_without_rows_are_left_out() -> None:
-    empty = content(generalization=(), attrition=(), figures=(), certificate=(), comparison=(), disclosure=(), files=(), limits=())
+    empty = content(
+        generalization=(), attrition=(), figures=(), certificate=(), comparison=(), disclosure=(), files=(), limits=()
+    )
     headings = [name for name, _ in Page(render_report(empty)).tags if name == "h2"]
     assert len(headings) == 2  # what had to hold, how to verify
 
@@ -193,7 +195,10 @@ def test_gates_of_many_alike_are_one_row_where_all_passed_and_each_its_own_where
 
 
 def test_what_is_not_shown_is_explained_where_it_stands() -> None:
-    gates = (Gate("absence", "How surely.", None, None, 0.3, True, "share of members"), Gate("few", "Some.", "T", None, 0.3, True))
+    gates = (
+        Gate("absence", "How surely.", None, None, 0.3, True, "share of members"),
+        Gate("few", "Some.", "T", None, 0.3, True),
+    )
     claims = AttritionRow("eligible_claims", "claims", None, None, "newborns")
     texts = Page(render_report(content(gates=gates, attrition=(claims,)))).texts
     assert "How surely. The number is not shown: it would tell exactly how many people there are." in texts
@@ -270,9 +275,7 @@ def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_number
         policy, NodeMeasurement(4_000, 0, 1_000_000), NodeMeasurement(5_000, 0, 1_000_000), "c" * 64, 1
     )
     evidence = (making.evidence(*shares, *measure.exposure_measurements(policy, shares), asset="longitudinal_risk"),)
-    public = editions(
-        making.manifest(PLACE, evidence=evidence), making.protect
-    ).public
+    public = editions(making.manifest(PLACE, evidence=evidence), making.protect).public
     rows = [(row.heritage, row.here) for row in exposure_comparison(public)]
     assert rows == [("5.8 %", "5.5 % (up to 5.5 %)"), ("0.04 %", "0.025 % (up to 0.026 %)"), ("0.8 %", "0.8 %")]
     nothing = json.dumps({"evidence": []}).encode()
@@ -289,7 +292,11 @@ def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
     of_all = (measure.counted_with_suppressed(NodeMeasurement(6_500, 0, 1_000_000), "c" * 64),) if extract else ()
     evidence = (making.evidence(*shares, *of_all, asset="longitudinal_risk"),)
     public = editions(making.manifest(PLACE, evidence=evidence), making.protect).public
-    said = [text for text in content_from_manifest(public, "Release report", policy.title).limits if "published members alone" in text]
+    said = [
+        text
+        for text in content_from_manifest(public, "Release report", policy.title).limits
+        if "published members alone" in text
+    ]
     if extract:
         (text,) = said
         assert "0.7700%" in text and "0.6500%" in text
@@ -304,9 +311,7 @@ def both_editions() -> Editions:
     place = Place("heritage", 7, "0" * 64, "1" * 64, "2024", "2" * 64, "2024-01-01T00:00:07Z", files)
     of_people = {"unit": "share of members", "value": 0.0013, "bound": 0.0013, "statistic": "value"}
     found = (
-        making.evidence(
-            making.measurement(), making.measurement(name="not_gating", gating=False), asset="longitudinal_risk"
-        ),
+        making.evidence(making.measurement(), making.measurement(name="not_gating", gating=False), asset="longitudinal_risk"),
         making.evidence(
             making.measurement(), making.measurement(name="demographic_high_risk_share", **of_people), asset="gate"
         ),

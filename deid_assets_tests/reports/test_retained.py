@@ -6,11 +6,14 @@ from deid_assets.reports.heritage import GENERALIZATIONS, HIERARCHIES
 from deid_assets.reports.retained import classes_at, levels_table, released_columns, retained_rows, retained_sentences
 
 POLICY = policy_by_name("heritage_public")
-LEVELS = {"AgeAtFirstClaim": ("age", 3), "Sex": ("sex", 0), "LengthOfStay": ("length_of_stay", 5), "Specialty": ("specialty", 0)}
+LEVELS = {
+    "AgeAtFirstClaim": ("age", 3),
+    "Sex": ("sex", 0),
+    "LengthOfStay": ("length_of_stay", 5),
+    "Specialty": ("specialty", 0),
+}
 MEASURED = [{"name": kept_name("AgeAtFirstClaim"), "value": 0.344}, {"name": kept_name("LengthOfStay"), "value": 0.0}]
-COLUMNS = released_columns(
-    {name: (POLICY.hierarchy_of(column), level) for name, (column, level) in LEVELS.items()}, MEASURED
-)
+COLUMNS = released_columns({name: (POLICY.hierarchy_of(column), level) for name, (column, level) in LEVELS.items()}, MEASURED)
 
 
 def test_each_column_tells_level_classes_information_and_the_published_level():

@@ -31,7 +31,10 @@ def numbers_in(release: Path, registry: Path) -> dict[str, set[float]]:
     for item in manifest["evidence"]:
         # What is counted in the published files alone follows from them, and is like anything else by accident.
         item["measurements"] = [one for one in item["measurements"] if not one["unit"].startswith(_TOLD_BY_FILES)]
-    for name, content in (("manifest.json", manifest), ("certificate.json", json.loads((release / "certificate.json").read_text()))):
+    for name, content in (
+        ("manifest.json", manifest),
+        ("certificate.json", json.loads((release / "certificate.json").read_text())),
+    ):
         for place, number in _of_json(content, name):
             add(place, iter([number]))
     for line in registry.read_text().splitlines():
@@ -90,7 +93,9 @@ def derived(numbers: Numbers, rows: set[int], secrets: Mapping[str, int]) -> set
         ratios = [count / other for other in others if other] + [row / count for row in rows if count]
         for place, found in numbers.items():
             least = 500 if "figure" in place else 100
-            if {reading for reading in readings if reading >= least} & {abs(number) for number in found if number == int(number)}:
+            if {reading for reading in readings if reading >= least} & {
+                abs(number) for number in found if number == int(number)
+            }:
                 hits.add((name, place))
             shares = [number for number in found if number != float(f"{number:.2g}")]
             if count >= 10 and any(abs(share - ratio) < _RATIO_DIGITS * ratio for share in shares for ratio in ratios):
@@ -105,7 +110,9 @@ def _of_json(value: object, place: str) -> Iterator[tuple[str, float]]:
             yield from _of_json(part, f"{place}/{key}")
     elif isinstance(value, list):
         for part in value:
-            named = isinstance(part, Mapping) and (part.get("stage") or part.get("asset") or part.get("name") or part.get("path"))
+            named = isinstance(part, Mapping) and (
+                part.get("stage") or part.get("asset") or part.get("name") or part.get("path")
+            )
             yield from _of_json(part, f"{place}/{named}" if named else place)
     elif isinstance(value, str):
         if value.startswith("{"):

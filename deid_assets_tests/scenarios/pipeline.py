@@ -62,9 +62,7 @@ class Pipeline:
         """Run the policy's job, or some assets of it with their checks or without, and say what came of it."""
         return outcome_of(self.events(delivery, only, checks))
 
-    def events(
-        self, delivery: str, only: Iterable[str] | None = None, checks: bool = True
-    ) -> list[dg.DagsterEvent]:
+    def events(self, delivery: str, only: Iterable[str] | None = None, checks: bool = True) -> list[dg.DagsterEvent]:
         """The same; returns the events."""
         selection = AssetSelection.key_prefixes(self.policy)
         if only is not None:
@@ -81,9 +79,7 @@ class Pipeline:
             executor=made.executor,
             jobs=[dg.define_asset_job(name, selection)],
         ).resolve_job_def(name)
-        result = job.execute_in_process(
-            run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False
-        )
+        result = job.execute_in_process(run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False)
         return list(result.all_events)
 
     def _definitions(self) -> dg.Definitions:
@@ -152,10 +148,8 @@ def publish_earlier_release(home: Home, members: Iterable[str] = (), **told: Any
         making.stage_certificate(staging)
         staging.publish(
             lambda place: editions(
-                making.manifest(
-                    place, attrition=attrition, secret_commitment=secret.commitment(), member_tags=tags, **told
-                ),
-                making.protect
+                making.manifest(place, attrition=attrition, secret_commitment=secret.commitment(), member_tags=tags, **told),
+                making.protect,
             ),
             "an-earlier-delivery",
             making.SECRET.keyed_digest("inputs", str(staging.number)),

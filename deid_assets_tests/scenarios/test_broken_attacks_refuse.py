@@ -80,7 +80,11 @@ def test_an_analysis_that_did_not_read_what_may_be_known_makes_no_evidence(pipel
 
     def broken(*args, **kwargs):
         query = honest(*args, **kwargs)
-        return Query(f"{lost} FROM ({query.sql}){none}", query.parameters) if isinstance(query, Query) else f"{lost} FROM ({query}){none}"
+        return (
+            Query(f"{lost} FROM ({query.sql}){none}", query.parameters)
+            if isinstance(query, Query)
+            else f"{lost} FROM ({query}){none}"
+        )
 
     before = pipeline.published_bytes()
     with monkeypatch.context() as patch:
@@ -94,9 +98,7 @@ def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypa
     honest = population_attacks.class_sizes
     reported = measured(pipeline, "voter_list_attack")["voter_list_match"].value
     with monkeypatch.context() as patch:
-        patch.setattr(
-            population_attacks, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"])
-        )
+        patch.setattr(population_attacks, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
         pipeline.run(KEY, ["voter_list_attack"])
         assert measured(pipeline, "voter_list_attack")["voter_list_match"].value < reported
         refused_for(pipeline, "voter_list_attack")

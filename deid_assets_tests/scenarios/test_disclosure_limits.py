@@ -18,7 +18,10 @@ LIMITS = {
     "attribute_disclosure": {"l_at_least": 3.0, "t_at_most": 0.01},
     "membership": {"draws": 500, "presence_at_most": 0.01, "advantage_at_most": 0.001},
     "provider_graph": {
-        "draws": 500, "pattern_success_at_most": 0.0001, "all_patterns_success_at_most": 0.0001, "graph_success_at_most": 0.0001,
+        "draws": 500,
+        "pattern_success_at_most": 0.0001,
+        "all_patterns_success_at_most": 0.0001,
+        "graph_success_at_most": 0.0001,
     },
 }
 """Too strict for any release; a policy that is laxer in what it generalizes meets such a wall sooner."""
@@ -33,7 +36,9 @@ def refused(prepared, tmp_path_factory):
         before = pipeline.published_bytes()
         summary = pipeline.run(KEY, [*ASSETS, "release"])
         assert pipeline.published_bytes() == before and summary.release is None
-        found = {m.name: m for name in ASSETS for item in from_frame(pipeline.table(KEY, name).frame()) for m in item.measurements}
+        found = {
+            m.name: m for name in ASSETS for item in from_frame(pipeline.table(KEY, name).frame()) for m in item.measurements
+        }
         yield pipeline, summary, found
 
 

@@ -26,9 +26,7 @@ def test_adult_is_released_at_the_published_optimum(tmp_path):
         "quasi_identifiers": [
             {"column": name, "release_as": name.replace("-", "_"), "hierarchy": name.replace("-", "_")} for name in names
         ],
-        "hierarchies": {
-            name.replace("-", "_"): {"kind": "csv", "file": f"adult_hierarchy_{name}.csv"} for name in names
-        },
+        "hierarchies": {name.replace("-", "_"): {"kind": "csv", "file": f"adult_hierarchy_{name}.csv"} for name in names},
     }
     folder = tmp_path / "policies"
     folder.mkdir()
@@ -38,7 +36,9 @@ def test_adult_is_released_at_the_published_optimum(tmp_path):
     code, printed = deid(tmp_path / "deid", "run", "--policy", folder / "adult.yaml", "--delivery", source / "adult.csv")
     assert code == PUBLISHED, printed
     with pipeline_in(tmp_path / "deid", "adult") as pipeline:
-        chosen = pipeline.table("adult", "record_lattice").query("SELECT node, loss FROM generalization.record_lattice WHERE chosen")
+        chosen = pipeline.table("adult", "record_lattice").query(
+            "SELECT node, loss FROM generalization.record_lattice WHERE chosen"
+        )
     assert chosen["node"].tolist() == ["1,0,1,1,3,2,2,0,1"]
     assert chosen["loss"].iloc[0] == pytest.approx(255559.8545573, abs=5e-8)
     with (tmp_path / "deid" / "releases" / "adult" / "0001" / "data" / "Records.csv").open(newline="") as file:

@@ -224,13 +224,14 @@ class TestPublished:
         text = (pipeline.home.releases / "flat_table" / "0001" / "manifest.json").read_text()
         assert str((600 - len(rows)) / 600) not in text
 
-
     def test_what_is_left_of_each_column_is_measured_shown_and_described(self, released):
         pipeline, rows = released
         folder = pipeline.home.releases / "flat_table" / "0001"
         gate = next(item for item in json.loads((folder / "manifest.json").read_bytes())["evidence"] if item["asset"] == "gate")
         kept = {m["name"]: m["value"] for m in gate["measurements"] if m["name"].endswith("/information_kept")}
-        assert set(kept) == {"Town/information_kept", "Age/information_kept"} and all(0 <= share <= 1 for share in kept.values())
+        assert set(kept) == {"Town/information_kept", "Age/information_kept"} and all(
+            0 <= share <= 1 for share in kept.values()
+        )
         report = (folder / "report.html").read_text()
         assert "What is left of each column" in report and "Heritage" not in report
         tables = json.loads((folder / "data" / "dictionary.json").read_bytes())["tables"]
@@ -247,13 +248,10 @@ class TestGate:
         write_policy(pipeline.home.policies, changed(FLAT, detail_at_least={"Town": 0.999}))
         refused(pipeline, "too little detail: Town keeps less of its information")
 
-
     """Each begins where all checks have passed; then something is changed and `release` is materialized alone."""
 
     def test_a_record_slipped_back_in(self, pipeline):
-        pipeline.edit_store(
-            KEY, "INSERT INTO candidate.release_records SELECT 'town 11', '20', 'F', 'tea' FROM range(1)"
-        )
+        pipeline.edit_store(KEY, "INSERT INTO candidate.release_records SELECT 'town 11', '20', 'F', 'tea' FROM range(1)")
         refused(pipeline, "the staged rows are not those that the restricted store gives")
 
     def test_a_candidate_and_evidence_made_of_edited_hierarchies(self, pipeline):
@@ -377,9 +375,7 @@ def test_limits_on_attribute_disclosure_gate(pipeline):
     assert gating == ["homogeneous_share", "least_diversity", "greatest_distance", "canaries_found"]
 
     by_class, whole = likes_by_class(rows), Counter(row["Likes"] for row in rows)
-    far = max(
-        sum(abs(own[like] / own.total() - whole[like] / len(rows)) for like in whole) / 2 for own in by_class.values()
-    )
+    far = max(sum(abs(own[like] / own.total() - whole[like] / len(rows)) for like in whole) / 2 for own in by_class.values())
     write_policy(pipeline.home.policies, changed(FLAT, attribute_disclosure={"t_at_most": far - 1e-6, "l_at_least": 3.0}))
     summary = pipeline.run(KEY, [*FLAT_STAGES["assessment"], "release"])
     assert summary.exit_code == REFUSED and summary.release is None

@@ -94,7 +94,9 @@ def test_a_parquet_file_swapped_after_it_was_compared_refuses(pipeline, monkeypa
     def swapped(connection, path, columns, digest):
         rows = honest(connection, path, columns, digest)
         if path.name == "Members.parquet":
-            connection.execute(f"""COPY (SELECT * REPLACE ('F' AS "Sex") FROM read_parquet('{path}')) TO '{path}' (FORMAT parquet)""")
+            connection.execute(
+                f"""COPY (SELECT * REPLACE ('F' AS "Sex") FROM read_parquet('{path}')) TO '{path}' (FORMAT parquet)"""
+            )
         return rows
 
     monkeypatch.setattr(publish, "read_back", swapped)

@@ -148,10 +148,10 @@ def test_attack_1_is_judged_at_the_alpha_of_the_release(pipeline):
     at_most = round(2 * measured["neighbor_success"], 4)
     gate = {"at_most": at_most, "statistic": "upper_bound", "confidence": 0.99}
     own = {"trials": SMALL["neighbor_attack"]["trials"], "unconditional": gate, "given_membership": None}
-    write_policy(
-        pipeline.home.policies, changed(SMALL, neighbor_attack=own, removal__absence_posterior_at_most=0.5)
+    write_policy(pipeline.home.policies, changed(SMALL, neighbor_attack=own, removal__absence_posterior_at_most=0.5))
+    summary = pipeline.run(
+        KEY, [name for stage, names in STAGES.items() if stage not in ("intake", "release") for name in names]
     )
-    summary = pipeline.run(KEY, [name for stage, names in STAGES.items() if stage not in ("intake", "release") for name in names])
     assert not summary.reasons and not summary.failed_checks, summary
     members = pipeline.table(KEY, "eligible_members").frame()["member_id"].tolist()
     publish_earlier_release(pipeline.home, members[: 2 * len(members) // 3])

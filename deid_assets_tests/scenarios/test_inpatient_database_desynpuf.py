@@ -27,9 +27,7 @@ POLICY = changed(
     removal__newborn_days=None,
     # The inpatient files hold no procedures.
     removal__coded_claims_at_least={"procedure": None},
-    quasi_identifiers__claims=[
-        {"column": column, "release_as": name, "hierarchy": column} for column, name in COLUMNS.items()
-    ],
+    quasi_identifiers__claims=[{"column": column, "release_as": name, "hierarchy": column} for column, name in COLUMNS.items()],
     hierarchies__condition_group={"kind": "fixed"},
     hierarchies__length_of_stay={
         "kind": "intervals",

@@ -97,9 +97,7 @@ def run_in_this_process(home: Home, policy: str, delivery: Path) -> tuple[int, s
     return code, unwrapped(written.getvalue())
 
 
-def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothing_was_published(
-    family, tmp_path, monkeypatch
-):
+def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothing_was_published(family, tmp_path, monkeypatch):
     home = Home(shutil.copytree(family.home, tmp_path / "deid"))
     monkeypatch.setenv("DEID_HOME", str(home.root))
     stops = {

@@ -111,7 +111,10 @@ def test_who_is_gone_from_an_earlier_release_for_a_sensitive_condition_refuses(p
     newly = sensitive(pipeline)[:30]
     reason = judged(pipeline, delivered(pipeline) | dict.fromkeys(newly, 0))
     assert "small/0002: of its members who are gone from this release" in reason
-    assert "gate: disappearance_posterior is not at most its threshold" in reason and "appearance_posterior is" not in reason.replace("disappearance", "")
+    assert (
+        "gate: disappearance_posterior is not at most its threshold" in reason
+        and "appearance_posterior is" not in reason.replace("disappearance", "")
+    )
     assert not any(member in reason for member in newly) and "30" not in reason
 
 
@@ -189,5 +192,7 @@ def test_a_roll_that_is_not_the_one_that_was_kept_lets_nothing_pass(pipeline, ha
         file.write_bytes(b"" if harm == "emptied" else roll_of(delivered(pipeline), pipeline))
     before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
-    assert summary.exit_code == ERROR and "0002.json, or the file of its members beside it, or its roll" in " ".join(summary.reasons)
+    assert summary.exit_code == ERROR and "0002.json, or the file of its members beside it, or its roll" in " ".join(
+        summary.reasons
+    )
     assert pipeline.published_bytes() == before

@@ -109,4 +109,6 @@ def test_claims_that_were_not_cut_are_not_released(prepared, tmp_path, monkeypat
                   "suppressed_members"],
         )  # fmt: skip
         assert summary.release is None and summary.reasons
-        assert any("demographic classes at" in reason and "these changes passed" in reason for reason in summary.reasons), summary.reasons
+        assert any("demographic classes at" in reason and "these changes passed" in reason for reason in summary.reasons), (
+            summary.reasons
+        )

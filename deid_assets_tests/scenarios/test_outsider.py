@@ -68,7 +68,7 @@ def longitudinal(loud, tmp_path_factory) -> Iterator[Pipeline]:
     folder = home.deliveries / NAME
     write_delivery(folder, MEMBERS, 20240101)
     found = duckdb.sql(f"SELECT member_id FROM '{folder}/members.parquet' ORDER BY member_id LIMIT {OPTED_OUT}").fetchall()
-    out = {"members": [member for member, in found]}
+    out = {"members": [member for (member,) in found]}
     write_policy(home.policies, changed(SMALL, sample__members=667, neighbor_attack__trials=3_001, opt_outs=out))
     with pipeline_in(root) as pipeline:
         pipeline.register(NAME, members=MEMBERS, seed=20240101)
@@ -187,8 +187,11 @@ class TestTwoPoliciesOverOneDelivery:
         assert self.of("source", opt_outs={"members": ["m1"]}, sample__members=500, title="Another")
 
     def test_thresholds_that_only_refuse_are_no_second_look(self):
-        for changes in ({"removal__readable_codes_at_least": 0.97}, {"removal__absence_posterior_at_most": 0.25},
-                        {"opt_outs": {"matched_at_least": 0.7}}):
+        for changes in (
+            {"removal__readable_codes_at_least": 0.97},
+            {"removal__absence_posterior_at_most": 0.25},
+            {"opt_outs": {"matched_at_least": 0.7}},
+        ):
             assert self.of("source", "opt_outs", "removal", "sample", **changes)
         assert not self.of("source", "opt_outs", "removal", removal__newborn_days=27)
 

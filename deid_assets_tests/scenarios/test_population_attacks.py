@@ -144,7 +144,7 @@ def histories(found: list[tuple]) -> dict[object, tuple]:
 class TestInpatientDatabase:
     RELEASED = (
         'SELECT "MemberID", "AgeAtFirstClaim", "Sex" FROM candidate.release_claims JOIN candidate.release_members'
-        " USING (\"MemberID\") WHERE \"PlaceSvc\" = 'Inpatient Hospital'"
+        ' USING ("MemberID") WHERE "PlaceSvc" = \'Inpatient Hospital\''
     )
     DELIVERED = (
         f"SELECT member_id, {AGE_CLASS}, sex FROM preparation.grouped_claims JOIN preparation.member_profiles"

@@ -90,7 +90,9 @@ def test_risk_figures_are_numbers_of_the_assessments_which_the_ui_plots_over_del
         (evidence,) = from_frame(published.pipeline.table(KEY, name).frame())
         for found in evidence.measurements:
             if found.value is not None and math.isfinite(found.value):
-                assert isinstance(shown[found.name], dg.FloatMetadataValue) and shown[found.name].value == found.value, found.name
+                assert isinstance(shown[found.name], dg.FloatMetadataValue) and shown[found.name].value == found.value, (
+                    found.name
+                )
         assert "False" not in shown["measurements"].value and "| passed |" in shown["measurements"].value, name
 
 
@@ -142,7 +144,9 @@ def test_what_is_left_of_each_column_is_what_its_values_tell(published, manifest
     ages = profiles.query(
         f"SELECT age FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed})"
     )["age"]
-    labels = duckdb.sql(f"SELECT AgeAtFirstClaim FROM read_csv('{published.release}/data/Members.csv', all_varchar = true)").df()
+    labels = duckdb.sql(
+        f"SELECT AgeAtFirstClaim FROM read_csv('{published.release}/data/Members.csv', all_varchar = true)"
+    ).df()
 
     def entropy(values) -> float:
         shares = values.value_counts(normalize=True, dropna=False)

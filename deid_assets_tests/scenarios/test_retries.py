@@ -146,14 +146,19 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
     release = summary.release
     manifest = json.loads((release / "manifest.json").read_text())
     assert manifest["try"] == {"number": 2, "at_most": 3}
-    assert "Judged as try 2 of at most 3: each bound that decides holds with confidence 0.9975." in (release / "report.html").read_text()
+    assert (
+        "Judged as try 2 of at most 3: each bound that decides holds with confidence 0.9975."
+        in (release / "report.html").read_text()
+    )
     key = releases_of(Workplace(root=str(pipeline.home.root))).key.public
     report = verify(release, key, pipeline.registry.path, pipeline.registry.head)
     assert report.ok, report.failures
 
     after = pipeline.registry.path.read_bytes()
     again = pipeline.run(KEY, AFTER)
-    assert again.exit_code == PUBLISHED and pipeline.releases == ["small/0001"], "the same is chosen, and judged as the try it was"
+    assert again.exit_code == PUBLISHED and pipeline.releases == ["small/0001"], (
+        "the same is chosen, and judged as the try it was"
+    )
     assert pipeline.registry.path.read_bytes() == after and evidence(pipeline).try_number == 2
 
 
@@ -165,7 +170,9 @@ def test_after_three_refused_tries_none_is_left_under_whatever_policy(pipeline, 
         unlucky(patch)
         for number in (1, 2, 3):
             # What is edited in between buys nothing.
-            write_policy(pipeline.home.policies, changed(POLICY, title=f"Small releases, number {number}", owners=["team:others"]))
+            write_policy(
+                pipeline.home.policies, changed(POLICY, title=f"Small releases, number {number}", owners=["team:others"])
+            )
             summary = attacked(pipeline)
             nodes.append(chosen(pipeline))
             assert summary.exit_code == REFUSED and evidence(pipeline).try_number == number, summary

@@ -27,7 +27,9 @@ def blanked(tmp_path) -> Iterator[Pipeline]:
     folder = tables_of_synthetic(tmp_path / "made", tmp_path / "tables")
     with duckdb.connect() as connection:
         file = folder / "claims.csv"
-        connection.execute(f"CREATE TABLE c AS SELECT * REPLACE ('X' || coalesce(dx, '1') AS dx) FROM read_csv('{file}', all_varchar = true)")
+        connection.execute(
+            f"CREATE TABLE c AS SELECT * REPLACE ('X' || coalesce(dx, '1') AS dx) FROM read_csv('{file}', all_varchar = true)"
+        )
         connection.execute(f"COPY c TO '{file}' (HEADER)")
     with pipeline_in(tmp_path / "deid", "tables") as pipeline:
         write_policy(pipeline.home.policies, changed(TABLES, source__unknown_codes="blank"))

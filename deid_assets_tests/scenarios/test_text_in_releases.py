@@ -35,7 +35,10 @@ def test_formulas_in_attributes_are_refused_or_neutralized(tmp_path):
         assert "HYPERLINK" not in reasons
         assert not list(pipeline.home.releases.glob("*/0*"))
 
-        write_policy(pipeline.home.policies, changed(FLAT, formulas="neutralize", reviewed_attributes={"Likes": "the address is made up"}))
+        write_policy(
+            pipeline.home.policies,
+            changed(FLAT, formulas="neutralize", reviewed_attributes={"Likes": "the address is made up"}),
+        )
         summary = pipeline.run(KEY)
         assert summary.exit_code == PUBLISHED, summary
         rows = released_rows(pipeline.home.root)

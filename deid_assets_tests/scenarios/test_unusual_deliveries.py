@@ -50,9 +50,7 @@ def test_columns_left_out_stays_of_0_and_1_day_and_nobody_removed_are_no_obstacl
     and of 1 day are one class at the finest level of the policies that ship. A delivery may hold no sensitive code.
     """
     stays = {"kind": "intervals", "from": 0, "levels": [{"name": "stays", "starts": [0, 2, 8]}]}
-    policy = changed(
-        ALIKE, dimensions=[{"name": "age", "columns": ["age"]}], hierarchies__length_of_stay=stays
-    )
+    policy = changed(ALIKE, dimensions=[{"name": "age", "columns": ["age"]}], hierarchies__length_of_stay=stays)
     del policy["hierarchies"]["days_in_hospital"]
     policy["quasi_identifiers"]["members"] = policy["quasi_identifiers"]["members"][:2]
     policy["quasi_identifiers"]["claims"].append(
@@ -73,6 +71,8 @@ def test_a_delivery_of_which_nobody_is_eligible_is_an_error(tmp_path):
 
     Nothing was judged: exit code 2 would say that somebody's privacy is not protected.
     """
-    code, printed = deid(tmp_path / "deid", "run", "--policy", "desynpuf", "--delivery", public_data("desynpuf", "header-samples"))
+    code, printed = deid(
+        tmp_path / "deid", "run", "--policy", "desynpuf", "--delivery", public_data("desynpuf", "header-samples")
+    )
     assert code == ERROR, printed
     assert "no member may be released: of" in unwrapped(printed) and "Nothing was published." in printed

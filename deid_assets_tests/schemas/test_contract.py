@@ -15,9 +15,7 @@ CANARY = "CANARY-4711"
 CONTRACT = contract(
     {
         "id": column(dt.string, Role.DIRECT_IDENTIFIER, "identifier"),
-        "n": column(
-            dt.int32, Role.MEASUREMENT, "number", Check.in_range(0, 10, error="0 to 10"), nullable=True, unit="days"
-        ),
+        "n": column(dt.int32, Role.MEASUREMENT, "number", Check.in_range(0, 10, error="0 to 10"), nullable=True, unit="days"),
         "sex": column(dt.string, Role.QUASI_IDENTIFIER, "sex", Check.isin(["F", "M"], error="F or M"), nullable=True),
     },
     unique=["id"],

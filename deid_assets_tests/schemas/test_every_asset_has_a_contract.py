@@ -165,7 +165,7 @@ class TestLattice:
             "certificate": False,
         }  # fmt: skip
         frame = pd.DataFrame([row | changes])
-        return frame.astype({name: "str" for name in ("node", "decision", "reached", "inferred_from")})
+        return frame.astype(dict.fromkeys(("node", "decision", "reached", "inferred_from"), "str"))
 
     def test_columns_follow_the_dimensions_of_the_policy(self):
         for name in POLICIES:

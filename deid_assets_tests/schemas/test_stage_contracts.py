@@ -166,7 +166,7 @@ class TestRelease:
 
     def test_pay_delays_are_numbers_of_which_the_largest_is_open(self, broken):
         contract = self.contracts()["release_claims"]
-        row = {name: "NULL::VARCHAR" for name in contract.columns} | {
+        row = dict.fromkeys(contract.columns, "NULL::VARCHAR") | {
             "MemberID": f"{10**14}::BIGINT", "ProviderID": "NULL::BIGINT", "Vendor": "NULL::BIGINT",
             "PCP": "NULL::BIGINT", "Year": "'Y1'", "CharlsonIndex": "'1-2'", "SupLOS": "0::TINYINT",
         }  # fmt: skip

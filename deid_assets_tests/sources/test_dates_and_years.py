@@ -15,7 +15,9 @@ CLAIMS = {
 }  # fmt: skip
 
 
-def take(tmp_path, people: list[dict], claims: list[dict], years: Years | None = None, unknown_codes="quarantine", **formats) -> Taken:
+def take(
+    tmp_path, people: list[dict], claims: list[dict], years: Years | None = None, unknown_codes="quarantine", **formats
+) -> Taken:
     """Take in two CSV tables; `formats` are those of the claims, and of the members under `members`."""
     folder = tmp_path / "in"
     folder.mkdir()
@@ -84,7 +86,9 @@ def test_a_message_says_what_was_expected_and_which_shapes_there_are_but_no_valu
 def test_a_number_that_is_not_whole_is_shown_by_its_shape(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
-    write_parquet(folder / "people.parquet", "SELECT * FROM (VALUES (1, 'F', 20.0), (2, 'F', 20.5), (3, 'F', 7.25)) AS t(id, sex, age)")
+    write_parquet(
+        folder / "people.parquet", "SELECT * FROM (VALUES (1, 'F', 20.0), (2, 'F', 20.5), (3, 'F', 7.25)) AS t(id, sex, age)"
+    )
     source = TablesSource(members=MembersMap(file="people.parquet", columns={"member_id": "id", "sex": "sex", "age": "age"}))
     taken = take_in(folder, source, codes=KnownCodes())
     assert taken.frame("members")["age"].tolist() == [20], "20.0 is a whole number, of whatever type"

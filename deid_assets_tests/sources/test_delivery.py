@@ -115,9 +115,7 @@ def test_a_date_format_that_is_none_is_refused(date_format):
         TablesSource(members=MembersMap(file="m.csv", columns=MEMBERS), date_format=date_format)
 
 
-@pytest.mark.parametrize(
-    "date_format", ["%Y-%m-%d", "%m/%d/%Y", "%d.%m.%y", "%d-%b-%Y", "%-m/%-d/%Y", "%Y-%m-%d %H:%M:%S"]
-)
+@pytest.mark.parametrize("date_format", ["%Y-%m-%d", "%m/%d/%Y", "%d.%m.%y", "%d-%b-%Y", "%-m/%-d/%Y", "%Y-%m-%d %H:%M:%S"])
 def test_usual_date_formats_are_taken(date_format):
     source = TablesSource(members=MembersMap(file="m.csv", columns=MEMBERS), date_format=date_format)
     assert source.date_format == date_format

@@ -146,7 +146,10 @@ def test_an_inpatient_claim_is_one_claim(tmp_path):
 
 def test_the_tenth_diagnosis_and_that_of_admission_are_read(tmp_path):
     codes = {"ICD9_DGNS_CD_1": "4280", "ICD9_DGNS_CD_5": "OTHER", "ICD9_DGNS_CD_10": "25000", "ADMTNG_ICD9_DGNS_CD": "V5789"}
-    files = {"inpatient": [stay("7", "A", "20080601", "20080603", "2", **codes)], "outpatient": [visit("8", "A", "20080601", **codes)]}
+    files = {
+        "inpatient": [stay("7", "A", "20080601", "20080603", "2", **codes)],
+        "outpatient": [visit("8", "A", "20080601", **codes)],
+    }
     taken = take(write(tmp_path / "in", _2008=[beneficiary("A")], **files), "blank")
     claims = taken.frame("claims", "claim_id")
     assert claims["further_diagnoses"].tolist() == ["25000 V5789"] * 2
@@ -204,9 +207,7 @@ def test_discharge_before_admission_is_no_stay(tmp_path):
     people = [beneficiary("A")]
     claims = [stay("1", "A", "20090603", "20090601", "2"), stay("2", "A", "20090701", "20090702", "1")]
     taken = take(write(tmp_path / "in", _2008=people, _2009=people, inpatient=claims))
-    assert [(c.column, c.rule) for c in taken.report.quarantined] == [
-        ("NCH_BENE_DSCHRG_DT", "discharge before admission")
-    ]
+    assert [(c.column, c.rule) for c in taken.report.quarantined] == [("NCH_BENE_DSCHRG_DT", "discharge before admission")]
     assert taken.frame("members")["days_in_hospital_y2"].tolist() == [1]
 
 
@@ -351,9 +352,7 @@ def test_days_in_hospital_of_a_public_sample_agree_with_a_plain_sum(tmp_path):
     days = Counter()
     for row in _rows("sample-2", "*Inpatient*.csv"):
         if row["SEGMENT"] == "1" and row["CLM_ADMSN_DT"][:4] == "2009":
-            admission, discharge = (
-                datetime.date.fromisoformat(row[name]) for name in ("CLM_ADMSN_DT", "NCH_BENE_DSCHRG_DT")
-            )
+            admission, discharge = (datetime.date.fromisoformat(row[name]) for name in ("CLM_ADMSN_DT", "NCH_BENE_DSCHRG_DT"))
             counted = int(row["CLM_UTLZTN_DAY_CNT"] or 0)
             days[row["DESYNPUF_ID"]] += counted or max(1, (discharge - admission).days)
     members = _public(tmp_path, "sample-2").frame("members").set_index("member_id")

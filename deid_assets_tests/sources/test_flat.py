@@ -101,8 +101,7 @@ def words_of(module: ModuleType) -> set[str]:
 
 
 WORDS = sorted(
-    set().union(*map(words_of, MODULES))
-    | {"d", "p", "r", "t", "d0", "d1", "c0", "c1", "select", "order", "value", "place"}
+    set().union(*map(words_of, MODULES)) | {"d", "p", "r", "t", "d0", "d1", "c0", "c1", "select", "order", "value", "place"}
 )
 """Whatever the statements name: any of them may be the name of a column."""
 
@@ -112,9 +111,7 @@ def policy_with(quasi_identifiers: tuple[str, ...], attributes: tuple[str, ...])
         changed(
             FLAT,
             population={"file": "everyone.csv"},
-            quasi_identifiers=[
-                {"column": f"{name}!", "release_as": name, "hierarchy": "sex"} for name in quasi_identifiers
-            ],
+            quasi_identifiers=[{"column": f"{name}!", "release_as": name, "hierarchy": "sex"} for name in quasi_identifiers],
             attributes=[{"column": f"{name}!", "release_as": name} for name in attributes],
             risk={"k": 3, "max_suppressed": 0.2},
         )

@@ -172,9 +172,7 @@ class TestRealCensus:
         leave_out={"SEX": ("0",), "AGE": ("999",)},
         count="CENSUS2010POP",
     )
-    BANDS = TableLayout(
-        {"age": "age", "sex": "sex"}, only={"state_fips": ("06",), "year": ("2020",)}, count="pop"
-    )
+    BANDS = TableLayout({"age": "age", "sex": "sex"}, only={"state_fips": ("06",), "year": ("2020",)}, count="pop")
     SEXES = {"sex": {"values": {"1": "M", "2": "F"}}}
 
     def test_single_years_with_85_and_over_give_18_classes_and_everybody(self, read):

@@ -143,7 +143,9 @@ def test_a_log_beside_a_database_is_refused(tmp_path):
 
 
 def test_the_rows_of_a_database_keep_their_order(tmp_path):
-    wide = "SELECT (range * 7919) % 300_000 AS id, 'F' AS sex, 3 AS age, 9 AS year, 'x' AS kind, -1 AS rowid FROM range(300_000)"
+    wide = (
+        "SELECT (range * 7919) % 300_000 AS id, 'F' AS sex, 3 AS age, 9 AS year, 'x' AS kind, -1 AS rowid FROM range(300_000)"
+    )
     folder = delivered_database(tmp_path / "in", f"CREATE TABLE t AS {wide}")
     read(folder, source("d.duckdb", "t"))
     with duckdb.connect(str(tmp_path / "store" / "s.duckdb")) as connection:

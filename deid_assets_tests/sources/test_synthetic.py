@@ -75,9 +75,7 @@ def delivery(folder):
 
 
 def distinct(connection, column: str) -> list[str]:
-    return [
-        row[0] for row in connection.execute(f"SELECT DISTINCT {column} c FROM raw WHERE c IS NOT NULL").fetchall()
-    ]
+    return [row[0] for row in connection.execute(f"SELECT DISTINCT {column} c FROM raw WHERE c IS NOT NULL").fetchall()]
 
 
 def numbers(connection, sql: str) -> list:
@@ -287,9 +285,7 @@ def test_the_leading_condition_groups_lead_and_hold_two_thirds_of_the_claims(del
 
 
 def test_specialties_places_and_procedures_are_concentrated(delivery):
-    specialty, place, procedure = (
-        shares(delivery, f"{name}_group") for name in ("specialty", "place", "procedure")
-    )
+    specialty, place, procedure = (shares(delivery, f"{name}_group") for name in ("specialty", "place", "procedure"))
     assert list(specialty)[:3] == ["Internal", "Laboratory", "General Practice"]
     assert list(place)[:3] == ["Office", "Independent Lab", "Urgent Care"]
     assert list(procedure)[:4] == ["EM", "PL", "MED", "RAD"]

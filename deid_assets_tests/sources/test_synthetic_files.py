@@ -27,9 +27,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
 
 def test_columns_are_the_canonical_ones(tmp_path):
     write_delivery(tmp_path, 10, seed=1)
-    described = {
-        name: duckdb.sql(f"DESCRIBE FROM '{tmp_path}/{name}.parquet'").fetchall() for name in ("members", "claims")
-    }
+    described = {name: duckdb.sql(f"DESCRIBE FROM '{tmp_path}/{name}.parquet'").fetchall() for name in ("members", "claims")}
     assert [row[:2] for row in described["members"]] == [
         ("member_id", "VARCHAR"), ("sex", "VARCHAR"), ("age", "INTEGER"), ("birth_date", "DATE"),
         ("days_in_hospital_y2", "INTEGER"), ("days_in_hospital_y3", "INTEGER"),

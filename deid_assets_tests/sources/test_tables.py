@@ -104,9 +104,7 @@ def test_csv_with_another_delimiter_date_format_and_sexes(tmp_path):
         stream.write("Member No.;sex;age\n1;w;40\n2;Mann;50\n")
     rows = ['"claim ""id""";Member No.;day;select', "10;1;05.01.2008;99213", "11;2;01.02.2009;"]
     (folder / "claims.csv").write_text("\n".join(rows) + "\n")
-    options = source(
-        "people.csv.gz", "claims.csv", delimiter=";", date_format="%d.%m.%Y", sex_values={"W": "F", "mann": "M"}
-    )
+    options = source("people.csv.gz", "claims.csv", delimiter=";", date_format="%d.%m.%Y", sex_values={"W": "F", "mann": "M"})
     taken = take_in(folder, options)
     assert taken.report.quarantined == ()
     assert taken.frame("members", "member_id")["sex"].tolist() == ["F", "M"]
@@ -309,7 +307,9 @@ def test_a_file_whose_name_reads_as_a_pattern_is_that_file(tmp_path, as_file):
     write_parquet(folder / "claims1.parquet", f"{CLAIM_ROWS} LIMIT 1")
     paths = (folder / "people.parquet", folder / "claims[1].parquet") if as_file else (folder,)
     delivery = Delivery("a", "tables", paths)
-    report = read_delivery(tmp_path / "store" / "s.duckdb", delivery, source("people.parquet", "claims[1].parquet"), 1.0, KnownCodes())
+    report = read_delivery(
+        tmp_path / "store" / "s.duckdb", delivery, source("people.parquet", "claims[1].parquet"), 1.0, KnownCodes()
+    )
     assert report.rows_kept["claims"] == 2
 
 

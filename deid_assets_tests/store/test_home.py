@@ -61,7 +61,6 @@ class TestHome:
         folders = {home.dagster, home.store, home.releases, home.policies, home.deliveries, home.keys}
         assert len(folders) == 6 and {folder.parent for folder in folders} == {tmp_path}
 
-
     @pytest.mark.parametrize("name", ["", "below", "store", "releases", "keys"])
     def test_what_cannot_be_a_home_is_one_sentence(self, tmp_path, name):
         in_the_way = tmp_path / "deid" if name in ("", "below") else tmp_path / "deid" / name
@@ -79,7 +78,6 @@ class TestHome:
         monkeypatch.setattr(os, "chmod", not_ours)
         with pytest.raises(StoreError, match="Operation not permitted"):
             Home(tmp_path).create()
-
 
     def test_a_name_that_is_too_long_is_one_sentence(self, monkeypatch):
         monkeypatch.setenv("DEID_HOME", "x" * 300)
@@ -164,9 +162,7 @@ class TestInstance:
 
     def test_the_workspace_names_the_code_location(self):
         (target,) = yaml.safe_load(workspace_file().read_text())["load_from"]
-        assert target == {
-            "python_module": {"module_name": "deid_assets.definitions", "location_name": "deid_assets"}
-        }
+        assert target == {"python_module": {"module_name": "deid_assets.definitions", "location_name": "deid_assets"}}
 
 
 def test_settings_that_are_a_folder_and_a_lock_that_is_one_are_named(tmp_path):

@@ -40,7 +40,8 @@ def test_it_lies_beside_the_store_and_is_for_its_owner_only(lock, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("policy", "delivery"), [("policy", "../../releases/x"), ("..", "x"), ("a/b", "x"), ("", "x"), ("policy", ""), ("policy", "/tmp/x")]
+    ("policy", "delivery"),
+    [("policy", "../../releases/x"), ("..", "x"), ("a/b", "x"), ("", "x"), ("policy", ""), ("policy", "/tmp/x")],
 )
 def test_nothing_is_made_where_a_name_leads_elsewhere(tmp_path, policy, delivery):
     """Partitions and tags of a run can be written by hand."""

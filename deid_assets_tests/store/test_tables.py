@@ -280,7 +280,9 @@ def test_a_query_of_another_thread_is_interrupted(tmp_path):
         try:
             with connect(tmp_path / "people.duckdb") as connection:
                 working.set()
-                connection.execute("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE (a.range * b.range) % 7 = 3")
+                connection.execute(
+                    "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE (a.range * b.range) % 7 = 3"
+                )
         except Exception as error:
             ended.append(type(error))
 

@@ -19,9 +19,7 @@ def source() -> None:
     pass
 
 
-@dg.asset(
-    key_prefix="policy", partitions_def=DELIVERIES, code_version="1", deps=[dg.AssetKey(["policy", "source"])]
-)
+@dg.asset(key_prefix="policy", partitions_def=DELIVERIES, code_version="1", deps=[dg.AssetKey(["policy", "source"])])
 def published() -> None:
     pass
 

@@ -149,6 +149,6 @@ def _largest(facts: NDArray[np.int64], ratio: NDArray[np.float64], cap: float) -
 
 
 def _exact(fact: NDArray[np.int64], cap: float) -> Fraction:
-    """r of one member; in units of the cap where the member is above it."""
+    """R of one member; in units of the cap where the member is above it."""
     claims, every, differing = map(int, fact)
     return Fraction((1 if claims > cap else claims) * every, differing)

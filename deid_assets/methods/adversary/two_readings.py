@@ -47,9 +47,7 @@ class BothReadings:
 
     def upper_bound(self, confidence: float) -> float:
         """The larger of the two upper bounds (Clopper-Pearson)."""
-        return max(
-            clopper_pearson_upper_bound(found.flagged, found.draws, confidence) for found in (self.fixed, self.literal)
-        )
+        return max(clopper_pearson_upper_bound(found.flagged, found.draws, confidence) for found in (self.fixed, self.literal))
 
     def hold(self, max_share: float, confidence: float, aim: float) -> bool:
         """Whether the larger bound is within MaxSup, and the larger share so far below it that fresh draws hold too."""

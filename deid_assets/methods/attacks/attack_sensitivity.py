@@ -172,9 +172,7 @@ class AttackSensitivity:
         """Whether each target's own record fits, (B,) bool, and how many records do, (B,) int32."""
         index, known, domains = self._of(knows)
         claim = sample_claims(generator, self.records.known, targets) if knows == "claim" else None
-        sampled = [
-            sample_values(generator, values, own, targets, claim) for values, own in zip(known, power, strict=True)
-        ]
+        sampled = [sample_values(generator, values, own, targets, claim) for values, own in zip(known, power, strict=True)]
         facts, askers = self._facts(generator, knows, sampled, claim, len(targets))
         rows = []
         for number, (values, domain) in enumerate(zip(sampled, domains, strict=True)):
@@ -252,9 +250,7 @@ class AttackSensitivity:
         domains = tuple(Domain((np.arange(size),)) for size in sizes)
         values = [claim_values(self.records.held, codes).histories for codes in held]
         levels = [(0,)] * len(domains)
-        index = MemberIndex(
-            self.records.demographics, self.records.demographic_domains, values, domains, levels, self.most
-        )
+        index = MemberIndex(self.records.demographics, self.records.demographic_domains, values, domains, levels, self.most)
         return index, [claim_values(self.records.known, codes) for codes in known], domains
 
     @cached_property
@@ -322,6 +318,7 @@ def worst_cell(cells: Sequence[Cell]) -> Mapping[str, Estimate]:
     """
     if not cells:
         raise ValueError("no cell is plausible")
+
     def worst(found: Sequence[Estimate]) -> Estimate:
         return Estimate(*(max(getattr(one, part) for one in found) for part in ("value", "low", "high")))
 

@@ -116,9 +116,7 @@ def ordered_pairs(generator: np.random.Generator, sampled: SampledValues, record
     return OrderedPairs(draws[told], first[told], then[told])
 
 
-def with_wrong_values(
-    generator: np.random.Generator, codes: np.ndarray, share: float, frequency: np.ndarray
-) -> np.ndarray:
+def with_wrong_values(generator: np.random.Generator, codes: np.ndarray, share: float, frequency: np.ndarray) -> np.ndarray:
     """Replace each value, with probability `share`, by another one; the only value that occurs stays.
 
     Parameters

@@ -6,7 +6,8 @@ condition group and procedure group, or on any choice of these six. Which choice
 in its extraction , so that every choice is counted (methods#inpatient-database), within each year and over all years.
 
 A visit of the release is a claim whose place of service is an inpatient hospital, and a row of the file must be the
-same kind of thing. What is missing is a value like any other: both files show the blank."""
+same kind of thing. What is missing is a value like any other: both files show the blank.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -78,8 +79,7 @@ def visit_histories(visits: Table, columns: Sequence[str]) -> str:
     carried = "".join(f", any_value({quoted(column)}) AS {quoted(column)}" for column in member)
     shown = "".join(f", {quoted(column)}" for column in member)
     ranked = "".join(
-        f", dense_rank() OVER (PARTITION BY period ORDER BY {quoted('__'.join(c))}) AS {quoted('__'.join(c))}"
-        for c in choices
+        f", dense_rank() OVER (PARTITION BY period ORDER BY {quoted('__'.join(c))}) AS {quoted('__'.join(c))}" for c in choices
     )
     return f"""
         WITH numbered AS (SELECT v.released, v.person, v.year, v.weight{own}{numbers} FROM {visits.sql} AS v {joins}),

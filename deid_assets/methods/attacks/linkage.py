@@ -150,9 +150,7 @@ def _shuffled(classes: NDArray, random: np.random.Generator) -> NDArray[np.int64
     return order[np.argsort(classes[order], kind="stable")]
 
 
-def _checked(
-    released_class: ArrayLike, file_class: ArrayLike, true_match: ArrayLike
-) -> tuple[NDArray, NDArray, NDArray]:
+def _checked(released_class: ArrayLike, file_class: ArrayLike, true_match: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:
     records, people = np.asarray(released_class, dtype=np.int64), np.asarray(file_class, dtype=np.int64)
     match = np.asarray(true_match, dtype=np.int64)
     if records.ndim != 1 or people.ndim != 1 or match.shape != records.shape:

@@ -132,7 +132,9 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
     told: dict[Knows, int] = {"number": 1, "yearly_numbers": 1}
     made += [Canary("number of claims", (counted, *[blank] * more), 2, told) for more in (POWER - 1, POWER)]
     dated = next(values)
-    made += [Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1, "yearly_numbers": 1}) for year in (0, 1)]
+    made += [
+        Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1, "yearly_numbers": 1}) for year in (0, 1)
+    ]
     return tuple(made)
 
 
@@ -153,9 +155,7 @@ def _linked(x: int, y: int, histories: int, everywhere, except_in) -> list[Canar
     told: dict[Knows, int] = {"claim": 1} if crossed else {}
     size = 1 + len(crossed)
     made = [Canary("values linked", (everywhere(x), everywhere(y)), size, told)]
-    return made + [
-        Canary("values crossed", (except_in(h, y, x), except_in(h, x, y)), size, told) for h in crossed
-    ]
+    return made + [Canary("values crossed", (except_in(h, y, x), except_in(h, x, y)), size, told) for h in crossed]
 
 
 def plant_in_data(

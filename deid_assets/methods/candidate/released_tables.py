@@ -33,10 +33,7 @@ def generalized_claims(
 
 
 def _kept(profiles: Table, suppressed: Table) -> str:
-    return (
-        f"SELECT member_id FROM {profiles.sql} WHERE released"
-        f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
-    )
+    return f"SELECT member_id FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
 
 
 def release_members(
@@ -141,6 +138,7 @@ def release_claims(
     dates
         Columns of released dates, and their names in the release; they come after the year.
     """
+
     def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
         join = f"LEFT JOIN {crosswalk.sql} AS {kind} ON {kind}.kind = '{kind}' AND {kind}.original_id = c.{column}"
         return f'{kind}.pseudonym AS "{released}"', join

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 _SIGNS = r"=+\-@" + "\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u207a\u207b\u207c\u208a\u208b\u208c\u2212"
 """Begin a formula; also full-width, small, raised and lowered, which some spreadsheets fold to the plain ones."""
-_SKIPPED = " \u00a0\u00ad\u034f\u061c\u180e\u1680\u2000-\u200f\u202f\u205f-\u2064\u3000\"`\u201c\u201d\u201e\u201f"
+_SKIPPED = ' \u00a0\u00ad\u034f\u061c\u180e\u1680\u2000-\u200f\u202f\u205f-\u2064\u3000"`\u201c\u201d\u201e\u201f'
 """Blanks, characters without width, and quotation marks: they may stand before a formula and be dropped."""
 
 FORMULA = f"^[{_SKIPPED}]*[{_SIGNS}]"

@@ -296,4 +296,3 @@ def _squeezed(events: Events, widths: np.ndarray, how: Redrawing, generator: np.
     reached = np.where(scaled, (total - before) * share[0] // share[1], 0)
     steps = np.where(scaled, reached - np.where(np.roll(scaled, 1), np.roll(reached, 1), 0), beyond)
     return _added_up(events, anchors, low + steps)
-

@@ -137,9 +137,7 @@ def leading_number(value: str) -> str:
     return f"try_cast(regexp_extract({quoted(value)}, '-?[0-9]+([.][0-9]+)?') AS DOUBLE)"
 
 
-def single_valued(
-    classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, ordered: bool = False
-) -> AttributeDisclosure:
+def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, ordered: bool = False) -> AttributeDisclosure:
     """Judge an attribute that every member has one value of.
 
     Parameters

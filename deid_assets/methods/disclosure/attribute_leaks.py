@@ -251,7 +251,9 @@ def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
         parts.append(parts[1] & (codes != np.bincount(codes).argmax()))
     chosen = [part for part in parts if part.sum() > LEAST_SHARE * len(codes)]
     falls = (
-        told_by(one.label[part], Withheld(one.name, one.shown[part], codes[part]), k).fall for one in withheld for part in chosen
+        told_by(one.label[part], Withheld(one.name, one.shown[part], codes[part]), k).fall
+        for one in withheld
+        for part in chosen
     )
     return max(falls, default=0.0)
 
@@ -277,9 +279,7 @@ def told_together(
     return tuple(found for one in withheld for found in _together(columns, one, limit, limit_alone, k))
 
 
-def _together(
-    columns: Mapping[str, Column], withheld: Withheld, limit: float, limit_alone: float, k: int
-) -> list[Together]:
+def _together(columns: Mapping[str, Column], withheld: Withheld, limit: float, limit_alone: float, k: int) -> list[Together]:
     alone = {name: _fall(columns, (name,), withheld, k) for name in columns}
     # A column that tells it alone is judged by itself, and refines in any company.
     others = [name for name in columns if alone[name] <= limit_alone]

@@ -12,7 +12,7 @@ from deid_assets.methods.disclosure.attribute_leaks import PLACEHOLDERS
 from deid_assets.store.tables import Table, quoted
 
 _DASH = r"[\p{Pd}−]"
-_BEFORE, _AFTER = rf"(^|[^\p{{Nd}}\p{{Pd}}])", rf"($|[^\p{{Nd}}\p{{Pd}}])"
+_BEFORE, _AFTER = r"(^|[^\p{Nd}\p{Pd}])", r"($|[^\p{Nd}\p{Pd}])"
 _D = r"\p{Nd}"
 _MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12][0-9]|3[01])"
 _YEAR = r"(1[89]|20)[0-9]{2}"
@@ -113,16 +113,9 @@ def _names(strong: int, weak: int) -> list[str]:
     return [*(f"s{number}" for number in range(strong)), "title", *(f"w{number}" for number in range(weak))]
 
 
-_OF_PERSONS = (
-    "first last full given family maiden middle sur nick fore birth patient member person subscriber beneficiary insured "
-    "doctor physician provider mother father spouse child parent guardian contact user client customer employee"
-).split()
+_OF_PERSONS = ["first", "last", "full", "given", "family", "maiden", "middle", "sur", "nick", "fore", "birth", "patient", "member", "person", "subscriber", "beneficiary", "insured", "doctor", "physician", "provider", "mother", "father", "spouse", "child", "parent", "guardian", "contact", "user", "client", "customer", "employee"]
 _WORDS = frozenset(
-    "name names surname forename firstname lastname fullname givenname familyname maidenname middlename nickname initials "
-    "ssn nino mrn npi email mails phone phones telephone tel fax address addr street zip zipcode "
-    "postcode postalcode dob birthdate birthday dateofbirth dod ip ipaddress mac url website passport licence license "
-    "vin plate iban fingerprint photo photograph pseudonym guid uuid hash md sha latitude longitude lat lon geohash"
-    .split()
+    ["name", "names", "surname", "forename", "firstname", "lastname", "fullname", "givenname", "familyname", "maidenname", "middlename", "nickname", "initials", "ssn", "nino", "mrn", "npi", "email", "mails", "phone", "phones", "telephone", "tel", "fax", "address", "addr", "street", "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday", "dateofbirth", "dod", "ip", "ipaddress", "mac", "url", "website", "passport", "licence", "license", "vin", "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym", "guid", "uuid", "hash", "md", "sha", "latitude", "longitude", "lat", "lon", "geohash"]
 )  # fmt: skip
 _PHRASES = (
     ("social", "security"), ("medical", "record"), ("record", "number"), ("record", "no"), ("record", "id"), ("e", "mail"),

@@ -89,9 +89,7 @@ def _percentiles(delta: NDArray, weight: NDArray) -> tuple[float, float, float]:
     """The delta that 5, 50 and 95 per cent of the population's members do not exceed."""
     order = np.argsort(delta, kind="stable")
     cumulated = np.cumsum(weight[order])
-    low, middle, high = (
-        float(delta[order][np.searchsorted(cumulated, share * cumulated[-1])]) for share in (0.05, 0.5, 0.95)
-    )
+    low, middle, high = (float(delta[order][np.searchsorted(cumulated, share * cumulated[-1])]) for share in (0.05, 0.5, 0.95))
     return low, middle, high
 
 

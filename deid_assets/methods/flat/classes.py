@@ -123,7 +123,7 @@ class FlatTable:
 
     @property
     def records(self) -> int:
-        """n."""
+        """N."""
         return len(self.codes)
 
     @property

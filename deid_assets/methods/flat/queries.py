@@ -10,9 +10,7 @@ from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.store.tables import Table, quoted
 
 
-def generalized_records(
-    records: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str] = ()
-) -> str:
+def generalized_records(records: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str] = ()) -> str:
     """SELECT record, the label of every quasi-identifier at its level, and other columns as they are.
 
     Missing values are a class of their own and stay missing, but for levels at which the domains put them into a class.
@@ -95,9 +93,7 @@ def released_records(
     rows = generalized_records(records, domains, levels, others)
     shown = [f"{neutralized_sql(quoted(column)) if neutralize else quoted(column)} AS {quoted(column)}" for column in others]
     names = ", ".join([*map(quoted, levels), *shown])
-    return (
-        f"SELECT {names} FROM ({rows}) WHERE record NOT IN (SELECT record FROM {suppressed.sql}) ORDER BY ALL"
-    )
+    return f"SELECT {names} FROM ({rows}) WHERE record NOT IN (SELECT record FROM {suppressed.sql}) ORDER BY ALL"
 
 
 def published_records(

@@ -62,9 +62,7 @@ def entropy_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
 
 def precision_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
     """For each quasi-identifier its part of Prec at each of its levels: level / height over the number of columns."""
-    return tuple(
-        np.arange(height + 1) / max(height, 1) / len(table.heights) for height in table.heights
-    )
+    return tuple(np.arange(height + 1) / max(height, 1) / len(table.heights) for height in table.heights)
 
 
 def average_class_size(classes: ClassTable) -> float:
@@ -80,9 +78,7 @@ def average_class_size(classes: ClassTable) -> float:
     return float(present.mean()) if len(present) else 0.0
 
 
-def search_flat_table(
-    table: FlatTable, k: int, max_suppressed: float, losses: Sequence[np.ndarray]
-) -> FlatResult:
+def search_flat_table(table: FlatTable, k: int, max_suppressed: float, losses: Sequence[np.ndarray]) -> FlatResult:
     """Find the node of least loss that passes; ties go to the lower node, then in lexicographic order.
 
     Losses are sums of floating-point numbers, so that two are a tie where they differ by less than 1e-12 of the largest.

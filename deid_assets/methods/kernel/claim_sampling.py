@@ -7,9 +7,7 @@ import numpy as np
 from deid_assets.methods.population.longitudinal_data import Histories
 
 
-def sampled_codes(
-    generator: np.random.Generator, known: Histories, power: np.ndarray, targets: np.ndarray
-) -> np.ndarray:
+def sampled_codes(generator: np.random.Generator, known: Histories, power: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """For each draw min(p, N) of its target's values of one history.
 
     Parameters

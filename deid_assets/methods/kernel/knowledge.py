@@ -88,9 +88,7 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
         If the key is not 16 bytes, or there is no target to draw.
     """
     generator, targets = start_block(data, stream_key, block)
-    codes = tuple(
-        sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True)
-    )
+    codes = tuple(sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True))
     return Knowledge(targets, codes)
 
 

@@ -108,9 +108,7 @@ class MemberIndex:
     @classmethod
     def of(cls, data: LongitudinalData, levels: Sequence[Iterable[int]], most: int, **least: int) -> "MemberIndex":
         """The index of the data's population."""
-        return cls(
-            data.demographics, data.demographic_domains, data.held, data.history_domains, levels, most, **least
-        )
+        return cls(data.demographics, data.demographic_domains, data.held, data.history_domains, levels, most, **least)
 
     @property
     def nbytes(self) -> int:

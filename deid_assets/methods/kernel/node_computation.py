@@ -260,9 +260,7 @@ class NodeComputation:
             # Look ahead a quarter as far as we have come, with an executor as far: so much work can be in vain, not more.
             ahead = min(max(1, done // 4 if executor is None else done), blocks - done, 16)
             together = min(BLOCKS_AT_ONCE, max(1, ahead if executor is None else ahead // 4))
-            batches = [
-                range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)
-            ]
+            batches = [range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)]
             measured = _map(executor, partial(self._ready()._flags_of_batch, levels, stream_key, "once"), batches)
             for batch, counts in zip(batches, measured, strict=True):
                 for flags, exempted in zip(*(column.reshape(len(batch), -1) for column in counts), strict=True):
@@ -312,9 +310,7 @@ class NodeComputation:
             self._exact._made = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
         batches = _batches(draws, self.data.members)
         found = _map(executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
-        parts = [
-            [column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)
-        ]
+        parts = [[column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)]
         return DrawnClasses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def _levels(self, node: Sequence[int] | Generalization) -> Generalization:
@@ -391,4 +387,3 @@ def _wanted(batches: list[range], draws: int) -> list[int]:
 
 def _map(executor: Executor | None, function, items):
     return map(function, items) if executor is None else executor.map(function, items)
-

@@ -112,7 +112,8 @@ class OtherGates:
         nobody = np.zeros(len(self.sampled), dtype=bool)
         ratios = [self.small_class_share(node, nobody) / self.max_share]
         ratios += [
-            float(self._successes(gate, node, nobody, attack.trials).mean()) / attack.at_most for gate, attack in self._attacks.items()
+            float(self._successes(gate, node, nobody, attack.trials).mean()) / attack.at_most
+            for gate, attack in self._attacks.items()
         ]
         return sum(max(0.0, ratio - 1) for ratio in ratios)
 

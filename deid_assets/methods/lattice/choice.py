@@ -147,9 +147,7 @@ def suppress_flagged(
     drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
     asked, judged = np.arange(members), computation
     for number in range(ROUNDS):
-        flags = judged.flagged_targets(
-            node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor
-        )
+        flags = judged.flagged_targets(node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor)
         drawn[asked] += flags.drawn
         flagged[asked] += flags.flagged
         chosen = members_to_suppress(drawn, flagged, goal)

@@ -155,7 +155,9 @@ class _Remedies:
 
     def without_columns(self) -> list[tuple]:
         """A row for each quasi-identifier left out alone; where none of these passes, for more and more of them together."""
-        rows = [self._row(Change((column,)), self._share(Change((column,)))) for column in self.columns if self._may_go((column,))]
+        rows = [
+            self._row(Change((column,)), self._share(Change((column,)))) for column in self.columns if self._may_go((column,))
+        ]
         gone: tuple[str, ...] = ()
         while not any(row[6] for row in rows) and not self.demands.never:
             # Greedy: to try all sets of columns would take too long.
@@ -164,7 +166,9 @@ class _Remedies:
             if not more:
                 break
             shares = [self._share(Change(columns)) for columns in more]
-            nearest = int(np.argmin([self._excess(Change(columns), share) for columns, share in zip(more, shares, strict=True)]))
+            nearest = int(
+                np.argmin([self._excess(Change(columns), share) for columns, share in zip(more, shares, strict=True)])
+            )
             gone = more[nearest]
             rows += [self._row(Change(gone), shares[nearest])] if len(gone) > 1 else []
         return rows
@@ -286,9 +290,7 @@ def _at_top(computation: NodeComputation) -> LongitudinalData:
     )
 
 
-def _one_level_coarser(
-    computation: NodeComputation, columns: Sequence[str]
-) -> Iterator[tuple[str, NodeComputation]]:
+def _one_level_coarser(computation: NodeComputation, columns: Sequence[str]) -> Iterator[tuple[str, NodeComputation]]:
     """For each column with more than two classes at the coarsest node: a lattice of which one level is coarser."""
     data = _at_top(computation)
     of_members = len(data.demographic_domains)

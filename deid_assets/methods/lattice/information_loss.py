@@ -72,7 +72,9 @@ def information_kept(counts: np.ndarray, domain: Domain) -> np.ndarray:
     return np.clip(1.0 - losses / most, 0.0, 1.0) if most > 0 else np.ones_like(losses)
 
 
-def kept_at_levels(data: LongitudinalData, dimensions: Sequence[Dimension]) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
+def kept_at_levels(
+    data: LongitudinalData, dimensions: Sequence[Dimension]
+) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
     """`information_kept` of every attribute that the lattice generalizes: by number of the demographic, of the history.
 
     Level-1 attributes are counted over the released members, blanks among them where they are a value; level-2

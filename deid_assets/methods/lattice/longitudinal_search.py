@@ -265,9 +265,7 @@ def _results(search: _Search, losses: dict[Node, float], draws_for_inferred: int
             flagged, draws, decision, source = found.flagged, found.draws, found.decision, None
         else:
             decision, source = search.inferred(node)
-            measurement = search.computation.measure(
-                node, search.stream_key, draws_for_inferred, executor=search.executor
-            )
+            measurement = search.computation.measure(node, search.stream_key, draws_for_inferred, executor=search.executor)
             flagged, draws = measurement.flagged, measurement.draws
         lower, upper = wilson_interval(flagged, draws)
         results[node] = NodeResult(

@@ -75,7 +75,9 @@ def least_without(total: float, members: int, left_out: int) -> float:
     return max(0.0, total - left_out) / left if left > 0 else 0.0
 
 
-def reach_of_high_risk(computation: NodeComputation, stream_key: bytes, left_out: int, limit: float, draws: int = DRAWS) -> Reach:
+def reach_of_high_risk(
+    computation: NodeComputation, stream_key: bytes, left_out: int, limit: float, draws: int = DRAWS
+) -> Reach:
     """The share of draws at high risk, with knowledge exempted once for the whole lattice: it does not rise on the way up."""
     found = computation.measure(top_node(computation.dimensions), stream_key, draws)
     lower, _ = clopper_pearson_interval(found.flagged, draws, 1 - 2 * ERROR)

@@ -43,9 +43,7 @@ def balanced_score(mean: np.ndarray, deviation: np.ndarray, largest: float, larg
     return variability + (1 - variability) * level
 
 
-def claim_balanced_scores(
-    claims: Table, quasi_identifiers: Sequence[str], largest_support: LargestSupport = "largest"
-) -> str:
+def claim_balanced_scores(claims: Table, quasi_identifiers: Sequence[str], largest_support: LargestSupport = "largest") -> str:
     """SELECT the balanced score of every claim.
 
     A missing value is no value: it has no support. A claim whose values are all missing tells nothing and scores 1.

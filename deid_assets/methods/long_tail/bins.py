@@ -127,7 +127,7 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
     sizes = bin_sizes(kept, bins)
     # Positions of members by bin; a bin's list grows when the one above it is too small.
     order = np.argsort(bins.of(kept), kind="stable")
-    order = order[np.count_nonzero(kept <= 0):]
+    order = order[np.count_nonzero(kept <= 0) :]
     members = np.split(order, np.cumsum(sizes)[:-1])
     for number in range(len(sizes) - 1, 0, -1):
         if 0 < len(members[number]) < m:

@@ -171,14 +171,10 @@ def claims_of_units(claims: Table, unit: Unit) -> dict[str, np.ndarray]:
         member_id, year (only where it is part of the unit) and claims (int64), by member_id and year.
     """
     columns = _columns_of(unit)
-    return claims.arrays(
-        f"SELECT {columns}, count(*) AS claims FROM {claims.sql} GROUP BY {columns} ORDER BY {columns}"
-    )
+    return claims.arrays(f"SELECT {columns}, count(*) AS claims FROM {claims.sql} GROUP BY {columns} ORDER BY {columns}")
 
 
-def keep_claims(
-    claims: Table, scores: Table, kept: Table, unit: Unit, key: bytes, first_cut: FirstCut = "highest"
-) -> Query:
+def keep_claims(claims: Table, scores: Table, kept: Table, unit: Unit, key: bytes, first_cut: FirstCut = "highest") -> Query:
     """SELECT the claims that stay where a table says how many each unit keeps; units that it does not list keep all.
 
     Parameters
@@ -214,9 +210,7 @@ def _best_first(first_cut: FirstCut) -> str:
     return "score" if first_cut == "highest" else "score DESC"
 
 
-def truncate_claims(
-    claims: Table, scores: Table, cap: int, unit: Unit, key: bytes, first_cut: FirstCut = "highest"
-) -> Query:
+def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: bytes, first_cut: FirstCut = "highest") -> Query:
     """SELECT the claims that stay: all of the members at most at the cap, the `cap` best supported of the others.
 
     Only the claims of the long members are ranked; the rest pass an anti-join, which is faster than a window over

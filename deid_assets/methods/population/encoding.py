@@ -73,8 +73,7 @@ def histories(
         )
         # A value that is present and has no class becomes -2, and is refused below.
         selects.append(
-            f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce(d{number}.level_code, -2) END::SMALLINT"
-            f" AS c{number}"
+            f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce(d{number}.level_code, -2) END::SMALLINT AS c{number}"
         )
     rank = "row_number() OVER (ORDER BY member_number) - 1" if released_only else "member_number"
     where = "WHERE released" if released_only else ""

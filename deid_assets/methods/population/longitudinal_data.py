@@ -349,9 +349,7 @@ def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
         raise ValueError(f"{what}: a code is outside its domain")
 
 
-def held_but_not_known(
-    held: Histories, members: np.ndarray, known: Histories, domain: Domain, cells: int = 1 << 21
-) -> int:
+def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, domain: Domain, cells: int = 1 << 21) -> int:
     """How many members have a value more often in D' than in D, as where D was not read; in chunks of bounded memory.
 
     Parameters

@@ -141,7 +141,7 @@ def value_numbers(known: Table, column: str, claims: Table, released: str) -> st
 
 def _codes(profiles: Table, column: str) -> tuple[np.ndarray, Domain]:
     arrays = profiles.arrays(
-        f"SELECT dense_rank() OVER (ORDER BY {quoted(column)} NULLS FIRST) - 1 AS code, \"MemberID\" FROM {profiles.sql}"
+        f'SELECT dense_rank() OVER (ORDER BY {quoted(column)} NULLS FIRST) - 1 AS code, "MemberID" FROM {profiles.sql}'
         ' ORDER BY "MemberID"'
     )
     codes = np.asarray(arrays["code"]).astype(np.int32)
@@ -151,6 +151,4 @@ def _codes(profiles: Table, column: str) -> tuple[np.ndarray, Domain]:
 def _histories(table: Table, sql: str, members: int) -> Histories:
     arrays = table.arrays(sql)
     counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
-    return Histories(
-        np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.asarray(arrays["code"]).astype(np.int16)
-    )
+    return Histories(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.asarray(arrays["code"]).astype(np.int16))

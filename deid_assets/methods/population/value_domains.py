@@ -94,7 +94,14 @@ def value_domain(
     rows = pd.concat(frames, ignore_index=True)
     # Text columns are of pandas' str type, so that DuckDB reads text even where every value is missing.
     return rows.astype(
-        {"quasi_identifier": "str", "value": "str", "base_code": "int32", "level": "int32", "level_code": "int32", "label": "str"}
+        {
+            "quasi_identifier": "str",
+            "value": "str",
+            "base_code": "int32",
+            "level": "int32",
+            "level_code": "int32",
+            "label": "str",
+        }
     )
 
 

@@ -41,9 +41,7 @@ def distinct_codes(claims: Table) -> str:
     return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL) ORDER BY kind, code"
 
 
-def removed_members(
-    members: Table, claims: Table, quarantined: Table, code_book: Table, opted_out: Sequence[str]
-) -> Query:
+def removed_members(members: Table, claims: Table, quarantined: Table, code_book: Table, opted_out: Sequence[str]) -> Query:
     """SELECT the members who may not be released, one row per member and reason.
 
     A member with one claim that carries a sensitive code is removed with all claims: other claims would let an

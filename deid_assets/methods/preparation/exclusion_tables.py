@@ -36,9 +36,7 @@ def exclusion_tables(members: Table, claims: Table, removed: Table, seed: int) -
     """
     rng = np.random.default_rng(seed)
     sex = members.query(counts_by_text(members, removed, "sex"))
-    parts = [
-        _table("sex", percentages(sex["value"].fillna("unknown").tolist(), sex["removed_count"], sex["remaining_count"]))
-    ]
+    parts = [_table("sex", percentages(sex["value"].fillna("unknown").tolist(), sex["removed_count"], sex["remaining_count"]))]
     distances = []
     for name, query, bins, table in (
         ("days since first claim", claim_values(claims, members, removed, "days_since_first_claim"), DSFC_MONTHS, claims),

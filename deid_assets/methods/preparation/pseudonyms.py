@@ -49,7 +49,11 @@ def pseudonyms(kind: str, identifiers: Sequence[str], key: bytes) -> pd.DataFram
         found[identifier] = number
     values = [found[identifier] for identifier in identifiers]
     return pd.DataFrame(
-        {"kind": kind, "original_id": pd.Series(list(identifiers), dtype="object"), "pseudonym": pd.Series(values, dtype="int64")}
+        {
+            "kind": kind,
+            "original_id": pd.Series(list(identifiers), dtype="object"),
+            "pseudonym": pd.Series(values, dtype="int64"),
+        }
     )
 
 

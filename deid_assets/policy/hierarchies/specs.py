@@ -47,9 +47,7 @@ class IntervalLevel(Section):
     width: Step | None = Field(None, description="width of every class, from the hierarchy's first value on")
     top: Whole | None = Field(None, description="with width: values from here on are one class")
     starts: tuple[Whole, ...] | None = Field(None, description="smallest value of each class; the last class is open")
-    then_every: Step | None = Field(
-        None, description="with starts: after the last, a class begins every so many values"
-    )
+    then_every: Step | None = Field(None, description="with starts: after the last, a class begins every so many values")
     labels: tuple[Said, ...] = Field((), description="labels of the first classes")
     unit: Literal["day", "week", "month"] | None = Field(
         None, description="the other classes are labelled in this unit (a month has 28 days)"
@@ -123,7 +121,9 @@ class TextSpec(HierarchySpec, ABC):
             raise PolicyError(f"missing_joins names no level; levels: {', '.join(level_names)}")
         first = level_names.index(self.missing_joins)
         if len(rule.all_labels(first) or ()) != 1:
-            raise PolicyError(f"missing_joins: level '{self.missing_joins}' has several classes; missing values join where there is one")
+            raise PolicyError(
+                f"missing_joins: level '{self.missing_joins}' has several classes; missing values join where there is one"
+            )
         anything = (rule.all_values() or [""])[0]
         joined = tuple(anything if level >= first else None for level in range(len(level_names)))
         return Hierarchy(name, level_names, rule, joined)
@@ -133,9 +133,7 @@ class CodesSpec(TextSpec):
     """A table in the policy: each value with its labels at the levels above it."""
 
     kind: Literal["codes"]
-    level_names: tuple[Said, ...] = Field(
-        min_length=2, description="names of the levels; the first is the value itself"
-    )
+    level_names: tuple[Said, ...] = Field(min_length=2, description="names of the levels; the first is the value itself")
     values: dict[Said, tuple[str, ...]] = Field(min_length=1, description="labels of each value above level 0")
 
     def build(self, name: str) -> Hierarchy:

@@ -15,9 +15,12 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
     wanted = () if dates is None else dates.columns
     for column in wanted:
         if column not in listed:
-            yield claims, (
-                f"{column} is missing: a policy with dates lists {' and '.join(wanted)}, or the released dates would be "
-                "known to no adversary and judged by no gate"
+            yield (
+                claims,
+                (
+                    f"{column} is missing: a policy with dates lists {' and '.join(wanted)}, or the released dates would be "
+                    "known to no adversary and judged by no gate"
+                ),
             )
     for column in (column for column in DATE_COLUMNS if column in listed):
         path = (*claims, listed[column])
@@ -27,27 +30,37 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             yield (*path, "column"), f"{column} would tell dates, and format {dates.format} releases none"
         hierarchy = policy.hierarchies.get(policy.quasi_identifiers.claims[listed[column]].hierarchy)
         if hierarchy is not None and not (isinstance(hierarchy, FixedSpec) and not hierarchy.values):
-            yield (*path, "hierarchy"), (
-                f"{column} takes a hierarchy of kind fixed without values: a coarser level would be judged while the "
-                "released dates tell more; make dates.width or dates.anchor coarser instead"
+            yield (
+                (*path, "hierarchy"),
+                (
+                    f"{column} takes a hierarchy of kind fixed without values: a coarser level would be judged while the "
+                    "released dates tell more; make dates.width or dates.anchor coarser instead"
+                ),
             )
     if dates is None:
         return
     if policy.long_tail.unit == "member_year":
-        yield ("long_tail", "unit"), (
-            "is member_year, and the year of a claim is made from its released date, after the long tail was cut: claims "
-            "change years, so that no cut within a year would hold in the release; with dates say member"
+        yield (
+            ("long_tail", "unit"),
+            (
+                "is member_year, and the year of a claim is made from its released date, after the long tail was cut: claims "
+                "change years, so that no cut within a year would hold in the release; with dates say member"
+            ),
         )
     if dates.study_end == "clip" and dates.derived == "recompute":
-        yield ("dates", "study_end"), (
-            "clip joins days that were apart, and what lies beyond the last service stays where it was drawn: stays "
-            "computed again from such dates would be of no days, or of months; say redraw, or derived: drop"
+        yield (
+            ("dates", "study_end"),
+            (
+                "clip joins days that were apart, and what lies beyond the last service stays where it was drawn: stays "
+                "computed again from such dates would be of no days, or of months; say redraw, or derived: drop"
+            ),
         )
     if dates.derived == "drop":
         for column in ("length_of_stay", "days_since_first_claim"):
             if column in listed:
-                yield (*claims, listed[column], "column"), (
-                    f"{column} is dropped by dates.derived: drop; take it out, or say recompute"
+                yield (
+                    (*claims, listed[column], "column"),
+                    (f"{column} is dropped by dates.derived: drop; take it out, or say recompute"),
                 )
     names = {name.lower() for name in (*OTHER_RELEASE_COLUMNS, *(qi.release_as for qi in policy.quasi_identifiers.all))}
     if dates.release_as.lower() in names:

@@ -20,9 +20,7 @@ _BEYOND = 1_000_000
 """Stands for the largest number where a hierarchy has no end."""
 
 
-def table_labels(
-    column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, values: Sequence[str]
-) -> pd.DataFrame:
+def table_labels(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, values: Sequence[str]) -> pd.DataFrame:
     """Label the distinct values of a population table.
 
     A value that stands for several numbers (a 5-year age, 85 and over) has a label where all of them are in one class
@@ -66,9 +64,7 @@ def table_labels(
     return pd.DataFrame(rows, columns=["value", "label", "rule"], dtype=object)
 
 
-def _of_number(
-    column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, value: str
-) -> tuple[str | None, str | None]:
+def _of_number(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, value: str) -> tuple[str | None, str | None]:
     """The label of a number, or of all the numbers that it stands for."""
     try:
         number = float(value)

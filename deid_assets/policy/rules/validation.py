@@ -359,8 +359,7 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
             elif column in moved:
                 yield Problem(
                     path,
-                    f"{column} already belongs to dimension {moved[column]}: a column has one level at a node, "
-                    "not two",
+                    f"{column} already belongs to dimension {moved[column]}: a column has one level at a node, not two",
                 )
             moved[column] = dimension.name
     yield from _levels_agree(policy)
@@ -452,7 +451,8 @@ def _secret_list(policy: Policy) -> Iterator[Problem]:
     for section, _, digest in policy.named_files():
         if policy.opt_outs.file is not None and section != "opt_outs" and digest == policy.opt_outs.digest:
             yield Problem(
-                ("opt_outs", "file"), f"{section} names the same file, or one of the same content, and what it names is published"
+                ("opt_outs", "file"),
+                f"{section} names the same file, or one of the same content, and what it names is published",
             )
 
 

@@ -93,7 +93,9 @@ class MembershipDisclosure(Section):
 class ProviderGraph(Section):
     """Recognizing providers by patterns of care that one identifier joins, and by shared patients."""
 
-    patterns_known: Annotated[int, Field(ge=1, le=1_000)] = Field(5, description="patterns of a provider that the adversary knows")
+    patterns_known: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        5, description="patterns of a provider that the adversary knows"
+    )
     draws: Trials = Field(10_000, description="simulated adversaries for each kind of identifier")
     pattern_success_at_most: Probability | None = Field(
         None, description="success probability of an adversary who knows patterns; null: no gate"

@@ -50,7 +50,9 @@ def _said(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     if _INVISIBLE.search(text):
-        raise ValueError("must not hold control characters, characters that change the direction of text, or halves of characters")
+        raise ValueError(
+            "must not hold control characters, characters that change the direction of text, or halves of characters"
+        )
     return text
 
 
@@ -350,7 +352,9 @@ class Search(Section):
         description="the search accepts nodes whose high-risk share is below this part of max_high_risk_share; above "
         "1 it would choose nodes that the gate must refuse",
     )
-    error: Annotated[float, Field(gt=0, lt=0.5), AfterValidator(_not_negligible)] = Field(0.001, description="probability of a wrong decision in all")
+    error: Annotated[float, Field(gt=0, lt=0.5), AfterValidator(_not_negligible)] = Field(
+        0.001, description="probability of a wrong decision in all"
+    )
     draws_at_most: Draws = Field(2_000_000, description="draws after which an undecided node is not a candidate")
     exhaustive: bool = Field(
         False, description="whether every node is measured with all draws, rather than decided early or from other nodes"
@@ -376,12 +380,10 @@ class Risk(Section):
 
     threshold: Probability = Field(description="a member is at high risk above this probability of re-identification")
     max_high_risk_share: Probability = Field(description="share of released members that may be at high risk (MaxSup)")
-    class_size: Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = (
-        Field(
-            "counted",
-            description="how a class's size in the population is known: counted in the delivery, or estimated from "
-            "the release by the estimator named",
-        )
+    class_size: Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = Field(
+        "counted",
+        description="how a class's size in the population is known: counted in the delivery, or estimated from "
+        "the release by the estimator named",
     )
     population_size: People | None = Field(
         None, description="members of the population that the delivery is an extract of; estimators need it"

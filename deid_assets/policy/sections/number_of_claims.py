@@ -44,15 +44,14 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     section, analysis = policy.number_of_claims, policy.attack_sensitivity
     width = policy.measured_number_of_claims.width
     if width not in analysis.number_of_claims_widths:
-        yield ("attack_sensitivity", "number_of_claims_widths"), (
-            f"does not list {width}, the width of number_of_claims: who knows the number and values would not be measured"
+        yield (
+            ("attack_sensitivity", "number_of_claims_widths"),
+            (f"does not list {width}, the width of number_of_claims: who knows the number and values would not be measured"),
         )
     if section is None:
         return
     yield from _gate_problems(section, analysis)
-    of_members = {
-        dimension.name: dimension for dimension in policy.dimensions if set(dimension.columns) & set(MEMBER_COLUMNS)
-    }
+    of_members = {dimension.name: dimension for dimension in policy.dimensions if set(dimension.columns) & set(MEMBER_COLUMNS)}
     path: Path = ("number_of_claims", "reference")
     for name in section.reference:
         if name not in of_members:
@@ -60,20 +59,28 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     for name, dimension in of_members.items():
         if name not in section.reference:
             yield path, f"names no level of {name}: which classes claims are cut in would depend on what is chosen"
-        elif any(qi.column == dimension.columns[0] and qi.hierarchy in policy.hierarchies for qi in policy.quasi_identifiers.all):
+        elif any(
+            qi.column == dimension.columns[0] and qi.hierarchy in policy.hierarchies for qi in policy.quasi_identifiers.all
+        ):
             names = policy.hierarchy_of(dimension.columns[0]).level_names
             if section.reference[name] not in names:
                 yield (*path, name), f"has no level '{section.reference[name]}'; levels: {', '.join(names)}"
     tail = policy.long_tail
     if tail.method != "percentile" and (tail.unit != section.per or tail.width % section.width):
-        yield ("number_of_claims", "width"), (
-            f"does not fit the bins of long_tail (width {tail.width}, per {tail.unit}): claims are cut twice, and the "
-            "first bins stay whole only if they are made of the second ones, of the same unit"
+        yield (
+            ("number_of_claims", "width"),
+            (
+                f"does not fit the bins of long_tail (width {tail.width}, per {tail.unit}): claims are cut twice, and the "
+                "first bins stay whole only if they are made of the second ones, of the same unit"
+            ),
         )
     if section.per == "member_year" and policy.dates is not None:
-        yield ("number_of_claims", "per"), (
-            "is member_year, and the year of a claim is made from its released date, after claims were cut; with "
-            "dates say member"
+        yield (
+            ("number_of_claims", "per"),
+            (
+                "is member_year, and the year of a claim is made from its released date, after claims were cut; with "
+                "dates say member"
+            ),
         )
 
 
@@ -86,7 +93,10 @@ def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iter
     each = confidence_of_each(joint, analysis.cells)
     bound = empirical_bernstein_upper_bound(np.zeros(max(analysis.trials, 2)), 1.0, each)
     if bound > gate.at_most:
-        yield ("number_of_claims", "with_values", "at_most"), (
-            f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound of the "
-            f"last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
+        yield (
+            ("number_of_claims", "with_values", "at_most"),
+            (
+                f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound of the "
+                f"last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
+            ),
         )

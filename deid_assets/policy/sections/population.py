@@ -1,7 +1,8 @@
 """Policy sections of attacks 2 and 3: which table of people an adversary holds, and how it meets the release.
 
 Without a table the identified file is the delivery itself: every member of it, with the claims before the long tail
-is cut. No register that holds all members of the delivery has smaller classes, so that its number is an upper bound."""
+is cut. No register that holds all members of the delivery has smaller classes, so that its number is an upper bound.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -103,9 +104,7 @@ class DischargeTable(PopulationTable):
     columns: dict[Literal[(*PERSON_COLUMNS, *VISIT_COLUMNS)], TableColumn] = Field(
         min_length=1, description="column of the delivery to column of the table"
     )
-    person: Said | None = Field(
-        None, description="column that tells persons apart; null: each row is a person with one visit"
-    )
+    person: Said | None = Field(None, description="column that tells persons apart; null: each row is a person with one visit")
     year: TableColumn | None = Field(
         None, description="column of the visit's year, with values to 1, 2 or 3; null: all visits are of year 1"
     )

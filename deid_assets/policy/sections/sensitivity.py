@@ -60,8 +60,7 @@ class AttackSensitivity(Section):
             unmeasured = [str(found) for found in plausible if found not in listed]
             if unmeasured:
                 raise ValueError(
-                    f"plausible.{name} lists {', '.join(unmeasured)}, which {name} does not: a gate on it could not "
-                    "fail"
+                    f"plausible.{name} lists {', '.join(unmeasured)}, which {name} does not: a gate on it could not fail"
                 )
         for name in ("wrong_shares", "number_of_claims_widths"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):

@@ -92,7 +92,7 @@ def count_by_query(
     draws = pd.DataFrame({"draw_id": np.arange(len(members))})
     for number, column in enumerate(member_columns):
         draws[column] = np.array(list(labels[column]), dtype=object)[data.demographics[members, number]]
-    draws = draws.astype({column: "str" for column in member_columns})
+    draws = draws.astype(dict.fromkeys(member_columns, "str"))
     sizes = _sizes(draws, _knowledge(drawn, labels, claim_columns), member_columns, population)
     return CountedByQuery(sizes, hold_their_own(data, drawn, labels, claim_columns, member_ids, population))
 

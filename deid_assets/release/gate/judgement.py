@@ -130,12 +130,13 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
 def opt_out_refusals(policy: Policy, members: Table) -> list[Refusal]:
     """Refuse where the list of members who opted out, as it is now, does not match the delivered members."""
     match = opt_out_match(members, policy.opt_outs.all_members)
-    return [Refusal("opt_outs_not_matched", "opt_outs", None, None, text) for text in match.problems(policy.opt_outs.matched_at_least)]
+    return [
+        Refusal("opt_outs_not_matched", "opt_outs", None, None, text)
+        for text in match.problems(policy.opt_outs.matched_at_least)
+    ]
 
 
-def membership_refusals(
-    policy: Policy, staged: Staged, crosswalk: Table, sample: Table, removed: Table
-) -> list[Refusal]:
+def membership_refusals(policy: Policy, staged: Staged, crosswalk: Table, sample: Table, removed: Table) -> list[Refusal]:
     """Refuse members in any staged file who opted out by the policy as it is now, were removed, or were not drawn."""
     ids = " UNION ".join(f'SELECT "MemberID" FROM {table.sql}' for table in staged.by_name().values())
     published = f"""SELECT p."MemberID", x.original_id AS member_id FROM ({ids}) AS p
@@ -182,7 +183,9 @@ def pseudonym_refusals(crosswalk: Table, key_of: Callable[[str], bytes]) -> list
     return found
 
 
-def provider_refusals(policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table) -> list[Refusal]:
+def provider_refusals(
+    policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table
+) -> list[Refusal]:
     """Refuse identifiers that are shown beside a pattern of care that too few providers, vendors or PCPs share."""
     columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
     # A column that is not released cannot be part of a pattern that the release shows.
@@ -199,9 +202,7 @@ def provider_refusals(policy: Policy, staged: Staged, levels: Mapping[str, int],
     shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
     found = []
     for identifier, released in shown.items():
-        same = " AND ".join(
-            f"s.{quoted(columns[column])} IS NOT DISTINCT FROM p.{quoted(column)}" for column in pattern
-        )
+        same = " AND ".join(f"s.{quoted(columns[column])} IS NOT DISTINCT FROM p.{quoted(column)}" for column in pattern)
         rows = staged.claims.query(
             f"""SELECT count(*) AS n FROM {staged.claims.sql} AS s
                 LEFT JOIN ({pattern_counts(counted, pattern, [identifier])}) AS p ON {same}
@@ -267,17 +268,13 @@ def cross_check_refusals(
 
     drawn = draw_knowledge(computation.data, stream_key, 0).take(first)
     counted = count_by_query(computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
-    kept_at_top = hold_their_own(
-        computation.data, drawn, labels_at(domains, top), list(claim_names), ids, population_at_top
-    )
+    kept_at_top = hold_their_own(computation.data, drawn, labels_at(domains, top), list(claim_names), ids, population_at_top)
     flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).flags
     fixed = compare_fixed(counted, kept_at_top, flags, computation.k)
 
     literal_computation = computation.with_power(literal_power(computation, node, adversary))
     drawn = draw_knowledge(literal_computation.data, stream_key, 0).take(first)
-    counted = count_by_query(
-        literal_computation.data, drawn, labels, member_columns, list(claim_names), ids, population
-    )
+    counted = count_by_query(literal_computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
     kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
     flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).flags
     literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
@@ -401,6 +398,6 @@ def evidence_refusals(
 ) -> list[Refusal]:
     """Judge the evidence of the assessments: of these rows, this policy, these methods and this try, and sufficient."""
     context = Context(
-        delivery, policy.hash, {name: digest for name in methods}, methods, dict.fromkeys(measure.MADE_OF_DRAWS, number)
+        delivery, policy.hash, dict.fromkeys(methods, digest), methods, dict.fromkeys(measure.MADE_OF_DRAWS, number)
     )
     return list(judge(evidence, measure.required_measurements(policy), context))

@@ -190,7 +190,9 @@ def _about(cells: int) -> str:
 
 
 def _refusal(rule: str, path: str, text: str, cells: float | None = None) -> Refusal:
-    return Refusal(rule, path, cells, None if cells is None else 0.0, f"{path} {text}" if cells is None else f"{path}: {text}", "cells")
+    return Refusal(
+        rule, path, cells, None if cells is None else 0.0, f"{path} {text}" if cells is None else f"{path}: {text}", "cells"
+    )
 
 
 def oddities(folder: Path) -> list[str]:

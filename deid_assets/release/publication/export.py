@@ -31,9 +31,7 @@ def write_ordered(
     columns = dict.fromkeys([*order_by, *columns_of(connection, content)])
     order = ", ".join(f"{quoted(column)} ASC NULLS FIRST" for column in columns)
     connection.execute("SET preserve_insertion_order = true")
-    ordered = connection.sql(
-        f"SELECT * FROM ({query.sql}) AS released ORDER BY {order}", params=list(query.parameters) or None
-    )
+    ordered = connection.sql(f"SELECT * FROM ({query.sql}) AS released ORDER BY {order}", params=list(query.parameters) or None)
     if path.suffix == ".parquet":
         ordered.write_parquet(str(path), compression="zstd", row_group_size=_ROW_GROUP)
     elif path.suffix == ".csv":
@@ -76,9 +74,7 @@ def reader(path: Path, columns: Mapping[str, str]) -> Query:
     )
 
 
-def read_back(
-    connection: duckdb.DuckDBPyConnection, path: Path, columns: Mapping[str, str], digest: str
-) -> int:
+def read_back(connection: duckdb.DuckDBPyConnection, path: Path, columns: Mapping[str, str], digest: str) -> int:
     """Compare a written file with the table that it was made of, and return its number of rows.
 
     Parameters

@@ -225,7 +225,9 @@ def _public_certificate(name: str, content: bytes, problems: str) -> Check:
         return Check(name, "failed", problems)
     tolerance = certificate_tolerance(content)
     if tolerance >= 1:  # true of any node of any lattice
-        return Check(name, "skipped", "for so few people losses are rounded too far to prove anything; ask for the exact edition")
+        return Check(
+            name, "skipped", "for so few people losses are rounded too far to prove anything; ask for the exact edition"
+        )
     return Check(name, "passed", f"no node loses less by more than {tolerance:.3g} of the largest loss")
 
 
@@ -237,7 +239,13 @@ def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:
             path, digest, size = file["path"], file["sha256"], file["bytes"]
             pure = PurePosixPath(path)
             leads_elsewhere = pure.is_absolute() or ".." in pure.parts or str(pure) != path or "\0" in path
-            if leads_elsewhere or path in listed or path in (MANIFEST, SIGNATURE) or not is_digest(digest) or type(size) is not int:
+            if (
+                leads_elsewhere
+                or path in listed
+                or path in (MANIFEST, SIGNATURE)
+                or not is_digest(digest)
+                or type(size) is not int
+            ):
                 return None
             listed[path] = (digest, size)
     except (KeyError, TypeError):
@@ -302,7 +310,9 @@ def _time_check(name: str, chain: Chain, entry: Entry | None) -> Check:
     lines = chain.times_that_go_back()
     if any(chain.lines[line - 1] == entry for line in lines):
         return Check(name, "failed", "the clock was set back when it was made, or its time was made up")
-    others = f"times go back in line {', '.join(map(str, lines[:5]))} of the registry, where other releases stand" if lines else ""
+    others = (
+        f"times go back in line {', '.join(map(str, lines[:5]))} of the registry, where other releases stand" if lines else ""
+    )
     return Check(name, "passed", others)
 
 

@@ -63,7 +63,9 @@ def now(last: str | None) -> str:
     text = shown.isoformat(timespec="seconds")
     known = max([WRITTEN, *([parse_time(last)] if last else [])])
     if shown < WRITTEN:
-        raise ReleaseError(f"the clock of this machine shows {text}, before this program was written: set it right, and run again")
+        raise ReleaseError(
+            f"the clock of this machine shows {text}, before this program was written: set it right, and run again"
+        )
     if last and goes_back(text, last):
         raise ReleaseError(
             f"the clock of this machine shows {text}, but the registry's newest entry is of {last}: set the clock right, and run "

@@ -146,9 +146,7 @@ class Tries:
         return self.numbers.get(node, self.next)
 
 
-def tries_of(
-    chain: Chain, published: Mapping[tuple[str, int], Tried], subject: str, samples: Collection[str]
-) -> Tries:
+def tries_of(chain: Chain, published: Mapping[tuple[str, int], Tried], subject: str, samples: Collection[str]) -> Tries:
     """Read what was tried of one delivery and sample.
 
     Parameters
@@ -222,7 +220,9 @@ class Partitions:
         try:
             classes = {column: self._classes[column, level] for column, level in levels.items()}
         except KeyError:
-            raise ReleaseError("a quasi-identifier of the policy is not among the value domains; run the whole job again") from None
+            raise ReleaseError(
+                "a quasi-identifier of the policy is not among the value domains; run the whole job again"
+            ) from None
         told = {column: digest for column, digest in classes.items() if digest}
         return self._secret.keyed_digest("generalization of a try", canonical_json(told).decode())
 

@@ -42,7 +42,9 @@ def trust_in(signer: PublicKey, key: PublicKey, chain: Chain | None, entry: Entr
     if found.trusted:
         return found
     if in_force and any(line.new_key == key.raw.hex() for line in lines[place:] if isinstance(line, KeyRotation)):
-        return Trust(True, "an earlier key signed; the trusted one signed the registry, which held this release when it came into force")
+        return Trust(
+            True, "an earlier key signed; the trusted one signed the registry, which held this release when it came into force"
+        )
     return found
 
 

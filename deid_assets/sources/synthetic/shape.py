@@ -62,9 +62,7 @@ FEMALE_SHARE: Final = np.array([0.5359, 0.5129])
 
 # Which of the three years a member was enrolled in (ours): 69, 68 and 63 % are in years 1, 2 and 3. In the published
 # files about 67 and 63 % of the members have days in hospital of years 2 and 3.
-ENROLMENTS: Final = np.array(
-    [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]], dtype=bool
-)
+ENROLMENTS: Final = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]], dtype=bool)
 ENROLMENT_SHARES: Final = np.array([0.17, 0.14, 0.36, 0.06, 0.12, 0.13, 0.02])
 
 # What moves a member's place among all members by number of claims, in standard deviations of a normal score (ours):

@@ -191,7 +191,7 @@ def _numbered(names) -> dict[str, int]:
 def _allowed(row: dict[str, str]) -> np.ndarray:
     """Return which strata a row's limits of sex and age let in: bool, (STRATA,). A band must lie inside the limits."""
     first, last = int(row["min_age"] or 0), int(row["max_age"] or 120)
-    bands = (_AGE_BANDS >= first) & (_LAST_AGES <= last)
+    bands = (first <= _AGE_BANDS) & (last >= _LAST_AGES)
     return np.concatenate([bands & (row["sex"] in ("", sex)) for sex in SEXES])
 
 
@@ -236,9 +236,7 @@ def _procedure_weights(services: list[dict[str, str]]) -> tuple[tuple[str, ...],
     return tuple(codes), weights
 
 
-def _service_weights(
-    profiles: dict[str, int], services: list[dict[str, str]], procedure_weights: np.ndarray
-) -> np.ndarray:
+def _service_weights(profiles: dict[str, int], services: list[dict[str, str]], procedure_weights: np.ndarray) -> np.ndarray:
     """Return the weights (profiles * settings * STRATA, services).
 
     A service without any procedure for a stratum (a mammogram for a boy) is not offered to it.

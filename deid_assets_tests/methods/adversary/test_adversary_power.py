@@ -14,13 +14,9 @@ from deid_assets.methods.adversary.value_diversity import ValuePairs, value_pair
 
 HISTORIES = ["xxxy", "x" * 19 + "y", "xyz", "x", "xyzxyzxyzx", "xxxxx"]
 CLAIMS = np.array([len(history) for history in HISTORIES])
-PAIRS = value_pairs(
-    np.cumsum([0, *CLAIMS]), np.array(["xyz".index(value) for history in HISTORIES for value in history])
-)
+PAIRS = value_pairs(np.cumsum([0, *CLAIMS]), np.array(["xyz".index(value) for history in HISTORIES for value in history]))
 
-members = st.lists(
-    st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(any).map(tuple), min_size=1, max_size=25
-)
+members = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(any).map(tuple), min_size=1, max_size=25)
 """Each member as the numbers of claims with each of up to four values."""
 
 

@@ -26,18 +26,18 @@ def test_power_is_computed_on_the_values_as_generalized():
     """methods.md 4, counterexample (i): four values a1..a4 are diverse until one level joins them."""
     domain = Domain((np.arange(5), np.array([0, 0, 0, 0, 1])))
     values = Histories.of([[0, 1, 2, 3], [0, 0, 0, 4], [4, 4, 0, 0]])
-    data = LongitudinalData(
-        np.zeros((3, 0), int), (), (values,), (domain,), np.arange(3), (values,), (np.ones(3, int),)
-    )
+    data = LongitudinalData(np.zeros((3, 0), int), (), (values,), (domain,), np.arange(3), (values,), (np.ones(3, int),))
     computation = NodeComputation(data, [Dimension("h", (), (0,), 2)], k=2)
     adversary = Adversary(np.array([4, 4, 4]), 5, "nearest")
     fine, coarse = literal_power(computation, (0,), adversary)[0], literal_power(computation, (1,), adversary)[0]
-    assert fine.tolist() == adversary_power(
-        adversary.claims, ValuePairs(np.array([12, 6, 8]), np.full(3, 12)), 5, "nearest"
-    ).tolist()
-    assert coarse.tolist() == adversary_power(
-        adversary.claims, ValuePairs(np.array([0, 6, 8]), np.full(3, 12)), 5, "nearest"
-    ).tolist()
+    assert (
+        fine.tolist()
+        == adversary_power(adversary.claims, ValuePairs(np.array([12, 6, 8]), np.full(3, 12)), 5, "nearest").tolist()
+    )
+    assert (
+        coarse.tolist()
+        == adversary_power(adversary.claims, ValuePairs(np.array([0, 6, 8]), np.full(3, 12)), 5, "nearest").tolist()
+    )
     assert coarse[0] == 5 > fine[0]
 
 

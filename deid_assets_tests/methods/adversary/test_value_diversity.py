@@ -119,7 +119,12 @@ def test_names_are_validated_before_they_become_sql():
 
 @pytest.mark.parametrize(
     ("differing", "every", "message"),
-    [([1], [0], "more differing pairs"), ([-1], [2], "fewer than none"), ([0.5], [2], "whole numbers"), ([1], [2, 2], "same length")],
+    [
+        ([1], [0], "more differing pairs"),
+        ([-1], [2], "fewer than none"),
+        ([0.5], [2], "whole numbers"),
+        ([1], [2, 2], "same length"),
+    ],
 )
 def test_pairs_that_can_not_be_are_refused(differing, every, message):
     with pytest.raises(ValueError, match=message):

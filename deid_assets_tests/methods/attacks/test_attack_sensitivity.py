@@ -56,6 +56,7 @@ def captured(monkeypatch, *names):
     """The results of functions that the method calls, in the order of the calls."""
     found = {name: [] for name in names}
     for name in names:
+
         def wrapped(*args, honest=getattr(method, name), kept=found[name], **kwargs):
             kept.append(honest(*args, **kwargs))
             return kept[-1]
@@ -136,9 +137,7 @@ def many(seed: int = 3, members: int = 3_000) -> EvaluationRecords:
 def test_who_knows_more_succeeds_more_often_and_who_errs_less():
     records = many()
     attack, power = AttackSensitivity(records, most=4), [np.full(records.members, 3)] * 4
-    means = {
-        knows: attack.trials(knows, power[: 3 + (knows == "year")], KEY, 4_000).success.mean() for knows in KNOWS
-    }
+    means = {knows: attack.trials(knows, power[: 3 + (knows == "year")], KEY, 4_000).success.mean() for knows in KNOWS}
     wrong = [attack.trials("values", power[:3], KEY, 4_000, wrong=share).success.mean() for share in (0.1, 0.3, 1.0)]
     assert means["values"] < min(means[knows] for knows in KNOWS if knows != "values")
     assert means["values"] > wrong[0] > wrong[1] > wrong[2]

@@ -22,7 +22,10 @@ from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
 claims_of = st.lists(
     st.tuples(
-        st.integers(0, 5), st.one_of(st.none(), st.integers(0, 4)), st.sampled_from(["a", "b", None]), st.sampled_from(["x", "y"])
+        st.integers(0, 5),
+        st.one_of(st.none(), st.integers(0, 4)),
+        st.sampled_from(["a", "b", None]),
+        st.sampled_from(["x", "y"]),
     ),
     min_size=1,
     max_size=30,
@@ -82,7 +85,12 @@ def test_with_some_patterns_known_the_mean_is_that_over_all_choices(rows, known)
     )
     exact = np.mean(
         [
-            np.mean([1 / sum(set(choice) <= other for other in own.values()) for choice in combinations(sorted(own[name]), min(known, len(own[name])))])
+            np.mean(
+                [
+                    1 / sum(set(choice) <= other for other in own.values())
+                    for choice in combinations(sorted(own[name]), min(known, len(own[name])))
+                ]
+            )
             for name in names
         ]
     )
@@ -132,7 +140,9 @@ def test_classes_in_the_graph_agree_with_brute_force(rows, top):
 
 def test_knowing_more_partners_never_hides_more(tmp_path):
     generator = np.random.default_rng(5)
-    rows = [(int(m), int(p), "a", "x") for m, p in zip(generator.integers(0, 60, 400), generator.zipf(1.5, 400) % 40, strict=True)]
+    rows = [
+        (int(m), int(p), "a", "x") for m, p in zip(generator.integers(0, 60, 400), generator.zipf(1.5, 400) % 40, strict=True)
+    ]
     claims = SmallStore(tmp_path).table("claims", COLUMNS, rows)
     successes = []
     for top in (0, 1, 3):
@@ -148,7 +158,10 @@ class TestRefused:
 
     def test_a_pattern_that_the_register_lacks(self, tmp_path):
         store = SmallStore(tmp_path)
-        register, shown = store.table("register", COLUMNS, [(1, 1, "a", "x")]), store.table("shown", COLUMNS, [(1, 1, "b", "x")])
+        register, shown = (
+            store.table("register", COLUMNS, [(1, 1, "a", "x")]),
+            store.table("shown", COLUMNS, [(1, 1, "b", "x")]),
+        )
         patterns = store.write("patterns", numbered_patterns(register.sql, PATTERN))
         found = shown.arrays(shown_patterns(shown.sql, "provider", patterns, PATTERN))
         assert found["number"].tolist() == [-1]
@@ -172,6 +185,12 @@ def test_missing_values_of_a_pattern_are_values(tmp_path):
     shown = register.arrays(shown_patterns(register.sql, "provider", patterns, PATTERN))
     assert patterns.count() == 2 and shown["number"].min() == 0
     found = recognized_by_patterns(
-        PatternRegister(shown["provider"], shown["number"], 2), shown["provider"], shown["number"], 1, 3, np.random.default_rng(0), 2
+        PatternRegister(shown["provider"], shown["number"], 2),
+        shown["provider"],
+        shown["number"],
+        1,
+        3,
+        np.random.default_rng(0),
+        2,
     )
     assert (found.providers, found.small_share, found.success) == (3, pytest.approx(1 / 3), pytest.approx(2 / 3))

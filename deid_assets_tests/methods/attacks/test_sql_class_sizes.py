@@ -13,9 +13,7 @@ from deid_assets_tests.methods.small_tables import small_store
 
 DEMOGRAPHICS = ("age", "sex")
 QUASI_IDENTIFIERS = ("place", "stay")
-demographics = st.tuples(
-    st.one_of(st.none(), st.sampled_from(["0-9", "10-19"])), st.one_of(st.none(), st.sampled_from("FM"))
-)
+demographics = st.tuples(st.one_of(st.none(), st.sampled_from(["0-9", "10-19"])), st.one_of(st.none(), st.sampled_from("FM")))
 claim = st.tuples(st.one_of(st.none(), st.sampled_from("ab")), st.one_of(st.none(), st.integers(1, 2)))
 populations = st.lists(st.tuples(demographics, st.lists(claim, max_size=5)), min_size=1, max_size=8)
 knowledge_of_one = st.dictionaries(
@@ -84,9 +82,7 @@ def held_of(store, population: list):
 @given(populations, draws_made)
 def test_class_sizes_are_those_counted_person_by_person(population, draws):
     # The population's own members are drawn too, so that matches are frequent.
-    draws = draws + [
-        (person[0], {item: max(1, n - 1) for item, n in holdings(person[1]).items()}) for person in population
-    ]
+    draws = draws + [(person[0], {item: max(1, n - 1) for item, n in holdings(person[1]).items()}) for person in population]
     expected = by_person(population, draws)
     with small_store() as store:
         tables = tables_of(store, population, draws)

@@ -32,6 +32,7 @@ K = 4
 
 def members_of(records) -> list[oracle.Member]:
     """The oracle's members; canaries have power 2, as in the checks."""
+
     def claims(of, member):
         own = range(of.offsets[member], of.offsets[member + 1])
         values = [tuple(None if code < 0 else int(code) for code in of.codes[:, claim]) for claim in own]
@@ -214,9 +215,7 @@ class TestBrokenAttacks:
         data, _ = middling_case()
         honest = NodeComputation.measure
         for flags in (np.zeros(1000, bool), np.ones(1000, bool)):
-            monkeypatch.setattr(
-                NodeComputation, "measure", lambda *a, flags=flags, **k: replace(honest(*a, **k), flags=flags)
-            )
+            monkeypatch.setattr(NodeComputation, "measure", lambda *a, flags=flags, **k: replace(honest(*a, **k), flags=flags))
             assert flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY).share < 1
 
     def test_everybody_exempt(self, monkeypatch):
@@ -233,9 +232,7 @@ class TestBrokenAttacks:
 
     def test_truncation_overlooked(self, monkeypatch):
         data, _ = middling_case()
-        monkeypatch.setattr(
-            drawn_blocks.DrawnBlocks, "_lost_of_history", lambda self, known, *_: np.zeros(len(known), bool)
-        )
+        monkeypatch.setattr(drawn_blocks.DrawnBlocks, "_lost_of_history", lambda self, known, *_: np.zeros(len(known), bool))
         assert neighbors_of_canaries(data.released_only(), KEY).share < 1
 
     def test_picks_that_never_succeed(self, monkeypatch):

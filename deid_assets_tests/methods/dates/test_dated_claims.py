@@ -45,7 +45,14 @@ def date_of(day: int | None) -> datetime.date | None:
 class Made:
     """The tables of drawn claims: (member, day from 2008 on, length of stay, kept after the long tail is cut)."""
 
-    def __init__(self, store: SmallStore, claims, columns: DateColumns = COLUMNS, births=(datetime.date(1950, 5, 5), None, None), deaths=()):
+    def __init__(
+        self,
+        store: SmallStore,
+        claims,
+        columns: DateColumns = COLUMNS,
+        births=(datetime.date(1950, 5, 5), None, None),
+        deaths=(),
+    ):
         lives = enumerate(zip_longest(births, deaths))
         people = [(f"m{i}", *life, "F", 57) for i, life in lives]
         self.members = store.table("members", MEMBERS, people)
@@ -207,7 +214,9 @@ def test_dropped_columns_are_blank():
     with small_store() as store:
         made = Made(store, [(0, 10, 3, True), (0, 40, None, False)], DateColumns(7, "quarter", False, "drop", 2008))
         for table in (made.dated, made.known):
-            assert set(store.rows(f"SELECT length_of_stay, days_since_first_claim, pay_delay FROM {table.sql}")) == {(None,) * 3}
+            assert set(store.rows(f"SELECT length_of_stay, days_since_first_claim, pay_delay FROM {table.sql}")) == {
+                (None,) * 3
+            }
         assert {row[7] for row in made.rows.values()} == {"2008-Q1"}
 
 

@@ -57,13 +57,13 @@ class TestSingleValued:
         steps = max(len(everything) - 1, 1)
         far = {
             name: earth_mover(
-                shares(values, everything), whole, (lambda i, j: abs(i - j) / steps) if ordered else (lambda i, j: float(i != j))
+                shares(values, everything),
+                whole,
+                (lambda i, j: abs(i - j) / steps) if ordered else (lambda i, j: float(i != j)),
             )
             for name, values in classes.items()
         }
-        entropies = [
-            -sum(p * math.log(p) for p in shares(values, everything) if p > 0) for values in classes.values()
-        ]
+        entropies = [-sum(p * math.log(p) for p in shares(values, everything) if p > 0) for values in classes.values()]
         if len({value for _, value in people}) == 1:
             assert found.tells_nothing and found.least_entropy is None and found.homogeneous_members == 0
         else:
@@ -167,7 +167,9 @@ def test_classes_and_values_are_counted_with_what_is_missing(tmp_path):
     assert sorted((value, count) for _, value, count in found if value) == [("0", 1), ("1+", 1)]
     assert [count for _, value, count in found if value is None] == [2]
     assert len({group for group, *_ in found}) == 2
-    assert store.rows(value_counts(table.sql, [], "days")) and {g for g, *_ in store.rows(value_counts(table.sql, [], "days"))} == {0}
+    assert store.rows(value_counts(table.sql, [], "days")) and {
+        g for g, *_ in store.rows(value_counts(table.sql, [], "days"))
+    } == {0}
 
 
 @pytest.mark.parametrize(

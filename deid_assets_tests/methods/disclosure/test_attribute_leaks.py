@@ -190,9 +190,7 @@ def adult() -> tuple[list[str], list[tuple[str, ...]], dict[str, list[np.ndarray
 
 def labels_of(name: str, levels: list[np.ndarray]):
     """All labels withheld at every level that may be released."""
-    return [
-        one for level in range(1, len(levels)) for one in withheld_labels(name, ["?"] * len(levels), levels, level)
-    ]
+    return [one for level in range(1, len(levels)) for one in withheld_labels(name, ["?"] * len(levels), levels, level)]
 
 
 @pytest.fixture(scope="module")

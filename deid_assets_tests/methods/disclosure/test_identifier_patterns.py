@@ -57,7 +57,9 @@ def test_ordinary_values_are_no_identifiers(value):
     assert found.identifiers == found.formats == found.rare_names == 0, found
 
 
-@pytest.mark.parametrize("values", [["60601", "60602-1234"], ["123456789"], ["123 456 789"], ["5551234567"], ["19870309"], ["P00123456"], ["000123"]])
+@pytest.mark.parametrize(
+    "values", [["60601", "60602-1234"], ["123456789"], ["123 456 789"], ["5551234567"], ["19870309"], ["P00123456"], ["000123"]]
+)
 def test_forms_that_ordinary_numbers_have_too_are_counted_apart(values):
     found = looked_at(values * 10)
     assert found.formats == 10 * len(values) and found.format_kinds and not found.kinds
@@ -76,12 +78,29 @@ def test_a_column_of_blanks_has_nothing():
 
 
 @pytest.mark.parametrize(
-    "name", ["name", "Patient_Name", "lastName", "SSN", "e_mail", "phone2", "HomePhone", "zip", "DateOfBirth", "dob", "mrn", "row_number", "id"]
+    "name",
+    [
+        "name",
+        "Patient_Name",
+        "lastName",
+        "SSN",
+        "e_mail",
+        "phone2",
+        "HomePhone",
+        "zip",
+        "DateOfBirth",
+        "dob",
+        "mrn",
+        "row_number",
+        "id",
+    ],
 )
 def test_names_of_columns_that_identify(name):
     assert named_as_identifier(name)
 
 
-@pytest.mark.parametrize("name", ["Likes", "drug_name", "education", "PayDelay", "salary_class", "Year", "SupLOS", "income", "birth_weight"])
+@pytest.mark.parametrize(
+    "name", ["Likes", "drug_name", "education", "PayDelay", "salary_class", "Year", "SupLOS", "income", "birth_weight"]
+)
 def test_names_of_columns_that_do_not(name):
     assert not named_as_identifier(name)

@@ -31,8 +31,10 @@ def rolled(members: dict[int, tuple[int, str]]) -> Roll:
 
 def of_a_thousand(left: int) -> tuple[Roll, Roll]:
     """A thousand members of one class, of whom 30 are newly sensitive, 23 suppressed, and some left the delivery."""
-    now = {member: 0 for member in range(1_000)} | {m: REMOVED for m in range(30)} | {m: NOT_RELEASED for m in range(30, 53)}
-    return roll_of({member: 0 for member in range(1_000)}), roll_of({m: own for m, own in now.items() if not 53 <= m < 53 + left})
+    now = dict.fromkeys(range(1000), 0) | dict.fromkeys(range(30), REMOVED) | dict.fromkeys(range(30, 53), NOT_RELEASED)
+    return roll_of(dict.fromkeys(range(1000), 0)), roll_of(
+        {m: own for m, own in now.items() if not 53 <= m < 53 + left}
+    )
 
 
 @pytest.mark.parametrize(("left", "posterior"), [(0, 0.57), (100, 0.20)])
@@ -42,7 +44,7 @@ def test_what_disappearance_tells_where_nobody_left_and_where_a_tenth_did(left, 
 
 def test_the_worst_demographic_class_decides():
     earlier = roll_of({member: member % 2 for member in range(200)})
-    now = roll_of({1: REMOVED} | {member: 0 for member in range(4, 200)})
+    now = roll_of({1: REMOVED} | dict.fromkeys(range(4, 200), 0))
     assert posterior_of_the_missing(earlier, now) == 1 / 2, "one of four who are gone, but one of two in its class"
 
 
@@ -102,7 +104,12 @@ def test_a_roll_is_kept_and_read_back(members):
 
 @pytest.mark.parametrize(
     "content",
-    [b"x" * 13, roll_of({1: 0}).to_bytes() * 2, roll_of({2: 0}).to_bytes() + roll_of({1: 0}).to_bytes(), roll_of({1: NOT_DELIVERED}).to_bytes()],
+    [
+        b"x" * 13,
+        roll_of({1: 0}).to_bytes() * 2,
+        roll_of({2: 0}).to_bytes() + roll_of({1: 0}).to_bytes(),
+        roll_of({1: NOT_DELIVERED}).to_bytes(),
+    ],
     ids=["a piece", "a member twice", "not in order", "no class"],
 )
 def test_what_is_no_roll_is_not_read_as_one(content):

@@ -94,7 +94,7 @@ class TestAdult:
     def test_the_published_optimum(self, adult, k, max_suppressed, loss, levels):
         names, table = adult
         found = search_flat_table(table, k, max_suppressed, entropy_losses(table))
-        order = "sex age race marital-status education native-country workclass occupation salary-class".split()
+        order = ["sex", "age", "race", "marital-status", "education", "native-country", "workclass", "occupation", "salary-class"]
         assert dict(zip(names, found.node, strict=True)) == dict(zip(order, map(int, levels.split()), strict=True))
         assert found.loss == pytest.approx(loss, abs=5e-8)
         assert found.below_k <= found.allowed == int(max_suppressed * 30_162)
@@ -143,9 +143,7 @@ def tables(draw, population: bool = False) -> FlatTable:
     row = st.tuples(*(st.integers(0, domain.sizes[0] - 1) for domain in domains))
     rows = draw(st.lists(row, min_size=1, max_size=25))
     others = draw(st.lists(row, max_size=25)) if population else None
-    return FlatTable(
-        np.array(rows), tuple(domains), None if others is None else np.array([*rows, *others])
-    )
+    return FlatTable(np.array(rows), tuple(domains), None if others is None else np.array([*rows, *others]))
 
 
 def everyone(table: FlatTable) -> np.ndarray:

@@ -125,9 +125,7 @@ def test_flags_sizes_and_exemptions_are_equal(case, pick):
     node = pick.choice(all_nodes([dimension.levels - 1 for dimension in dimensions]))
     with short_blocks():
         # Several batches of several blocks, the last cut short.
-        on_both(
-            lambda: everything_of(data_of(people, demographic_domains, history_domains), dimensions, k, node, 1100)
-        )
+        on_both(lambda: everything_of(data_of(people, demographic_domains, history_domains), dimensions, k, node, 1100))
 
 
 @needs_numba

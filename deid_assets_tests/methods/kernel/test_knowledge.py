@@ -38,9 +38,7 @@ def test_a_block_is_made_from_its_key_and_number_alone():
 
 
 def test_draws_do_not_depend_on_the_order_of_a_members_claims():
-    shuffled = [
-        replace(person, known=tuple(values[::-1] for values in person.known)) for person in toy_people()
-    ]
+    shuffled = [replace(person, known=tuple(values[::-1] for values in person.known)) for person in toy_people()]
     one = draw_knowledge(toy(), KEY, 0)
     other = draw_knowledge(data_of(shuffled, (flat(2),), (flat(3), flat(3))), KEY, 0)
     assert all(np.array_equal(a, b) for a, b in zip(one.codes, other.codes))

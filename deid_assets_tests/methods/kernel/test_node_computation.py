@@ -69,8 +69,7 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
             for exemption, exemption_maps in (("once", maps(history_domains, tops)), ("literal", history_maps)):
                 measured = computation.measure(levels, KEY, count, exemption, keep_flags=True)
                 wanted = [
-                    oracle.flagged(people, who, what, demographic_maps, history_maps, exemption_maps, k)
-                    for who, what in draws
+                    oracle.flagged(people, who, what, demographic_maps, history_maps, exemption_maps, k) for who, what in draws
                 ]
                 assert measured.flags.tolist() == wanted
                 exempt = [oracle.exempt(who, what, exemption_maps) for who, what in draws]
@@ -103,10 +102,7 @@ def test_flags_never_appear_on_the_way_up(case):
 def test_toy_flag_probabilities_by_enumeration():
     people = toy_people()
     demographic_maps, history_maps = [[0, 1]], [[0, 1, 2], [0, 1, 2]]
-    found = [
-        oracle.flag_probability(people, person, demographic_maps, history_maps, history_maps, k=2)
-        for person in people
-    ]
+    found = [oracle.flag_probability(people, person, demographic_maps, history_maps, history_maps, k=2) for person in people]
     assert found == [Fraction(1, 9), 0, Fraction(2, 3), 1]
     assert sum(found) / 4 == Fraction(4, 9)
 

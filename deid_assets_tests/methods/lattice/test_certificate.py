@@ -170,7 +170,9 @@ class TestItFails:
 
     def test_where_a_share_is_not_that_of_its_counts(self, proof):
         odd = replace(proof.failed[0], share=0.77)
-        assert "the share of a node is not that of its counts" in str(replace(proof, failed=(odd, *proof.failed[1:])).problems())
+        assert "the share of a node is not that of its counts" in str(
+            replace(proof, failed=(odd, *proof.failed[1:])).problems()
+        )
 
     def test_where_a_search_stopped_before_it_knew(self):
         """Neither may a node be undecided before the last draw, nor may a share of 0 be above a threshold of 0."""

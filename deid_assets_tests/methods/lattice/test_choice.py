@@ -138,9 +138,7 @@ class TestChoice:
         assert not computation.chose
 
     def test_a_node_that_fails_another_gate_is_passed_over(self):
-        choice, passed_over = tried(
-            computation_of(population(rare=60)), [(0,), (1,), (2,)], other_gates=Refusing((1,))
-        )
+        choice, passed_over = tried(computation_of(population(rare=60)), [(0,), (1,), (2,)], other_gates=Refusing((1,)))
         assert choice.node == (2,)
         assert passed_over == {(0,): "share at high risk", (1,): "another gate"}
 
@@ -187,9 +185,7 @@ class TestChoice:
         assert len(rest.data.targets) == int((~choice.suppressed).sum())
 
     def test_the_same_streams_choose_the_same_members(self):
-        first, second = (
-            choose(computation_of(population(rare=30)), [], others=[(0,)], suppress_at_most=0.3) for _ in range(2)
-        )
+        first, second = (choose(computation_of(population(rare=30)), [], others=[(0,)], suppress_at_most=0.3) for _ in range(2))
         assert np.array_equal(first.suppressed, second.suppressed)
 
 
@@ -206,7 +202,13 @@ class TestExtract:
         domain = Domain((np.arange(base), np.zeros(base, int)))
         members = len(rows)
         data = LongitudinalData(
-            np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (np.full(members, 1, np.int8),)
+            np.zeros((members, 0), int),
+            (),
+            (values,),
+            (domain,),
+            np.arange(members),
+            (values,),
+            (np.full(members, 1, np.int8),),
         )
         return NodeComputation(data, [Dimension("history", (), (0,), 2)], k=2, extract=True)
 
@@ -232,21 +234,23 @@ class TestExtract:
         domain = Domain((np.arange(3), np.zeros(3, int)))
         members = len(rows)
         data = LongitudinalData(
-            np.zeros((members, 0), int), (), (values,), (domain,), np.arange(members), (values,), (np.full(members, 2, np.int8),)
+            np.zeros((members, 0), int),
+            (),
+            (values,),
+            (domain,),
+            np.arange(members),
+            (values,),
+            (np.full(members, 2, np.int8),),
         )
         computation = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4, extract=True)
         adversary = Adversary(values.counts, 3, "nearest")
-        found = suppress_flagged(
-            computation, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9
-        )
+        found = suppress_flagged(computation, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9)
         assert found is not None
         readings, suppressed = found
         assert np.flatnonzero(suppressed).tolist() == [100, 101, 102, 103], "the last two held a value with those who went"
         assert readings.fixed.share == 0
         of_population = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4)
-        _, fewer = suppress_flagged(
-            of_population, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9
-        )
+        _, fewer = suppress_flagged(of_population, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9)
         assert np.flatnonzero(fewer).tolist() == [100, 101]
 
 

@@ -39,7 +39,9 @@ def population(unique: int = MEMBERS) -> LongitudinalData:
     return data
 
 
-def diagnosis(data: LongitudinalData, k: int = 5, suppress_at_most: float = 0.0, extract: bool = False, never: str = "", **options):
+def diagnosis(
+    data: LongitudinalData, k: int = 5, suppress_at_most: float = 0.0, extract: bool = False, never: str = "", **options
+):
     computation = NodeComputation(data, [Dimension("common", (), (0,), 2)], k, extract=extract)
     adversary = Adversary(data.known[0].counts, 2, "nearest")
     demands = Demands(MAX_SHARE, DRAWS, 0.9, suppress_at_most, 0.8, never)
@@ -130,7 +132,7 @@ def test_more_suppression_is_offered_at_a_share_at_which_it_was_tried():
 
 
 def test_less_suppression_than_the_policy_allows_is_no_change():
-    """"Suppressing .17" where .19 is allowed: the choice tried that, and was refused by something else."""
+    """ "Suppressing .17" where .19 is allowed: the choice tried that, and was refused by something else."""
     _, frame = diagnosis(population(unique=10), suppress_at_most=0.19)
     row = frame[frame["kind"] == "suppressing"].iloc[0]
     assert (row["against"], row["would_pass"]) == (ALLOWED, False)
@@ -160,7 +162,7 @@ class TestEveryGateIsAsked:
         row = frame.set_index(["kind", "what"]).loc[("without", "own")]
         assert row["against"] == DEMOGRAPHICS
         passed = frame[frame["would_pass"]]
-        assert passed["what"].tolist() == ["sex and own"] or passed["what"].str.contains("sex").all() and len(passed) == 1
+        assert passed["what"].tolist() == ["sex and own"] or (passed["what"].str.contains("sex").all() and len(passed) == 1)
 
     def test_suppression_of_the_policy_is_in_force_when_a_change_is_tried(self):
         """Ten of 60 stand alone by `own`; leaving out sex alone passes where so many may be suppressed."""
@@ -187,7 +189,9 @@ def test_columns_are_left_out_together_where_none_suffices_alone():
     data = population()
     numbers = np.arange(MEMBERS)[:, None]
     data = replace(
-        data, demographics=np.concatenate([numbers, np.zeros_like(numbers)], axis=1), demographic_domains=(flat(MEMBERS), flat(1))
+        data,
+        demographics=np.concatenate([numbers, np.zeros_like(numbers)], axis=1),
+        demographic_domains=(flat(MEMBERS), flat(1)),
     )
     _, frame = diagnosis(data)
     passed = frame[frame["would_pass"]]
@@ -199,7 +203,9 @@ def test_a_column_that_the_policy_must_have_is_no_step_on_the_way():
     data = population()
     numbers = np.arange(MEMBERS)[:, None]
     data = replace(
-        data, demographics=np.concatenate([numbers, np.zeros_like(numbers)], axis=1), demographic_domains=(flat(MEMBERS), flat(1))
+        data,
+        demographics=np.concatenate([numbers, np.zeros_like(numbers)], axis=1),
+        demographic_domains=(flat(MEMBERS), flat(1)),
     )
     _, frame = diagnosis(data, written=lambda change: None if "own" in change.without else "")
     tried = set(frame.loc[frame["kind"] == "without", "what"])

@@ -22,9 +22,7 @@ from deid_assets_tests.methods.oracle import Person
 AGES = [21, 22, 23, 24, 31, 32, 33, 34, 34, 35]
 SEXES = "MMFFMMFFFM"
 AGE_VALUES = sorted(set(AGES))
-AGE = Domain(
-    (np.arange(9), np.array([age // 10 - 2 for age in AGE_VALUES]), np.zeros(9, int))
-)
+AGE = Domain((np.arange(9), np.array([age // 10 - 2 for age in AGE_VALUES]), np.zeros(9, int)))
 SEX = Domain((np.arange(2), np.zeros(2, int)))
 CODES = np.array([[AGE_VALUES.index(age), "FM".index(sex)] for age, sex in zip(AGES, SEXES)])
 WORKED = {
@@ -126,9 +124,7 @@ def test_loss_never_falls_on_the_way_up(case):
     for scale in ("raw", "normalised"):
         loss = LatticeLoss(data, dimensions, scale)
         found = {node: loss(node) for node in all_nodes([d.levels - 1 for d in dimensions])}
-        assert all(
-            found[low] <= found[high] + 1e-9 for low in found for high in found if below_or_equal(low, high)
-        )
+        assert all(found[low] <= found[high] + 1e-9 for low in found for high in found if below_or_equal(low, high))
 
 
 def shannon(counts) -> float:

@@ -49,9 +49,7 @@ def test_the_answers_settle_every_node(question):
 
     minimal_passing_nodes(heights, passes)
     for node in all_nodes(heights):
-        assert any(
-            below_or_equal(asked, node) if good else below_or_equal(node, asked) for asked, good in answers.items()
-        )
+        assert any(below_or_equal(asked, node) if good else below_or_equal(node, asked) for asked, good in answers.items())
 
 
 def test_tags_spare_most_questions_on_the_papers_lattice():

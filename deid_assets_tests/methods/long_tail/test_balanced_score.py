@@ -49,8 +49,7 @@ def scores_by_definition(rows: list[tuple]) -> dict[str, float]:
             if value is not None:
                 holders[h, value].add(member)
     supports = {
-        claim: [len(holders[h, value]) for h, value in enumerate(values) if value is not None]
-        for claim, _, _, *values in rows
+        claim: [len(holders[h, value]) for h, value in enumerate(values) if value is not None] for claim, _, _, *values in rows
     }
     most = max((np.std(found) for found in supports.values() if found), default=0)
     largest = max(map(len, holders.values()), default=1)

@@ -110,7 +110,11 @@ def test_bins_beyond_int_pairs_do_not_collide():
 
 @pytest.mark.parametrize(
     ("counts", "classes", "key", "message"),
-    [(np.zeros(3), np.zeros(3), KEY, "shapes"), (np.zeros((3, 1)), np.zeros(2), KEY, "shapes"), (np.zeros((3, 1)), np.zeros(3), b"", "16")],
+    [
+        (np.zeros(3), np.zeros(3), KEY, "shapes"),
+        (np.zeros((3, 1)), np.zeros(2), KEY, "shapes"),
+        (np.zeros((3, 1)), np.zeros(3), b"", "16"),
+    ],
 )
 def test_wrong_input_is_refused(counts, classes, key, message):
     with pytest.raises(ValueError, match=message):

@@ -54,9 +54,7 @@ def test_scores_are_one_minus_the_least_support_over_the_members(drawn):
 
 def test_worked_scores():
     # 1000 members; value r of column a is shared by 4 of them (3 others), "common" of b by 901; one value by nobody.
-    rows = [
-        (f"c{i}", f"m{i}", 1, "r" if i < 4 else "alone" if i == 999 else "s", 1 if i <= 900 else 2) for i in range(1000)
-    ]
+    rows = [(f"c{i}", f"m{i}", 1, "r" if i < 4 else "alone" if i == 999 else "s", 1 if i <= 900 else 2) for i in range(1000)]
     with small_store() as store:
         found = dict(store.rows(claim_support_scores(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found["c0"] == pytest.approx(0.997)
@@ -71,9 +69,7 @@ def test_a_claim_without_any_value_has_the_least_score():
     assert found == {"c0": 0.5, "c1": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("unit", "percentile", "cap"), [("member", 95, 19), ("member_year", 95, 10), ("member", 100, 20)]
-)
+@pytest.mark.parametrize(("unit", "percentile", "cap"), [("member", 95, 19), ("member_year", 95, 10), ("member", 100, 20)])
 def test_cap_is_the_nearest_rank_percentile_of_the_unit(unit, percentile, cap):
     # Members with 1..20 claims, ten of them at most in a year.
     rows = [(f"c{n}-{i}", f"m{n}", 1 + i // 10, "x", 1) for n in range(1, 21) for i in range(n)]

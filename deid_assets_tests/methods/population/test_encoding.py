@@ -45,19 +45,12 @@ def deliveries(draw):
 
 def multisets(found, values) -> list[Counter]:
     """What each member holds, as values."""
-    return [
-        Counter(values[code] for code in found.codes[found.offsets[i] : found.offsets[i + 1]])
-        for i in range(len(found))
-    ]
+    return [Counter(values[code] for code in found.codes[found.offsets[i] : found.offsets[i + 1]]) for i in range(len(found))]
 
 
 def expected(claims, numbers, place, only_held) -> list[Counter]:
     return [
-        Counter(
-            claim[place]
-            for claim in claims
-            if claim[0] == i and claim[place] is not None and (claim[3] or not only_held)
-        )
+        Counter(claim[place] for claim in claims if claim[0] == i and claim[place] is not None and (claim[3] or not only_held))
         for i in numbers
     ]
 

@@ -23,7 +23,7 @@ def read_back(made, level, day=None):
     """The records and the kernel's data of one candidate; `day` is a column of days to order claims by."""
     members, claims, days = made.candidate(level, COLUMNS)
     profiles = made.profiles_of(members, days, COLUMNS)
-    kept = f"SELECT original_id FROM {made.crosswalk.sql} WHERE pseudonym IN (SELECT \"MemberID\" FROM {members.sql})"
+    kept = f'SELECT original_id FROM {made.crosswalk.sql} WHERE pseudonym IN (SELECT "MemberID" FROM {members.sql})'
     known = made.store.write(
         "known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, level), members=kept)
     )
@@ -38,9 +38,7 @@ def read_back(made, level, day=None):
     )
     names = CLAIM_NAMES if day is None else {"days_since_first_claim": "LengthOfStay"}
     if day is not None:
-        known = made.store.write(
-            "known_days", f"SELECT * RENAME (length_of_stay AS days_since_first_claim) FROM {known.sql}"
-        )
+        known = made.store.write("known_days", f"SELECT * RENAME (length_of_stay AS days_since_first_claim) FROM {known.sql}")
     records = released_records(profiles, claims, known, original, made.crosswalk, domains, COLUMNS, names, day)
     data = None
     if day is None:
@@ -96,10 +94,12 @@ def test_released_dates_tell_the_order_where_days_of_the_year_are_not_released(s
     members, claims, days = made.candidate(0, COLUMNS)
     profiles = made.profiles_of(members, days, COLUMNS)
     delivered = store.write(
-        "delivered", f"SELECT claim_id, DATE '2010-02-01' + 3 * (row_number() OVER (ORDER BY claim_id))::INTEGER AS service_date FROM {made.known.sql}"
+        "delivered",
+        f"SELECT claim_id, DATE '2010-02-01' + 3 * (row_number() OVER (ORDER BY claim_id))::INTEGER AS service_date FROM {made.known.sql}",
     )
     dated = store.write(
-        "dated_release", f"SELECT *, {shown} AS \"ServiceDate\" FROM (SELECT *, (7 * row_number() OVER ())::INTEGER AS d FROM {claims.sql})"
+        "dated_release",
+        f'SELECT *, {shown} AS "ServiceDate" FROM (SELECT *, (7 * row_number() OVER ())::INTEGER AS d FROM {claims.sql})',
     )
     known = store.write("known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, 0)))
     original = store.write("original", delivered_days(made.known, delivered))

@@ -23,7 +23,7 @@ def read_back(made, level, member_columns=WITHOUT_FLAG):
     """The release as `LongitudinalData`, and the numbers of its members in the order of their pseudonyms."""
     members, claims, days = made.candidate(level, member_columns)
     profiles = made.profiles_of(members, days, member_columns)
-    kept = f"SELECT original_id FROM {made.crosswalk.sql} WHERE pseudonym IN (SELECT \"MemberID\" FROM {members.sql})"
+    kept = f'SELECT original_id FROM {made.crosswalk.sql} WHERE pseudonym IN (SELECT "MemberID" FROM {members.sql})'
     known = made.store.write(
         "known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, level), members=kept)
     )

@@ -37,9 +37,7 @@ def tables_of(store) -> dict:
 
 def histogram(members: list[tuple[bool, list[int]]]) -> dict[str, np.ndarray]:
     rows = [
-        (i, removed, value, values.count(value))
-        for i, (removed, values) in enumerate(members)
-        for value in sorted(set(values))
+        (i, removed, value, values.count(value)) for i, (removed, values) in enumerate(members) for value in sorted(set(values))
     ]
     columns = zip(*rows, strict=True) if rows else [[]] * 4
     kinds = (np.int32, bool, np.int32, np.int32)

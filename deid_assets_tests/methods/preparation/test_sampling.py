@@ -66,9 +66,7 @@ def test_members_of_any_part_of_the_delivery_are_as_likely_as_those_of_another()
     assert stats.chisquare(tenths).pvalue > 1e-3
 
 
-@given(
-    st.integers(0, 500), st.integers(0, 500), st.none() | st.integers(1, 600), st.floats(0.001, 1, allow_nan=False)
-)
+@given(st.integers(0, 500), st.integers(0, 500), st.none() | st.integers(1, 600), st.floats(0.001, 1, allow_nan=False))
 @settings(max_examples=60)
 def test_the_size_never_exceeds_those_eligible(population, eligible, members, fraction):
     found = sample_size(population, eligible, members, fraction, KEY)

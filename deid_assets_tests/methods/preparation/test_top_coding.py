@@ -45,9 +45,7 @@ def test_pay_delay_gets_the_label_162_plus_from_its_99th_percentile_on():
         found = top_code(claims, ["pay_delay"], 99)
         assert found == TopCode(162)
         assert found.label == "162+"
-        rows = store.rows(
-            f"SELECT pay_delay, {found.number('pay_delay')}, {found.text('pay_delay')} FROM {claims.sql}"
-        )
+        rows = store.rows(f"SELECT pay_delay, {found.number('pay_delay')}, {found.text('pay_delay')} FROM {claims.sql}")
     coded = {delay: (number, text) for delay, number, text in rows}
     assert coded[161] == (161, "161")
     assert coded[162] == coded[200] == (162, "162+")

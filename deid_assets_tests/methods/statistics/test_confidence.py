@@ -68,8 +68,7 @@ def test_empirical_bernstein_is_the_printed_formula():
 def test_empirical_bernstein_covers_and_beats_hoeffding_when_the_spread_is_small():
     generator = np.random.default_rng(3)
     bounds = [
-        empirical_bernstein_upper_bound(generator.choice([0.01, 1.0], 2000, p=[0.995, 0.005]), 1, 0.95)
-        for _ in range(300)
+        empirical_bernstein_upper_bound(generator.choice([0.01, 1.0], 2000, p=[0.995, 0.005]), 1, 0.95) for _ in range(300)
     ]
     mean = 0.01 * 0.995 + 0.005
     assert np.mean(np.array(bounds) < mean) <= 0.05

@@ -120,7 +120,9 @@ class TestPitman:
         assert pitman_uniques(10.0, 0.4, 2_000_000) == pytest.approx(printed, rel=1e-4)
 
     @pytest.mark.parametrize("fraction", [0.01, 0.05, 0.1])
-    @pytest.mark.parametrize("population", [zipf_population(30_000, 8_000), np.full(400, 37), slide_population(3_000, 0.5, 0.05, 1)])
+    @pytest.mark.parametrize(
+        "population", [zipf_population(30_000, 8_000), np.full(400, 37), slide_population(3_000, 0.5, 0.05, 1)]
+    )
     def test_the_solver_never_overflows_on_other_populations(self, population, fraction):
         with np.errstate(all="raise", under="ignore"):
             found = population_uniqueness(*sampled(population, fraction))
@@ -166,7 +168,8 @@ class TestSlideNegativeBinomial:
 class TestZayatz:
     @pytest.mark.parametrize(("fraction", "upwards"), [(0.3, 1.5), (0.6, 1.15)])
     @pytest.mark.parametrize(
-        "population", [poisson_gamma_population(8_000, 0.5, 20, 1), zipf_population(4_000, 6_000), slide_population(6_000, 0.7, 0.08, 4)]
+        "population",
+        [poisson_gamma_population(8_000, 0.5, 20, 1), zipf_population(4_000, 6_000), slide_population(6_000, 0.7, 0.08, 4)],
     )
     def test_it_is_close_where_much_is_sampled_and_errs_upwards(self, population, fraction, upwards):
         found = population_uniqueness(*sampled(population, fraction))
@@ -225,7 +228,15 @@ class TestDegenerate:
 
     @pytest.mark.parametrize(
         ("sizes", "classes", "population"),
-        [([1, 1], [2, 3], 10), ([0, 1], [1, 1], 10), ([1.5], [1], 10), ([1], [-1], 10), ([1], [0], 10), ([3], [4], 11), ([1, 2], [1], 9)],
+        [
+            ([1, 1], [2, 3], 10),
+            ([0, 1], [1, 1], 10),
+            ([1.5], [1], 10),
+            ([1], [-1], 10),
+            ([1], [0], 10),
+            ([3], [4], 11),
+            ([1, 2], [1], 9),
+        ],
     )
     def test_wrong_input_is_refused(self, sizes, classes, population):
         with pytest.raises(ValueError, match="class size|sample"):
