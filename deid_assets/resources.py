@@ -7,6 +7,7 @@ so that lineage follows parameter names and no row moves through Python.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import dagster as dg
 import numpy as np
@@ -52,6 +53,7 @@ def job_name(policy: str) -> str:
     return f"{JOB_PREFIX}{policy}"
 
 
+Kind = TypeVar("Kind", bound=ReleasePolicy)
 Content = str | Query | pd.DataFrame | Table
 
 
@@ -69,9 +71,24 @@ class Policies(dg.ConfigurableResource):
 
     root: str
 
-    def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> ReleasePolicy:
-        """The policy of the asset, or of the check's asset, that is running."""
+    def of(
+        self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, kind: type[Kind]
+    ) -> Kind:
+        """The policy of the asset, or of the check's asset, that is running.
+
+        Parameters
+        ----------
+        kind
+            What the asset is made for: a longitudinal policy, or that of a flat table.
+
+        Raises
+        ------
+        PolicyError
+            If a policy of another kind has the name by now.
+        """
         policy = self.named(policy_name(asset_key_of(context)))
+        if not isinstance(policy, kind):
+            raise PolicyError(f"the policy '{policy.name}' is now of another kind than when the assets were loaded; reload them")
         step = context.op_execution_context.get_step_execution_context()
         _readings.setdefault((step.run_id, step.step.key), set()).add(policy.reading)
         return policy

@@ -25,13 +25,13 @@ def value_diversity(
     context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table, policies: Policies
 ) -> str:
     """Simpson diversity of each released member's values, before the long tail is cut; year beside the six."""
-    return value_diversity_query(grouped_claims, released_sample, _measured(policies.of(context)))
+    return value_diversity_query(grouped_claims, released_sample, _measured(policies.of(context, Policy)))
 
 
 @stage_asset(policy_sections=["dates"])
 def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Table, policies: Policies) -> pd.DataFrame:
     """Correlation of the diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1 (El Emam et al. 2012)."""
-    names = _measured(policies.of(context))
+    names = _measured(policies.of(context, Policy))
     wide = value_diversity.query(diversity_by_member(value_diversity, names))
     return correlation_of(wide[list(names)]).reset_index(names="quasi_identifier")
 
@@ -41,7 +41,7 @@ def adversary_power(
     context: dg.AssetExecutionContext, value_diversity: Table, member_profiles: Table, policies: Policies
 ) -> pd.DataFrame:
     """How many values of each quasi-identifier an adversary knows about each released member, p_ih."""
-    adversary = policies.of(context).adversary
+    adversary = policies.of(context, Policy).adversary
     rows = value_diversity.query(
         f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, claims
             FROM {value_diversity.sql} JOIN {member_profiles.sql} USING (member_id)

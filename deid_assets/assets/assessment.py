@@ -73,7 +73,7 @@ def longitudinal_risk(
     if suppressed ones counted is told too. Beside it stands what it comes to: the exposure, as Safe Harbor's is reckoned,
     and who is expected to be re-identified.
     """
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     node = chosen_node(policy, chosen_generalization)
     levels = chosen_levels(policy, chosen_generalization)
@@ -129,7 +129,7 @@ def neighbor_attack(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: simulated nosey neighbours (methods#attack-1) on the release, over all members and given membership."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tried = delivery_tries(context, policy, workplace, member_profiles, value_domains).at(levels)
     names = policy.quasi_identifiers.claim_names
@@ -199,7 +199,7 @@ def demographic_risk(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: how many members of the population share a released member's demographics; what absence discloses."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tables = {
         "eligible_members": eligible_members, "removed_members": removed_members, "member_profiles": member_profiles,

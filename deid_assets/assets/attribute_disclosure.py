@@ -34,7 +34,7 @@ def attribute_disclosure(
     policies: Policies,
 ) -> pd.DataFrame:
     """Evidence: what the demographic class of a released member tells of his sensitive attributes."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     tables = {table.name: table for table in (release_members, release_claims, release_days_in_hospital)}
     found = {released_name(policy, column): disclosed(policy, column, tables) for column in policy.sensitive_columns}
     measured = measures.attribute_measurements(policy.attribute_disclosure, found, release_members.count())

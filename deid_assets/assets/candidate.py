@@ -114,7 +114,7 @@ def release_members(
     policies: Policies,
 ) -> str:
     """Members as they would be published: MemberID and demographics at the chosen generalization."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     return members_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
 
@@ -130,7 +130,7 @@ def release_days_in_hospital(
     policies: Policies,
 ) -> str:
     """Days in hospital as they would be published, one row per member and year of enrolment."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     return days_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
 
@@ -149,7 +149,7 @@ def release_claims(
     policies: Policies,
 ) -> str:
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
     summary = truncated_claims.query(suppression_summary(truncated_claims, grouped_claims, needed))
     for row in summary.itertuples():

@@ -43,7 +43,7 @@ def dated_claims(
     workplace: Workplace,
 ) -> str:
     """Claims after the long tail is cut, with dates drawn anew, and with what follows from them computed again."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     columns = date_columns(policy, eligible_claims)
     recompute = policy.dates.derived == "recompute"
     delivered = (members, truncated_claims, eligible_claims, recompute)
@@ -90,7 +90,7 @@ def known_claims(
     policies: Policies,
 ) -> str:
     """All eligible claims with what an adversary may know of their dates: what the release says of those it holds."""
-    columns = date_columns(policies.of(context), eligible_claims)
+    columns = date_columns(policies.of(context, Policy), eligible_claims)
     return dated.known_claims(grouped_claims, eligible_claims, dated_claims, columns)
 
 

@@ -63,7 +63,7 @@ def population_estimates(
     policies: Policies,
 ) -> pd.DataFrame:
     """Evidence: small demographic classes and uniques of the population as every estimator sees them, beside the count."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tables = {
         "member_profiles": member_profiles, "value_domains": value_domains,
@@ -119,7 +119,7 @@ def membership_disclosure(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: how well one can tell whether a member of the delivery is in the release (delta-presence)."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     by_demographics = {
         "member_profiles": member_profiles, "value_domains": value_domains,

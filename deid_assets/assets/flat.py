@@ -54,7 +54,7 @@ from deid_assets.store.tables import Table, connect, drop_schema
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
 def record_domains(context: dg.AssetExecutionContext, records: Table, policies: Policies) -> pd.DataFrame:
     """Every value of every quasi-identifier, numbered once, with its label and class at every level."""
-    return domains_frame(policies.of(context), records)
+    return domains_frame(policies.of(context, FlatPolicy), records)
 
 
 def domains_frame(policy: FlatPolicy, records: Table) -> pd.DataFrame:
@@ -81,7 +81,7 @@ def record_lattice(
     context: dg.AssetExecutionContext, records: Table, record_domains: Table, policies: Policies
 ) -> pd.DataFrame:
     """Every node that the search looked at: loss, share of records in small classes, and which one is chosen."""
-    policy = policies.of(context)
+    policy = policies.of(context, FlatPolicy)
     table = flat_table(policy, records, record_domains)
     found = search(policy, table)
     names = [qi.release_as for qi in policy.quasi_identifiers]
@@ -118,7 +118,7 @@ def record_generalization(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """The node of least loss at which few enough records are in small classes: one row per quasi-identifier."""
-    policy = policies.of(context)
+    policy = policies.of(context, FlatPolicy)
     chosen = record_lattice.query(f"SELECT * FROM {record_lattice.sql} WHERE chosen")
     if not len(chosen):
         least = float(record_lattice.query(f"SELECT min(share) AS least FROM {record_lattice.sql}")["least"].iloc[0])
@@ -149,7 +149,7 @@ def suppressed_records(
     policies: Policies,
 ) -> str:
     """Numbers of the records that stay in classes below k at the chosen node: they are not released."""
-    policy = policies.of(context)
+    policy = policies.of(context, FlatPolicy)
     levels = levels_of(policy, record_generalization)
     return queries.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
 
@@ -164,7 +164,7 @@ def release_records(
     policies: Policies,
 ) -> str:
     """Records as they would be published."""
-    return release_query(policies.of(context), records, suppressed_records, record_domains, record_generalization)
+    return release_query(policies.of(context, FlatPolicy), records, suppressed_records, record_domains, record_generalization)
 
 
 @stage_asset(
@@ -186,7 +186,7 @@ def release(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """The published table: staged, counted again, judged, and renamed into place; or a refusal that says why."""
-    policy = policies.of(context)
+    policy = policies.of(context, FlatPolicy)
     releases = releases_of(workplace)
     with releases.stage(policy.name) as staging:
         try:

@@ -42,7 +42,7 @@ def population_of(policy: FlatPolicy, records: Table) -> Table | None:
 def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
     """Read the delivered table, and the population's where the policy names one."""
     start_meter(context)
-    policy = policies.of(context)
+    policy = policies.of(context, FlatPolicy)
     delivery = workplace.delivery(context.partition_key)
     store = RestrictedStore(root=workplace.root)
     tables = {

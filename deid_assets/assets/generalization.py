@@ -63,7 +63,7 @@ def value_domains(
     context: dg.AssetExecutionContext, members: Table, member_profiles: Table, grouped_claims: Table, policies: Policies
 ) -> pd.DataFrame:
     """Every value of every quasi-identifier, numbered once, with its label and class at every level."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     days = top_code(members, ["days_in_hospital_y2", "days_in_hospital_y3"], policy.top_coding.percentile)
     frames = []
     for qi in policy.quasi_identifiers.all:
@@ -90,7 +90,7 @@ def generalization_lattice(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Every node of the lattice: loss, share at high risk with its interval, decision and how it was reached."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     computation = node_computation(policy, tables)
     risk = policy.risk
@@ -186,7 +186,7 @@ def generalization_choice(
 ) -> Iterator[dg.Output]:
     """Try the candidates from the least loss on, and suppress flagged members only where the policy allows it."""
     start_meter(context)
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     risk = policy.risk
     with guarded(context), search_executor() as executor:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, start_meter
+from deid_assets.policy.models import Policy
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.resources import Policies, RestrictedStore, Workplace
 from deid_assets.sources.intake import KnownCodes, read_delivery
@@ -27,7 +28,7 @@ _SECTIONS = ["source", "intake"]
 def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
     """Read the delivery, hold it against the row-level rules, and write the canonical tables."""
     start_meter(context)
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     delivery = workplace.delivery(context.partition_key)
     store = RestrictedStore(root=workplace.root)
     prefix = prefix_of(context)

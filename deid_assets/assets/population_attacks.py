@@ -92,7 +92,7 @@ def voter_list_attack(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: released members matched by age and sex with a list of everybody (methods#voter-list)."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     attack, levels = policy.voter_list_attack, chosen_levels(policy, chosen_generalization)
     columns = [c for c in MEMBER_LEVEL if policy.publishes(c) and (attack.table is None or c in attack.table.columns)]
     tables = {
@@ -145,7 +145,7 @@ def inpatient_attack(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: released inpatients matched by all of their visits with a discharge database (methods#inpatient-database)."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     attack, levels = policy.inpatient_attack, chosen_levels(policy, chosen_generalization)
     columns = tuple(
         c for c in COLUMNS if c == VISITS or (policy.publishes(c) and (attack.table is None or c in attack.table.columns))

@@ -23,6 +23,7 @@ from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.methods.preparation.sampling import members_left_out, sample_size
 from deid_assets.methods.preparation.sampling import released_sample as released_sample_query
 from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.release.keys import Secret
@@ -42,7 +43,7 @@ CLAIM_QUASI_IDENTIFIERS = (
 @stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})
 def code_book(context: dg.AssetExecutionContext, claims: Table, policies: Policies) -> pd.DataFrame:
     """Every distinct code of the delivery: its group, whether it is a medical procedure, whether it removes a member."""
-    removal = policies.of(context).removal
+    removal = policies.of(context, Policy).removal
     codes = claims.query(distinct_codes(claims))
     return code_book_of(codes, removal.code_list, removal.rare_visible_diseases)
 
@@ -51,7 +52,7 @@ def code_book(context: dg.AssetExecutionContext, claims: Table, policies: Polici
 def comorbidity_codes(context: dg.AssetExecutionContext, code_book: Table, policies: Policies) -> pd.DataFrame:
     """The Charlson conditions of every distinct diagnosis code."""
     codes = code_book.query(f"SELECT code FROM {code_book.sql} WHERE kind = 'diagnosis' ORDER BY code")
-    return charlson_conditions(codes["code"].tolist(), policies.of(context).grouping.charlson)
+    return charlson_conditions(codes["code"].tolist(), policies.of(context, Policy).grouping.charlson)
 
 
 @stage_asset(derived_columns={"original_id": ["members.member_id", "claims.provider_id", "claims.vendor_id"]})
@@ -81,7 +82,7 @@ def removed_members(
     policies: Policies,
 ) -> Query:
     """Members who may not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out."""
-    opt_outs = policies.of(context).opt_outs
+    opt_outs = policies.of(context, Policy).opt_outs
     opted_out = opt_outs.all_members
     problems = opt_out_match(members, opted_out).problems(opt_outs.matched_at_least)
     if problems:
@@ -94,7 +95,7 @@ def eligible_claims(
     context: dg.AssetExecutionContext, members: Table, claims: Table, code_book: Table, policies: Policies
 ) -> Query:
     """Claims that pass the claim-level rules, of every delivered member; the population is counted in them."""
-    removal = policies.of(context).removal
+    removal = policies.of(context, Policy).removal
     return eligible_claims_query(members, claims, code_book, removal.newborn_days, removal.non_procedure_claims)
 
 
@@ -130,7 +131,7 @@ def released_sample(
     It is keyed by member, unless the policy says otherwise: deliveries and policies then have as many members in common
     as they can. How many are drawn, and who is left out, is random for each policy and delivery.
     """
-    sample = policies.of(context).sample
+    sample = policies.of(context, Policy).sample
     delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
     asked = delivery.parameters.get("release") or sample.members
     # By content: a delivery under another key would be a second look at the same members.
@@ -169,7 +170,7 @@ def grouped_claims(
     policies: Policies,
 ) -> Query:
     """Claims with codes replaced by the groups that are released, and the pay delay top-coded."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     first = "" if policy.grouping.charlson_diagnoses == "all" else " AND listed > 1"
     bands = charlson_bands_query(
         f"(SELECT claim_id, code FROM ({codes_of_claims(eligible_claims)}) WHERE kind = 'diagnosis'{first}"
@@ -198,7 +199,7 @@ def claim_support_scores(
     Released values are those of the policy's claim-level quasi-identifiers, dates included: what is not published
     makes no claim stand out.
     """
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     claims = grouped_claims
     if policy.dates is not None:
         claims = Table(grouped_claims.file, "scratch", "scored_claims")
@@ -222,7 +223,7 @@ def truncated_claims(
     workplace: Workplace,
 ) -> Query:
     """Claims after the long tail is cut, and after numbers of claims that too few members share are."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     left = cut_long_tail(context, grouped_claims, claim_support_scores, policy.long_tail, workplace)
     if policy.number_of_claims is None:
         return left
@@ -245,7 +246,7 @@ def member_profiles(
 ) -> Query:
     """The member-level quasi-identifiers of the whole delivered population, days in hospital top-coded."""
     years = ["days_in_hospital_y2", "days_in_hospital_y3"]
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     days = top_code(members, years, policy.top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
     sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)

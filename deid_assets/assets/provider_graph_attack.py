@@ -51,7 +51,7 @@ def provider_graph_attack(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: recognizing providers by patterns of care and by shared patients, before and after suppression."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tables = {
         "member_profiles": member_profiles, "grouped_claims": grouped_claims, "truncated_claims": truncated_claims,

@@ -50,7 +50,7 @@ def reachable_risk(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """For gates that can be foreseen, the least that any node can have. It decides nothing: it says early what will be refused."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     # Nothing is measured at another node, so that no more is indexed.
     computation = node_computation(policy, tables, top_node(lattice_dimensions(policy)))

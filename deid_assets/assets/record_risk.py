@@ -28,7 +28,7 @@ def record_risk(
     policies: Policies,
 ) -> pd.DataFrame:
     """Evidence: the smallest class that a record of the candidate is in, and the share of records left out."""
-    policy = policies.of(context)
+    policy = policies.of(context, FlatPolicy)
     levels = levels_of(policy, record_generalization)
     measured = measured_risk(policy, release_records, records, record_domains, levels)
     canaries = records_of_canaries(

@@ -104,7 +104,7 @@ def release(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """The published release: staged, measured again, judged, and renamed into place; or a refusal that says why."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     candidate = {
         "release_members": release_members,

@@ -31,7 +31,7 @@ def rule_needs(
     """What each rule of the policy needs of the delivery, and what it has; a need that is not met refuses the delivery."""
     judged = [
         one
-        for one in needs_in(policies.of(context), members, claims, delivered_codes, removed_members)
+        for one in needs_in(policies.of(context, Policy), members, claims, delivered_codes, removed_members)
         if one.need.rule.split(".")[0] in SECTIONS
     ]
     unmet = [one for one in judged if not one.met]

@@ -98,7 +98,7 @@ def attack_sensitivity(
     workplace: Workplace,
 ) -> pd.DataFrame:
     """Evidence: attack 1 with more power, linked or ordered claims, known years or numbers of claims, and errors."""
-    policy = policies.of(context)
+    policy = policies.of(context, Policy)
     section, levels = policy.attack_sensitivity, chosen_levels(policy, chosen_generalization)
     tried = delivery_tries(context, policy, workplace, member_profiles, value_domains).at(levels)
     names = policy.quasi_identifiers.claim_names

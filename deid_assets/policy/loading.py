@@ -11,6 +11,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.adopted import PolicyText, files_in, text_at, text_digest, texts_in
 from deid_assets.policy.base import Origin
 from deid_assets.policy.files import Folder
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy, flat_problems
 from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
@@ -21,7 +22,7 @@ from deid_assets.policy.yaml_text import Parsed, parse
 SHIPPED = Path(str(resources.files("deid_assets.policy") / "shipped"))
 
 
-def load_policy(path: Path) -> Policy:
+def load_policy(path: Path) -> ReleasePolicy:
     """Return the policy in a YAML file, or the adopted policy in a folder.
 
     Raises
@@ -34,7 +35,7 @@ def load_policy(path: Path) -> Policy:
     return _loaded(text_at(Path(path)))
 
 
-def _loaded(text: PolicyText) -> Policy:
+def _loaded(text: PolicyText) -> ReleasePolicy:
     content = text.content()
     parsed = _parsed(text, content)
     policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(Origin(text.folder, text_digest(content)))
@@ -55,7 +56,7 @@ def _parsed(text: PolicyText, content: bytes) -> Parsed:
     return parsed
 
 
-def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> Policy:
+def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> ReleasePolicy:
     """Return the policy that a mapping of sections describes, judged by the same rules as a file.
 
     Parameters
@@ -73,7 +74,7 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> Policy
     return _judged(values, Folder(folder), "this policy").read_from(Origin(Folder(folder)))
 
 
-def with_sections(policy: Policy, **sections: Any) -> Policy:
+def with_sections(policy: ReleasePolicy, **sections: Any) -> ReleasePolicy:
     """Return the policy with some sections replaced, judged again: how the command line changes what is released.
 
     Parameters
@@ -103,7 +104,7 @@ def shipped_policies() -> tuple[Path, ...]:
     return tuple(text.path for text in files_in(SHIPPED))
 
 
-def policies_in(*folders: Path) -> dict[str, Policy]:
+def policies_in(*folders: Path) -> dict[str, ReleasePolicy]:
     """Return the policies that ship and those in some folders (YAML files and adopted policies), by name.
 
     Raises
@@ -114,7 +115,7 @@ def policies_in(*folders: Path) -> dict[str, Policy]:
     return _by_name(_texts(folders))
 
 
-def policy_called(name: str, *folders: Path) -> Policy:
+def policy_called(name: str, *folders: Path) -> ReleasePolicy:
     """Return the policy of a name, among those that ship and those in some folders; no other is judged.
 
     Raises
@@ -140,8 +141,8 @@ def _name_in(text: PolicyText) -> Any:
     return values.get("policy") if isinstance(values, Mapping) else None
 
 
-def _by_name(texts: Iterable[PolicyText]) -> dict[str, Policy]:
-    found: dict[str, tuple[PolicyText, Policy]] = {}
+def _by_name(texts: Iterable[PolicyText]) -> dict[str, ReleasePolicy]:
+    found: dict[str, tuple[PolicyText, ReleasePolicy]] = {}
     for text in texts:
         policy = _loaded(text)
         other = found.get(policy.name)
@@ -152,7 +153,7 @@ def _by_name(texts: Iterable[PolicyText]) -> dict[str, Policy]:
     return {name: policy for name, (_, policy) in found.items()}
 
 
-def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> Policy:
+def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> ReleasePolicy:
     """Return a policy that ships or lies in one of some folders.
 
     Parameters
@@ -187,7 +188,7 @@ def _texts(folders: Iterable[Path]) -> tuple[PolicyText, ...]:
     return (*files_in(SHIPPED), *(text for folder in folders for text in texts_in(folder)))
 
 
-def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> Policy:
+def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> ReleasePolicy:
     """Return the policy if it is one and keeps every rule; else refuse with all problems."""
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must hold sections such as policy, source and risk, each with its keys")
