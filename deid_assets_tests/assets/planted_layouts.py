@@ -155,7 +155,8 @@ class FlatCanaries:
 
     def record_risk(self) -> Findings:
         return records_of_canaries(
-            self.levels, {name: self.tables[name] for name in ("records", "record_domains", "release_records")}, self.population,
+            self.levels, {name: self.tables[name] for name in ("records", "record_domains", "release_records")},
+            self.population,
             lambda planted: record_risk.measured_risk(
                 self.policy, planted["release_records"], planted["records"], planted["record_domains"], self.levels
             ),

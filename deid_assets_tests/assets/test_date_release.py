@@ -64,13 +64,14 @@ def test_the_text_says_of_what(released, tmp_path):
 
 
 def test_it_is_told_that_sequences_at_lower_edges_grow(released, tmp_path):
-    """S1's example: 24 days become 30, for an interval of 1 day stays as it is."""
+    """The example of El Emam & Arbuckle 2013 (methods#dates): 24 days become 30, for an interval of 1 day stays as it is."""
     found = told(released, tmp_path / "home", "dates", width=28)
     bias = json.loads(json.dumps(found))["bias"]
     assert (bias["example"]["days"], bias["example"]["days_on_average"], bias["example"]["width"]) == (24, 30, 7)
     assert bias["here"]["intervals"] == [1, 29, 57] and bias["here"]["drawn_on_average"] == [1, 42.5, 70.5]
     assert (
-        "Sequences whose intervals lie at the lower edges of their bins grow: at a width of 7 days intervals of 1, 8 and 15 days "
+        "Sequences whose intervals lie at the lower edges of their bins grow: "
+        "at a width of 7 days intervals of 1, 8 and 15 days "
         "(24 in all) are drawn as 1, 11 and 18 on average (30); here, at a width of 28 days intervals of 1, 29 and 57 days "
         "(87 in all) are drawn as 1, 42.5 and 70.5 on average (114)."
     ) in notes_of(found)

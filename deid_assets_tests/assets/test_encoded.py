@@ -37,7 +37,7 @@ def test_alpha_is_of_the_delivery_where_classes_are_counted_and_of_the_stated_po
 
 
 def test_the_class_size_does_not_depend_on_alpha_where_classes_are_counted():
-    """methods.md 0: the release fraction is no lever."""
+    """methods#population: the release fraction is no lever."""
     assert {class_size_needed(COUNTED, alpha) for alpha in (0.02, 0.1, 1.0)} == {20}
 
 

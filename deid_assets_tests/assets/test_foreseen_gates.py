@@ -24,7 +24,7 @@ def foreseen(policy: Policy, monkeypatch):
 
 
 def test_who_knows_the_number_of_claims_is_foreseen_with_the_bound_that_holds_with_all_others(monkeypatch):
-    """The gate's bound is one of many that hold together, in the first try at half the error, and lies further from the estimate."""
+    """The gate's bound is one of many that hold together, at half the error in the first try: further from the estimate."""
     section = {
         "per": "member", "width": 5, "reference": {"age": "20 years", "days_in_hospital": "none or any"},
         "with_values": {"at_most": 0.3, "confidence": 0.95},

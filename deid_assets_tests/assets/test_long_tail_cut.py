@@ -124,7 +124,8 @@ def cut_twice(section: LongTail, counts, classes, width: int) -> np.ndarray:
     [
         # Seven of a class of 30 and three of a class of three fill the bin [21, 25]. The seven are moved on.
         (tail(method="optimal_bins"), [23] * 10 + [3] * 60, [0] * 7 + [1] * 3 + [0] * 60),
-        # The open bin from 33 on begins within [31, 35], which sixteen of one class leave; of the other's twenty two are beyond 33.
+        # The open bin from 33 on begins within [31, 35], which sixteen of one class leave;
+        # of the other's twenty two are beyond 33.
         (
             tail(method="optimal_bins", cap=33),
             [34] * 8 + [31] * 8 + [34] * 2 + [31] * 18 + [3] * 60,

@@ -369,7 +369,7 @@ class TestBrokenAttacks:
         self.broken(canaries, "provider_graph_attack")
 
     @pytest.mark.parametrize(
-        "part, instead",
+        ("part", "instead"),
         [
             ("q.largest, count(*)", "NULL AS largest, count(*)"),
             ("floor(log2(p.n))::INTEGER AS a", "0 AS a"),
@@ -390,7 +390,7 @@ class TestBrokenAttacks:
 
 
 class TestBrokenFlatAttacks:
-    @pytest.mark.parametrize("column, population", [*itertools.product(["Town", "Age", "Sex"], [False, True])])
+    @pytest.mark.parametrize(("column", "population"), [*itertools.product(["Town", "Age", "Sex"], [False, True])])
     def test_classes_that_overlook_a_column(self, store, monkeypatch, column, population):
         own, honest = FlatCanaries(store, flat(population)), queries.class_sizes
         monkeypatch.setattr(

@@ -123,7 +123,10 @@ class TestAbsence:
         assert because.startswith("20 of 100 members were removed for what their claims tell, too many however few")
 
     def test_what_helps_is_a_number_that_holds(self):
-        """1,000 removed of 10,000: .1 / (.1 + .9 * (1 - 3333 / 9000)) = .15; four standard deviations of a sample's size below."""
+        """1,000 removed of 10,000: .1 / (.1 + .9 * (1 - 3333 / 9000)) = .15.
+
+        The number that is told lies four standard deviations of a sample's size below.
+        """
         assert what_helps_against_absence(1_000, 9_000, 0, 0.15).startswith("at most about 3,200 of 9,000 eligible members")
         assert what_helps_against_absence(1_000, 9_000, 3_000, 0.15).startswith("at most about 290 of 9,000")
         assert what_helps_against_absence(1_000, 9_000, 3_300, 0.15).startswith("1,000 of 10,000 members were removed")

@@ -84,9 +84,13 @@ def run(*arguments: str) -> Run:
 
 
 def populations_table(policy: str, sizes: list[int]) -> None:
-    """What `deid plan` says of synthetic populations of which a tenth is released, and how `deid run` ends where nothing is ruled out."""
+    """What `deid plan` says of synthetic populations of which a tenth is released.
+
+    And how `deid run` ends where nothing is ruled out.
+    """
     print(
-        "| policy | members | released | gate | coarsest node | limit | `deid plan` | `deid run` |\n|---|---|---|---|---|---|---|---|",
+        "| policy | members | released | gate | coarsest node | limit | `deid plan` | `deid run` |\n"
+        "|---|---|---|---|---|---|---|---|",
         flush=True,
     )
     for members in sizes:

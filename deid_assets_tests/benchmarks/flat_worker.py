@@ -32,10 +32,12 @@ def with_anjana(task):
     found = []
     for share in task["shares"]:
         # Made anew each time: it changes the hierarchies that it is given.
-        data = pd.DataFrame({n: labelled(c, levels, 0) for n, c, levels in zip(names, task["columns"], task["levels"])})
+        data = pd.DataFrame(
+            {n: labelled(c, levels, 0) for n, c, levels in zip(names, task["columns"], task["levels"], strict=True)}
+        )
         hierarchies = {
             name: {level: [f"{level}:{number}" for number in classes] for level, classes in enumerate(levels)}
-            for name, levels in zip(names, task["levels"])
+            for name, levels in zip(names, task["levels"], strict=True)
         }
         started = time.process_time()
         released = k_anonymity(data, [], names, task["k"], 100 * share, hierarchies)
@@ -53,7 +55,7 @@ def with_pycanon(task):
     names = [f"c{i}" for i in range(len(task["columns"]))]
     spent = []
     for node in task["nodes"]:
-        columns = zip(names, task["columns"], task["levels"], node)
+        columns = zip(names, task["columns"], task["levels"], node, strict=True)
         data = pd.DataFrame({name: labelled(column, levels, level) for name, column, levels, level in columns})
         started = time.process_time()
         anonymity.k_anonymity(data, names)

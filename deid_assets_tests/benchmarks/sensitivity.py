@@ -19,7 +19,7 @@ from deid_assets_tests.benchmarks.heritage_size import CLAIMS, MEMBERS, heritage
 POWERS = (5, 10, 15)
 _KEY = bytes(range(16))
 _LEVELS = (0, 0, 0, 2, 2, 0)
-"""Generalizations like S0 Table 5: stays in a few classes, days since the first claim in months."""
+"""Generalizations like El Emam et al. 2012, Table 5: stays in a few classes, days since the first claim in months."""
 
 
 def release_of(members: int) -> EvaluationRecords:

@@ -177,7 +177,8 @@ class TestWhatTravels:
     def test_workers_forget_what_they_were_sent(self, computation, two_workers, small_batches):
         def held() -> list[str]:
             with distributed.Client(two_workers.scheduler_address, set_as_default=False) as client:
-                return sum(client.run(lambda: list(worker._store._objects)).values(), [])
+                names = client.run(lambda: list(worker._store._objects))
+                return [name for of_one in names.values() for name in of_one]
 
         with ClusterExecutor(two_workers.scheduler_address) as executor:
             computation.measure((0, 0), KEY, 50_000, executor=executor)
@@ -231,20 +232,24 @@ class TestDeath:
             assert computation.measure((0, 0), KEY, 150_000, executor=executor).flagged == before
 
     def test_no_worker_is_left(self, computation):
-        with local_cluster(1, processes=False, protocol="tcp://") as cluster:
-            with ClusterExecutor(cluster.scheduler_address, patience=1) as executor:
-                cluster.scale(0)
-                executor._client.retire_workers()
-                with pytest.raises(ExecutorError, match="has had no worker for 1 s; start some, or unset DEID_CLUSTER"):
-                    computation.measure((0, 0), KEY, 150_000, executor=executor)
+        with (
+            local_cluster(1, processes=False, protocol="tcp://") as cluster,
+            ClusterExecutor(cluster.scheduler_address, patience=1) as executor,
+        ):
+            cluster.scale(0)
+            executor._client.retire_workers()
+            with pytest.raises(ExecutorError, match="has had no worker for 1 s; start some, or unset DEID_CLUSTER"):
+                computation.measure((0, 0), KEY, 150_000, executor=executor)
 
     def test_the_scheduler_is_gone(self, computation):
-        with local_cluster(1, processes=False, protocol="tcp://") as cluster:
-            with ClusterExecutor(cluster.scheduler_address, connect=1, patience=2) as executor:
-                computation.measure((0, 0), KEY, 9_000, executor=executor)
-                cluster.close()
-                with pytest.raises(ExecutorError, match="does not answer any more"):
-                    computation.measure((0, 0), KEY, 150_000, executor=executor)
+        with (
+            local_cluster(1, processes=False, protocol="tcp://") as cluster,
+            ClusterExecutor(cluster.scheduler_address, connect=1, patience=2) as executor,
+        ):
+            computation.measure((0, 0), KEY, 9_000, executor=executor)
+            cluster.close()
+            with pytest.raises(ExecutorError, match="does not answer any more"):
+                computation.measure((0, 0), KEY, 150_000, executor=executor)
 
     def test_a_worker_that_was_started_again_under_its_address_is_looked_at_again(self, computation, two_workers):
         with ClusterExecutor(two_workers.scheduler_address) as executor:
@@ -270,16 +275,20 @@ class TestDeath:
 
     def test_a_call_that_takes_for_ever(self, two_workers, monkeypatch):
         monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.1)
-        with ClusterExecutor(two_workers.scheduler_address, answer_within=0.3) as executor:
-            with pytest.raises(ExecutorError, match="did not answer a call within 0 s, though its workers live"):
-                executor.submit(Sleeper().sleep, 2).result()
+        with (
+            ClusterExecutor(two_workers.scheduler_address, answer_within=0.3) as executor,
+            pytest.raises(ExecutorError, match="did not answer a call within 0 s, though its workers live"),
+        ):
+            executor.submit(Sleeper().sleep, 2).result()
 
     @pytest.mark.matrix
     def test_a_call_that_kills_every_worker(self, two_workers, monkeypatch):
         monkeypatch.setattr(executors, "_ATTEMPTS", 2)
-        with ClusterExecutor(two_workers.scheduler_address) as executor:
-            with pytest.raises(ExecutorError, match="lost the same call 2 times, at last because .*too little memory"):
-                executor.submit(Sleeper().die).result()
+        with (
+            ClusterExecutor(two_workers.scheduler_address) as executor,
+            pytest.raises(ExecutorError, match="lost the same call 2 times, at last because .*too little memory"),
+        ):
+            executor.submit(Sleeper().die).result()
 
 
 def at_work(executor) -> list[str]:
@@ -389,9 +398,11 @@ class TestRefused:
     @pytest.mark.parametrize("setting", ["target", "spill"])
     def test_workers_that_may_write_to_disk(self, setting):
         to_disk = IN_MEMORY | {f"distributed.worker.memory.{setting}": 0.7}
-        with local_cluster(1, settings=to_disk, processes=False, protocol="tcp://", memory_limit="1GB") as cluster:
-            with pytest.raises(ExecutorError, match="may write restricted data to disk; set distributed.worker.memory"):
-                ClusterExecutor(cluster.scheduler_address)
+        with (
+            local_cluster(1, settings=to_disk, processes=False, protocol="tcp://", memory_limit="1GB") as cluster,
+            pytest.raises(ExecutorError, match="may write restricted data to disk; set distributed.worker.memory"),
+        ):
+            ClusterExecutor(cluster.scheduler_address)
 
     def test_a_worker_that_comes_later_is_looked_at_too(self, computation, monkeypatch):
         here = {"processes": False, "protocol": "tcp://"}

@@ -58,8 +58,10 @@ _DATES = {
     "a spreadsheet's error": "#VALUE!",
     "a date in other digits": "２００７-03-04",
 }  # fmt: skip
-_FAR_DATES = {"a date with two digits of the year": "07-03-04", "the year 0": "0000-01-01", "the year 9999": "9999-12-31", "a date before the period": "2006-12-31",
-              "a date after the period": "2010-01-01"}  # fmt: skip
+_FAR_DATES = {
+    "a date with two digits of the year": "07-03-04", "the year 0": "0000-01-01", "the year 9999": "9999-12-31",
+    "a date before the period": "2006-12-31", "a date after the period": "2010-01-01",
+}  # fmt: skip
 _NUMBERS = {
     "text": VALUE,
     "a decimal": "1.5",

@@ -207,7 +207,8 @@ FILES = (
     Case("a file that may not be opened", "csv", lambda folder: (folder / "claims.csv").chmod(0), _CLOSED_FILE),
     Case("a folder that may not be opened", "csv", _closed_folder, _CLOSED_FOLDER),
     Case("a name that is a pattern", "csv", _pattern_beside),
-    Case("a name that is an address", "csv", lambda folder: (folder / "claims.csv").rename(folder / "claimshttp:.csv") and None),
+    Case("a name that is an address", "csv",
+         lambda folder: (folder / "claims.csv").rename(folder / "claimshttp:.csv") and None),
     Case("two files of claims", "csv", _two_files("claims_2.csv")),
     Case("two files of which one is a pattern of both", "csv", _two_files("claims*.csv")),
     Case("two files of one content", "csv", lambda folder: (folder / "claims2.csv").write_bytes(
@@ -224,9 +225,11 @@ FILES = (
     Case("not packed", "gzip", _packed(gzip.decompress), (_GZIP,)),
     Case("packed twice", "gzip", _packed(gzip.compress), (f"claims.csv.gz: {_NO_HEADER}",)),
     Case("a tail that is not packed", "gzip", _packed(lambda content: content + VALUE.encode()), (_GZIP,)),
-    Case("another packed file behind it", "gzip", _packed(lambda content: content + gzip.compress(b"40 rows\n")), quarantined=1),
+    Case("another packed file behind it", "gzip",
+         _packed(lambda content: content + gzip.compress(b"40 rows\n")), quarantined=1),
     Case("a bomb", "gzip", _packed(lambda content: _BOMB), ("claims.csv.gz: unreadable file: far larger unpacked",)),
     Case("an unknown method", "gzip", _packed(lambda content: content[:2] + b"\x07" + content[3:]), (_GZIP,)),
-    Case("rows in Latin-1", "gzip", _packed(lambda content: gzip.compress(gzip.decompress(content).replace(b"4280", b"42\xe980"))),
+    Case("rows in Latin-1", "gzip",
+         _packed(lambda content: gzip.compress(gzip.decompress(content).replace(b"4280", b"42\xe980"))),
          ("claims.csv.gz: 40 lines: not UTF-8",)),
 )  # fmt: skip

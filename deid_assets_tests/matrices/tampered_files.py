@@ -191,8 +191,9 @@ def from_earlier(*names: str) -> Harm:
 
 def folder_cases() -> Iterator[Case]:
     """Files and folders that do not belong there, and files of other releases."""
-    for name in ("extra.csv", "data/extra.csv", ".hidden", "data/.hidden", "data/manifest.json", "Manifest.json", "data/Members.csv~",
-                 "data/\u0421laims.csv", "data/Claims.csv\u200b", "a\nb", "manifest.json.sig", ".lock"):  # fmt: skip
+    for name in ("extra.csv", "data/extra.csv", ".hidden", "data/.hidden", "data/manifest.json", "Manifest.json",
+                 "data/Members.csv~", "data/\u0421laims.csv", "data/Claims.csv\u200b", "a\nb", "manifest.json.sig",
+                 ".lock"):  # fmt: skip
         yield f"a file more: {name!a}", lambda copy, name=name: write(copy.release / name, b"x")
     for what, make in (
         ("an empty folder", folder),

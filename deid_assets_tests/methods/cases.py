@@ -1,4 +1,4 @@
-"""Small longitudinal data to test the kernel on: the toy of methods.md, cases that shrink, and crowded ones."""
+"""Small longitudinal data to test the kernel on: the toy of methods#node-risk, cases that shrink, and crowded ones."""
 
 import contextlib
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def data_of(people: list[Person], demographic_domains, history_domains) -> Longi
 
 
 def toy_people() -> list[Person]:
-    """methods.md 4: three women of 40 with PCG AAB, AB, AAC and LOS 1,1,2 / 1,2 / 1,1,1; one man of 40 with A and 1."""
+    """methods#node-risk: three women of 40 with PCG AAB, AB, AAC and LOS 1,1,2 / 1,2 / 1,1,1; one man of 40 with A and 1."""
     a, b, c = 0, 1, 2
     histories = [((a, a, b), (1, 1, 2)), ((a, b), (1, 2)), ((a, a, c), (1, 1, 1)), ((a,), (1,))]
     return [Person((sex,), history, history, (2, 1)) for sex, history in zip((0, 0, 0, 1), histories, strict=True)]

@@ -56,7 +56,7 @@ def class_size(people, target, knowledge, demographic_maps, history_maps):
 
 
 def exempt(target, knowledge, history_maps):
-    """Whether some history's knowledge is gone from the target's own D' (methods.md 4, step 4)."""
+    """Whether some history's knowledge is gone from the target's own D' (methods#node-risk, step 4.b.i.2)."""
     return any(
         level_map is not None and not contained(generalized(values, level_map), generalized(held, level_map))
         for values, held, level_map in zip(knowledge, target.held, history_maps, strict=True)

@@ -50,9 +50,9 @@ def fits(knowledge: Knowledge, demographics, member: Member) -> bool:
     if Counter(knowledge.years) - Counter(claim[1] for claim in member.held):
         return False
     # A blank is no knowledge, and a claim of blanks is none.
-    if knowledge.claim and set(knowledge.claim) != {None}:
-        if not any(like(knowledge.claim, claim[0]) for claim in member.held):
-            return False
+    known = knowledge.claim and set(knowledge.claim) != {None}
+    if known and not any(like(knowledge.claim, claim[0]) for claim in member.held):
+        return False
     return all(
         any(
             one[0][h] == first and other[0][h] == then and may_precede(one, other)

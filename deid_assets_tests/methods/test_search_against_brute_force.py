@@ -6,6 +6,7 @@ takes the best. The same cases go to a cluster in `test_executors`.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -58,7 +59,7 @@ class BruteForce:
             ]
             answers = {
                 (target, known): oracle.flagged(people, released[target], known, *maps, at_top, k)
-                for target, known in set(sum(blocks, []))
+                for target, known in set(chain.from_iterable(blocks))
             }
             self.flagged[node] = [sum(answers[draw] for draw in block) for block in blocks]
 

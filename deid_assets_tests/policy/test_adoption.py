@@ -1,5 +1,6 @@
 """Policies from elsewhere: which files they may name, where they are kept, and that nothing else is touched."""
 
+import contextlib
 import json
 import os
 import stat
@@ -238,10 +239,8 @@ class TestAdoption:
         with monkeypatch.context() as patch:
             for module, name in ((os, "rename"), (os, "replace"), (os, "fsync"), (os, "mkdir"), (adoption.shutil, "rmtree")):
                 patch.setattr(module, name, failing(getattr(module, name)))
-            try:
+            with contextlib.suppress(KeyboardInterrupt):
                 bring(home, file)
-            except KeyboardInterrupt:
-                pass
         assert policy_called("small", home.policies).opt_outs.all_members in (("m1",), ("m2",))
         assert set(policies_in(home.policies)) == set(policies_in()) | {"small"}
         assert bring(home, file).opt_outs.all_members == ("m2",)

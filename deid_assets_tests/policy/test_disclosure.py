@@ -64,6 +64,7 @@ def test_what_is_measured_and_what_gates_is_explained():
     limited = explain(policy_from(public_values(**DISCLOSURE_LIMITS)))
     for text in (
         "(truncated_poisson: at most 0.01)", "estimated to be unique (at most 0.0004)", "l-diversity (distinct) at least 2",
-        "t-closeness at most 0.3", "greatest presence at most 0.5, gain over a coin at most 0.1", "by 5 patterns of care (at most 0.05)",
+        "t-closeness at most 0.3", "greatest presence at most 0.5, gain over a coin at most 0.1",
+        "by 5 patterns of care (at most 0.05)",
     ):  # fmt: skip
         assert text in limited

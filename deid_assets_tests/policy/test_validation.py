@@ -117,7 +117,8 @@ class TestEnoughDraws:
     def test_gate(self):
         """All tries must be able to pass, also the last one, which is judged most strictly."""
         assert refusal(risk__gate__draws=832) == [
-            "risk.gate.draws: 832 draws are too few: with none of them flagged, the 0.99875 upper bound of the last try is 0.008002, "
+            "risk.gate.draws: 832 draws are too few: with none of them flagged, "
+            "the 0.99875 upper bound of the last try is 0.008002, "
             "above max_high_risk_share 0.008, so that no release could pass; at least 833 are needed"
         ]
         policy_from(public_values(risk__gate__draws=833))

@@ -1,4 +1,4 @@
-"""The Charlson index and its bands (methods.md 13)."""
+"""The Charlson index and its bands (methods#codes)."""
 
 import duckdb
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Ranges of codes and their precedence (methods.md 12)."""
+"""Ranges of codes and their precedence (methods#codes)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The 45 primary condition groups (methods.md 12)."""
+"""The 45 primary condition groups (methods#codes)."""
 
 import time
 

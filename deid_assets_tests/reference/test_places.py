@@ -1,4 +1,4 @@
-"""The eight place-of-service groups (methods.md 12)."""
+"""The eight place-of-service groups (methods#codes)."""
 
 import pytest
 

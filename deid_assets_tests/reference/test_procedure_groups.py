@@ -1,4 +1,4 @@
-"""The 17 CPT groups, and which codes are procedures (methods.md 11, 12)."""
+"""The 17 CPT groups, and which codes are procedures (methods#codes, methods#removal)."""
 
 import pytest
 

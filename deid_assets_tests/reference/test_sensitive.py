@@ -1,4 +1,4 @@
-"""Codes that make a member sensitive (methods.md 11)."""
+"""Codes that make a member sensitive (methods#removal)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The twelve specialty groups (appendix, section 10)."""
+"""The twelve specialty groups (El Emam et al. 2012, Multimedia Appendix 1, section 10; methods#codes)."""
 
 import pytest
 

@@ -39,7 +39,7 @@ def measurement(**changes) -> Measurement:
         "statistic": "upper_bound",
         "confidence": 0.99,
         "method": "node_risk",
-        "section": "methods.md 4",
+        "section": "methods#node-risk",
         "sample_size": 1_000_000,
         "seed_commitment": None,
         "gating": True,

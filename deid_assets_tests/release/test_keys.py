@@ -48,12 +48,14 @@ def test_many_at_once_get_one_key_and_one_secret(tmp_path):
 
 @pytest.mark.parametrize("name", ["signing_key.pem", "secret"])
 def test_a_file_that_others_may_read_is_refused(tmp_path, name):
-    SigningKey.load_or_create(tmp_path)
-    load_secret(tmp_path, {})
-    os.chmod(tmp_path / name, 0o640)
-    with pytest.raises(ReleaseError, match="0640"):
+    def load():
         SigningKey.load_or_create(tmp_path)
         load_secret(tmp_path, {})
+
+    load()
+    os.chmod(tmp_path / name, 0o640)
+    with pytest.raises(ReleaseError, match="0640"):
+        load()
 
 
 def test_a_damaged_signing_key_is_not_replaced(tmp_path):

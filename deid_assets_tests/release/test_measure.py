@@ -57,7 +57,7 @@ class TestHighRisk:
     def exposures(self, **counts) -> dict:
         return {m.name: m for m in measure.exposure_measurements(POLICY, tuple(self.measured(**counts).values()))}
 
-    def test_the_larger_share_is_told_as_s0_reckons_it(self):
+    def test_the_larger_share_is_told_as_the_article_reckons_it(self):
         found = self.exposures(fixed=4_000, literal=5_000)
         bound = clopper_pearson_upper_bound(5_000, 1_000_000, 0.995)
         expected, exposure = found[measure.EXPECTED], found[measure.EXPOSURE]

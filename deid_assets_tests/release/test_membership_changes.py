@@ -85,8 +85,8 @@ def test_the_release_beside_which_too_much_is_told_is_named_and_no_number(one, r
 @pytest.mark.parametrize(
     ("earlier", "refused"),
     [
-        (made(), True), (made(commitment="another"), True), (made(removed=None), True), (made(removed=removal_digest(["m1"])), False),
-        (made(digest="e"), False), (made(members=0), False),
+        (made(), True), (made(commitment="another"), True), (made(removed=None), True),
+        (made(removed=removal_digest(["m1"])), False), (made(digest="e"), False), (made(members=0), False),
     ],
     ids=["another list", "under another secret", "not known", "the same list", "another delivery", "a table without members"],
 )  # fmt: skip
@@ -95,8 +95,8 @@ def test_one_delivery_has_one_removal_list(earlier, refused):
     assert [(one.rule, one.name, one.is_judgement) for one in found] == [
         ("another_removal_list", "heritage/0003", True)
     ] * refused
-    # The same list finds others in another window of years, or where claims are read that were in quarantine; and where it is not
-    # known, no list can be the same.
+    # The same list finds others in another window of years, or where claims are read that were in quarantine;
+    # and where it is not known, no list can be the same.
     known = "use its code_list and rare_visible_diseases, and read the same years, columns of codes and dates as it did"
     assert all(
         one.text.endswith(known if earlier.removal_digest else "condition; do not release this delivery again") for one in found

@@ -110,10 +110,10 @@ class TestRequirements:
         assert demanded == {"canaries_found"}, "nothing but that planted truths are found"
 
     @pytest.mark.parametrize("name", ["heritage", "heritage_public", "desynpuf"])
-    def test_shipped_policies_gate_attack_2_at_what_s0_accepts(self, name):
+    def test_shipped_policies_gate_attack_2_at_what_the_article_accepts(self, name):
         policy = policy_by_name(name)
         assert policy.voter_list_attack.at_most == policy.risk.threshold == 0.05
-        assert policy.inpatient_attack.at_most is None, "the delivery is not the file that S0's adversary holds"
+        assert policy.inpatient_attack.at_most is None, "the delivery is not the file that the article's adversary holds"
 
 
 class TestComparison:
@@ -133,7 +133,7 @@ class TestComparison:
             inpatients_year_1=20,
         )
         assert (rows[0].heritage, rows[0].here) == ("0.0005 %", "0.009 %")
-        # 20 of 400 members were inpatients: S0 counts of all records, so .02 of the inpatients are .001 of the members.
+        # 20 of 400 members were inpatients: the article counts of all records: .02 of the inpatients are .001 of the members.
         assert (rows[1].heritage, rows[1].here) == ("0.161 % to 1.73 %", "0.1 % to 2.5 %")
         assert (rows[2].heritage, rows[2].here) == ("not published", "2 % to 50 %")
         assert [row.here for row in rows[3:5]] == ["3 %", "60 %"] and {row.heritage for row in rows[2:5]} == {"not published"}
@@ -142,7 +142,7 @@ class TestComparison:
     def test_a_protected_number_is_not_told(self):
         assert self.rows(voter_list_match="T")[0].here == "not measured"
 
-    def test_what_s0_printed(self):
+    def test_what_the_article_printed(self):
         assert ATTACK_2 == 0.000005 and TABLE_6[0][3] == 0.005141
         assert TABLE_6[3] == (0.017272, 0.012702, 0.013797, 0.015991)
 

@@ -230,8 +230,9 @@ def test_the_line_tells_no_name_no_number_of_people_and_no_measurement(releases)
 
 @pytest.mark.parametrize(
     "changes",
-    [{"by_chance": False}, {"number": 2}, {"number": 0}, {"node": "f" * 64}, {"subject": "f" * 64}, {"time": "2026-02-01T00:00:00Z"},
-     {"key": SigningKey.generated().public.raw.hex()}, {"signature": ""}, {"by_chance": 1}, {"number": True}],
+    [{"by_chance": False}, {"number": 2}, {"number": 0}, {"node": "f" * 64}, {"subject": "f" * 64},
+     {"time": "2026-02-01T00:00:00Z"}, {"key": SigningKey.generated().public.raw.hex()}, {"signature": ""},
+     {"by_chance": 1}, {"number": True}],
 )  # fmt: skip
 def test_a_line_that_was_changed_is_found_even_with_a_new_hash(releases, changes):
     releases.note_refused(tried("a"), True)

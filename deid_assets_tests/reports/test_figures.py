@@ -110,12 +110,8 @@ def test_thresholds_are_drawn_in_a_colour_that_stands_out() -> None:
     assert (
         min(map(contrast_on_white, (rendering.THRESHOLD, rendering.DARK_ORANGE))) >= 4.5 > contrast_on_white(rendering.ORANGE)
     )
-    dashed = [
-        line
-        for line in re.findall(
-            r'style="[^"]*stroke-dasharray[^"]*"', frontier_figure(lattice((4, 3), HERITAGE[:2]), THRESHOLD).decode()
-        )
-    ]
+    figure = frontier_figure(lattice((4, 3), HERITAGE[:2]), THRESHOLD).decode()
+    dashed = re.findall(r'style="[^"]*stroke-dasharray[^"]*"', figure)
     assert dashed and all(f"stroke: {rendering.THRESHOLD.lower()}" in line for line in dashed)
 
 

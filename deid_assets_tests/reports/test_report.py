@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_it_is_accessible_without_sight_colour_or_a_wide_screen() -> None:
     assert all(table["aria-labelledby"] in names for table in page.named("table"))
     headings = [int(name[1]) for name, _ in page.tags if re.fullmatch("h[1-6]", name)]
     assert headings[0] == 1 and headings.count(1) == 1
-    assert all(after - before <= 1 for before, after in zip(headings, headings[1:], strict=False))
+    assert all(after - before <= 1 for before, after in pairwise(headings))
     for rule in (b"prefers-color-scheme: dark", b"@media print", b"max-width: 42rem"):
         assert rule in html
     assert not page.open
@@ -258,7 +259,7 @@ def test_numbers_never_flatter() -> None:
 
 
 def test_the_published_heritage_numbers() -> None:
-    """S0: .84 % by attack 1, MaxSup .8 %, at most 5.8 % expected; Table 5."""
+    """El Emam et al. 2012: .84 % by attack 1, MaxSup .8 %, at most 5.8 % expected; Table 5."""
     rows = heritage_comparison(None, 0.008, expected_reidentified_share(0.008, 0.05))
     assert [(row.heritage, row.here) for row in rows] == [
         ("0.8 %", "0.8 %"),

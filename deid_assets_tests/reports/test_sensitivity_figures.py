@@ -25,7 +25,7 @@ def test_every_cell_has_its_row_and_numbers():
     assert told.count("10") >= 3 and told.count("0.3 / 3") == 9
 
 
-def test_the_numbers_of_s0_are_drawn_where_it_has_them(monkeypatch):
+def test_the_numbers_of_the_article_are_drawn_where_it_has_them(monkeypatch):
     with_them = sensitivity_figure(ROWS).decode().count("<use ")
     monkeypatch.setattr(sensitivity_figures, "TABLE_7", {})
     assert with_them - sensitivity_figure(ROWS).decode().count("<use ") == 6
@@ -44,7 +44,7 @@ def test_equal_cells_give_equal_bytes_and_none_is_refused():
 
 
 def test_table_7_stands_beside_ours_cell_by_cell():
-    """S0: .84, .94, 1.17; 3.67, 3.72, 3.87; .96, 1.0, 1.2 per cent."""
+    """El Emam et al. 2012: .84, .94, 1.17; 3.67, 3.72, 3.87; .96, 1.0, 1.2 per cent."""
     assert [100 * TABLE_7[name][power] for name in TABLE_7 for power in (5, 10, 15)] == pytest.approx(
         [0.84, 0.94, 1.17, 3.67, 3.72, 3.87, 0.96, 1.0, 1.2]
     )

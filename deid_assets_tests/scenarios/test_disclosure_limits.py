@@ -1,4 +1,4 @@
-"""Limits on what a release discloses beyond who is who: each is refused by its own check, with the number that pandas counts."""
+"""Limits on what is disclosed beyond who is who: each is refused by its own check, with the number that pandas counts."""
 
 import numpy as np
 import pandas as pd
@@ -124,7 +124,7 @@ def test_who_knows_claims_gains_at_least_as_much(refused):
 
 
 def test_suppression_hides_providers_by_single_patterns_and_not_by_shared_patients(refused):
-    """The single pattern is what S0 suppresses; the graph of shared patients is not touched by it."""
+    """The single pattern is what El Emam et al. 2012 suppress; the graph of shared patients is not touched by it."""
     _, _, found = refused
     for kind in measures.KINDS:
         assert found[f"{kind}_after/small_share_one_pattern"].value == 0

@@ -59,7 +59,7 @@ def test_a_node_chosen_as_the_least_of_many_measurements_looks_better_than_it_is
 
 @pytest.mark.parametrize("alpha", [0.02, 0.05, 0.1, 0.5])
 def test_data_that_are_not_generalized_are_refused_at_any_fraction(alpha):
-    """Risk is 1/F in the population: the fraction released is no lever (methods.md 0)."""
+    """Risk is 1/F in the population: the fraction released is no lever (methods#population)."""
     members = 10_000
     computation = population(members, int(alpha * members))
     measured = computation.measure((0,), FRESH, 20_000)

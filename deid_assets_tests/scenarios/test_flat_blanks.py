@@ -134,9 +134,13 @@ def refused(tmp_path: Path, table: str, **options) -> str:
 @pytest.mark.parametrize(
     ("table", "hint"),
     [
-        ("('20'), (' 21'), ('22 '), ('x')", "2 match without the blanks around them: trim them in the delivery; 1 like  99, 1 like 99 , 1 like A"),
-        ("(20.0::DOUBLE), (21.0)", "2 match but for decimals that are 0 (the column is of the type DOUBLE): deliver whole numbers, or text; 2 like 99.9"),
-        ("('F'), ('M')", "none of the 10 values of the hierarchy occurs in the column: is it the hierarchy of another?; 2 like A"),
+        ("('20'), (' 21'), ('22 '), ('x')",
+         "2 match without the blanks around them: trim them in the delivery; 1 like  99, 1 like 99 , 1 like A"),
+        ("(20.0::DOUBLE), (21.0)",
+         "2 match but for decimals that are 0 (the column is of the type DOUBLE): deliver whole numbers, or text; "
+         "2 like 99.9"),
+        ("('F'), ('M')",
+         "none of the 10 values of the hierarchy occurs in the column: is it the hierarchy of another?; 2 like A"),
         ("('20'), ('   ')", "1 are white space: a missing value is an empty field; 1 like    "),
     ],
 )  # fmt: skip

@@ -189,7 +189,8 @@ class TestPublished:
         expected = Counter(
             (*(label(n, v) for n, v in zip(QUASI_IDENTIFIERS, row[:3], strict=True)), row[3]) for row in people()
         )
-        small = {key for key, n in classes([dict(zip(QUASI_IDENTIFIERS, k[:3])) for k in expected.elements()]).items() if n < K}
+        rows_expected = [dict(zip(QUASI_IDENTIFIERS, k[:3], strict=True)) for k in expected.elements()]
+        small = {key for key, n in classes(rows_expected).items() if n < K}
         kept = Counter({key: n for key, n in expected.items() if key[:3] not in small})
         assert Counter((*(row[n] for n in QUASI_IDENTIFIERS), row["Likes"]) for row in rows) == kept
 

@@ -12,7 +12,7 @@ from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_pe
 
 
 def nothing_is_published(home: Path) -> bool:
-    return not [path for path in home.glob("releases/*/*")]
+    return not list(home.glob("releases/*/*"))
 
 
 def test_what_sizes_prove_ends_with_2_before_any_search(tmp_path):

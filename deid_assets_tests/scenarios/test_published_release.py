@@ -247,7 +247,7 @@ def test_the_manifest_names_files_policy_code_evidence_and_lineage(published, ma
 
 
 def test_the_public_manifest_holds_no_exact_count_of_members(published, manifest):
-    """methods.md 0: no exact count leaves the restricted store; what is released can be counted by anyone."""
+    """methods#protected-counts: no exact count leaves the restricted store; what is released can be counted by anyone."""
     removed = published.pipeline.table(KEY, "removed_members")
     exact = int(removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql}")["n"].iloc[0])
     shown = [step for step in manifest["attrition"] if step["stage"] == "members_not_removed"]

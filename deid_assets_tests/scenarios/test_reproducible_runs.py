@@ -15,8 +15,8 @@ from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 SAMPLED = (
-    "members", "claims", "quarantined_rows", "delivered_codes", "code_book", "pseudonym_crosswalk", "removed_members", "eligible_claims",
-    "eligible_members", "rule_needs", "released_sample",
+    "members", "claims", "quarantined_rows", "delivered_codes", "code_book", "pseudonym_crosswalk", "removed_members",
+    "eligible_claims", "eligible_members", "rule_needs", "released_sample",
 )  # fmt: skip
 
 

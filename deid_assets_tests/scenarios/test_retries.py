@@ -1,4 +1,4 @@
-"""After a refusal by chance a coarser generalization is tried, at most three in all, whatever the policy is called meanwhile."""
+"""After a refusal by chance a coarser generalization is tried, at most three in all, whatever the policy is called then."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -243,7 +243,10 @@ def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_
 
 
 def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(pipeline, monkeypatch):
-    """Another policy's run was refused after the assessments of this one: it is the second try now, and they judged as the first."""
+    """Another policy's run was refused after the assessments of this one.
+
+    It is the second try now, and they judged as the first.
+    """
     assert not pipeline.run(KEY, STAGES["assessment"]).failed_checks
     another_refused(pipeline, monkeypatch)()
     before = pipeline.published_bytes()

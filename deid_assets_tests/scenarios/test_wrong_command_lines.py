@@ -18,7 +18,8 @@ def lines() -> list[tuple[str, ...]]:
     """Wrong lines of every command that there is, and of some options."""
     found = [(*path, "--no-such-option") for path in commands(main)]
     found += [(*path, "one", "two", "three") for path in commands(main)]
-    return found + [
+    return [
+        *found,
         (),
         ("key",),
         ("policy",),

@@ -225,7 +225,7 @@ class TestContractsAgreeWithTheCode:
 
     @pytest.mark.parametrize("asset", STAGES["assessment"])
     def test_evidence(self, broken, asset):
-        measured = exact("smallest_class", "members", 20, 20, "demographic_risk", "methods.md 0", 100)
+        measured = exact("smallest_class", "members", 20, 20, "demographic_risk", "methods#demographic-risk", 100)
         frame = to_frame([Evidence(asset, "delivery", DIGEST, DIGEST, "1", (measured,))])
         assert broken(asset, frame) == {}
         other = to_frame([Evidence("another", "delivery", DIGEST, DIGEST, "1", (measured,))])

@@ -127,7 +127,7 @@ class TestPreparation:
         assert set(specialty_groups(["01"])["specialty_group"].dropna()) <= set(SPECIALTY_GROUPS)
 
     def test_the_numbers_of_groups_are_those_published(self):
-        """S3 sections 7 to 10: 45 condition groups, 17 groups of CPT codes, 8 places."""
+        """El Emam et al. 2012, Multimedia Appendix 1, sections 7 to 9: 45 condition groups, 17 of CPT codes, 8 places."""
         assert (len(CONDITION_GROUPS), len(PROCEDURE_GROUPS), len(PLACE_GROUPS)) == (45, 17, 8)
 
     def test_groups_are_spelt_as_in_the_heritage_files(self):

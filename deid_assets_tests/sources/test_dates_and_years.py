@@ -51,7 +51,8 @@ def test_each_column_has_its_own_date_format(tmp_path):
     assert taken.frame("members")["birth_date"].astype(str).tolist() == ["1960-02-03"]
     assert taken.frame("claims", "claim_id")["pay_delay"].tolist() == [2, 3]
     assert [str(count) for count in taken.report.quarantined] == [
-        "claims.csv: column paid: 1 line: unparseable date (expected %Y-%m-%d or %Y-%m-%dT%H:%M:%S, and no two of them that read "
+        "claims.csv: column paid: 1 line: unparseable date "
+        "(expected %Y-%m-%d or %Y-%m-%dT%H:%M:%S, and no two of them that read "
         "another day; 1 like 99.99.9999)"
     ]
 
@@ -147,8 +148,8 @@ def test_a_window_of_years_leaves_the_rest_of_a_longer_history_out_and_counts_it
 def test_by_default_claims_of_other_years_are_broken_rows(tmp_path):
     taken = take(tmp_path, [person("in")], HISTORY, Years(first=2009, last=2010))
     assert [str(count) for count in taken.report.quarantined] == [
-        "claims.csv: column day: 1 line: year outside 1 to 2 (expected 2009 to 2010; of a longer history, source.years can leave "
-        "other years out)"
+        "claims.csv: column day: 1 line: year outside 1 to 2 "
+        "(expected 2009 to 2010; of a longer history, source.years can leave other years out)"
     ]
     assert taken.report.rows_left_out == {"members": 0, "claims": 0}
 

@@ -164,7 +164,7 @@ def test_parquet_and_duckdb_are_read_alike(read, tmp_path, suffix):
 
 
 class TestRealCensus:
-    """California by age and sex: the population that S0 matched with is part of it."""
+    """California by age and sex: the population that El Emam et al. 2012 matched with is part of it."""
 
     SINGLE_YEARS = TableLayout(
         {"age": "AGE", "sex": "SEX"},

@@ -109,7 +109,8 @@ ROW = "SELECT 'p' AS id, 'F' AS sex, 3 AS age, 1 AS year, 'x' AS kind"
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
-        (["CREATE VIEW t AS SELECT *, content AS kind FROM (SELECT * EXCLUDE kind FROM ({row})), read_text('{secret}')"], "a view"),
+        (["CREATE VIEW t AS SELECT *, content AS kind FROM (SELECT * EXCLUDE kind FROM ({row})), read_text('{secret}')"],
+         "a view"),
         (["CREATE MACRO t() AS TABLE {row}"], "a macro"),
         (["CREATE TABLE t (id TEXT, sex TEXT, age INT, year INT, kind TEXT AS (upper(id)))",
           "INSERT INTO t VALUES ('p', 'F', 3, 1)"], "column kind .* is generated"),

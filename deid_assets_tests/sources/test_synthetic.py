@@ -18,7 +18,7 @@ from deid_assets.sources.synthetic import shape
 from deid_assets.sources.synthetic.delivery import write_delivery
 
 MEMBERS = 24_000  # three blocks, the last one not full
-PUBLISHED_MEAN = 5_426_238 / 145_650  # S1
+PUBLISHED_MEAN = 5_426_238 / 145_650  # El Emam & Arbuckle 2013, ch. 5
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,10 @@ def test_every_member_has_claims(delivery):
 
 
 def test_after_removal_and_cut_the_median_is_that_of_the_published_sample(delivery):
-    """S0: median 11. Its mean of 23.6 needs more cutting than S1's numbers allow (module docstring)."""
+    """El Emam et al. 2012: median 11.
+
+    Their mean of 23.6 needs more cutting than the numbers of El Emam & Arbuckle 2013 allow (docstring of `shape`).
+    """
     median, cut_mean = numbers(
         delivery,
         """
@@ -163,7 +166,7 @@ def test_sensitive_members_are_as_many_and_as_ill_as_intended(delivery):
         """,
     )
     assert share == pytest.approx(shape.SENSITIVE_SHARE, abs=0.01)
-    assert excluded == pytest.approx(34, abs=4)  # S3 section 3
+    assert excluded == pytest.approx(34, abs=4)  # El Emam et al. 2012, Multimedia Appendix 1, section 3
     assert remaining == pytest.approx(12, abs=1.5)
 
 

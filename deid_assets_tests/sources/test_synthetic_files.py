@@ -59,7 +59,7 @@ def test_an_interrupted_delivery_leaves_the_former_one(tmp_path):
     assert digests(tmp_path) == before
 
 
-@pytest.mark.parametrize("members, seed", [(0, 1), (-5, 1), (10, -1), (10, 1 << 64)])
+@pytest.mark.parametrize(("members", "seed"), [(0, 1), (-5, 1), (10, -1), (10, 1 << 64)])
 def test_impossible_requests_are_refused(tmp_path, members, seed):
     with pytest.raises(DeliveryError, match="synthetic delivery"):
         write_delivery(tmp_path / "none", members, seed)

@@ -83,9 +83,9 @@ def test_a_text_that_is_no_unicode_is_kept(tmp_path):
 
 
 def test_what_the_system_says_of_an_error_is_said_and_its_file_is_not(tmp_path):
-    with pytest.raises(UnforeseenError, match="x failed with OSError .No space left on device.; ") as caught:
-        with without_values("x", tmp_path):
-            no_space()
+    said = "x failed with OSError .No space left on device.; "
+    with pytest.raises(UnforeseenError, match=said) as caught, without_values("x", tmp_path):
+        no_space()
     assert nothing_of_the_original(caught.value)
 
 
@@ -97,19 +97,23 @@ def test_a_full_disk_is_named_also_behind_another_error(tmp_path):
 
 
 def test_our_own_errors_are_cut_from_what_they_were_raised_from(tmp_path):
+    def raised_from(kind):
+        try:
+            int(CANARY)
+        except ValueError as original:
+            raise kind("what people may read") from original
+
+    def raised_meanwhile(kind):
+        try:
+            int(CANARY)
+        except ValueError:
+            raise kind("what people may read")  # noqa: B904
+
     for kind in (DeliveryError, KeyError):
-        with pytest.raises(kind) as caught, without_values("x", tmp_path, (KeyError,)):
-            try:
-                int(CANARY)
-            except ValueError as original:
-                raise kind("what people may read") from original
-        assert nothing_of_the_original(caught.value)
-        with pytest.raises(kind) as caught, without_values("x", tmp_path, (KeyError,)):
-            try:
-                int(CANARY)
-            except ValueError:
-                raise kind("what people may read")  # noqa: B904
-        assert nothing_of_the_original(caught.value)
+        for fail in (raised_from, raised_meanwhile):
+            with pytest.raises(kind) as caught, without_values("x", tmp_path, (KeyError,)):
+                fail(kind)
+            assert nothing_of_the_original(caught.value)
 
 
 def test_our_own_errors_and_those_let_through_pass_as_they_are(tmp_path):

@@ -182,8 +182,12 @@ def test_a_damaged_history_of_runs_is_named_with_what_to_do(tmp_path, file):
     prepare_dagster_home(home)
     (home.dagster / file).parent.mkdir(parents=True, exist_ok=True)
     (home.dagster / file).write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError, match="the history of runs in .* is damaged: .* Move that folder away"):
+
+    def read():
         with dagster_instance(home) as instance:
             instance.get_runs()
             instance.get_dynamic_partitions("deliveries")
             instance.all_instigator_state()
+
+    with pytest.raises(StoreError, match="the history of runs in .* is damaged: .* Move that folder away"):
+        read()

@@ -267,9 +267,9 @@ def test_a_handle_holds_no_rows(table):
 @pytest.mark.parametrize("make", [lambda file: file.write_bytes(b"no store" * 1000), lambda file: file.mkdir()])
 def test_a_store_file_that_is_none_is_named_with_what_to_do(tmp_path, make):
     make(tmp_path / "people.duckdb")
-    with pytest.raises(StoreError, match="store people.duckdb is damaged, or no store at all: remove it, and run again"):
-        with connect(tmp_path / "people.duckdb"):
-            pass
+    said = "store people.duckdb is damaged, or no store at all: remove it, and run again"
+    with pytest.raises(StoreError, match=said), connect(tmp_path / "people.duckdb"):
+        pass
 
 
 def test_a_query_of_another_thread_is_interrupted(tmp_path):

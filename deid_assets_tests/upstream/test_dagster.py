@@ -1,4 +1,4 @@
-"""Facts about Dagster that the product relies on (design.md section 6): what a new version changes fails here first."""
+"""Facts about Dagster that the product relies on: what a new version changes fails here first."""
 
 import importlib.metadata
 import warnings

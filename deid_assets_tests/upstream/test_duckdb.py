@@ -1,4 +1,4 @@
-"""Facts about DuckDB that the product relies on (design.md section 6)."""
+"""Facts about DuckDB that the product relies on."""
 
 import hashlib
 import subprocess

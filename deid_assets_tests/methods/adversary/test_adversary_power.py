@@ -1,4 +1,4 @@
-"""Adversary power: the worked numbers of methods.md 3 and the properties of each rounding."""
+"""Adversary power: the worked numbers of methods#adversary-power and the properties of each rounding."""
 
 import math
 from decimal import Decimal, localcontext

@@ -1,4 +1,4 @@
-"""The chosen node in the appendix's own reading: power and exemption at the node itself (methods.md 0, 3, 4)."""
+"""The chosen node in the appendix's own reading: power and exemption at the node itself (methods#node-risk)."""
 
 from itertools import permutations
 
@@ -23,7 +23,7 @@ def pairs_of(members) -> ValuePairs:
 
 
 def test_power_is_computed_on_the_values_as_generalized():
-    """methods.md 4, counterexample (i): four values a1..a4 are diverse until one level joins them."""
+    """methods#node-risk: four values a1..a4 are diverse until one level joins them."""
     domain = Domain((np.arange(5), np.array([0, 0, 0, 0, 1])))
     values = Histories.of([[0, 1, 2, 3], [0, 0, 0, 4], [4, 4, 0, 0]])
     data = LongitudinalData(np.zeros((3, 0), int), (), (values,), (domain,), np.arange(3), (values,), (np.ones(3, int),))

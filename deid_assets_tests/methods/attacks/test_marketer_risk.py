@@ -1,4 +1,4 @@
-"""Marketer risk: the worked numbers of methods.md 6, and the exact expectation by enumeration."""
+"""Marketer risk: the worked numbers of methods#marketer-risk, and the exact expectation by enumeration."""
 
 from itertools import combinations, product
 from math import comb, log
@@ -151,9 +151,12 @@ def test_a_sample_larger_than_its_class_is_refused():
         marketer_risk([3], [2])
 
 
-@pytest.mark.parametrize(("f", "population"), [([1, 2], [1]), ([-1], [2]), ([1], [-2])])
-def test_shapes_and_signs(f, population):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("f", "population", "message"),
+    [([1, 2], [1], "need one shape"), ([-1], [2], "a negative number"), ([1], [-2], "a negative number")],
+)
+def test_shapes_and_signs(f, population, message):
+    with pytest.raises(ValueError, match=message):
         matched_share(f, population)
 
 

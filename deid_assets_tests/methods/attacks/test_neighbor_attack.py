@@ -1,4 +1,4 @@
-"""Attack 1 and the risk equations of S0, with the worked numbers of methods.md 1."""
+"""Attack 1 and the risk equations of El Emam et al. 2012, with the worked numbers of methods#risk-equations."""
 
 import numpy as np
 import pytest

@@ -101,7 +101,7 @@ F40 = ("40", "F")
 
 
 def test_containment_counts_times():
-    # methods.md 4: of three women of 40 with AAB, AB, AAC two hold {A, A}; as a set, all three would.
+    # methods#node-risk: of three women of 40 with AAB, AB, AAC two hold {A, A}; as a set, all three would.
     population = [
         (F40, [("A", 1), ("A", 1), ("B", 2)]),
         (F40, [("A", 1), ("B", 2)]),

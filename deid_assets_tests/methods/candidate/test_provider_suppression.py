@@ -1,4 +1,4 @@
-"""Provider, vendor and PCP suppression against brute force (methods.md 7)."""
+"""Provider, vendor and PCP suppression against brute force (methods#provider-patterns)."""
 
 import pytest
 from hypothesis import given, settings

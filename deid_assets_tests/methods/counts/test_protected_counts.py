@@ -1,4 +1,4 @@
-"""Keyed noise: worked probabilities, what keys it and what does not (methods.md 0 and 14)."""
+"""Keyed noise: worked probabilities, what keys it and what does not (methods#protected-counts)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is wrong with independent randomization and with shifted sequences, and errors that may be told (methods.md 10)."""
+"""What is wrong with independent randomization and with shifted sequences, and errors that may be told (methods#dates)."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Claims with released dates, and what an adversary may know of them (methods.md 0, 10)."""
+"""Claims with released dates, and what an adversary may know of them (methods#dates)."""
 
 import datetime
 from itertools import zip_longest

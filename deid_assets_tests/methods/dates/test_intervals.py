@@ -1,4 +1,4 @@
-"""Interval generalization with an anchor (methods.md 10)."""
+"""Interval generalization with an anchor (methods#dates)."""
 
 import numpy as np
 import pytest
@@ -85,9 +85,10 @@ class TestWorkedNumbers:
         assert anchors == {"2001-04"}
 
     def test_intervals_of_1_8_15_grow(self):
-        """S1's bias: at the lower edges of their bins 1, 8, 15 become 4, 11, 18 on average; the book prints 19.
+        """The bias of El Emam & Arbuckle 2013: at the lower edges of their bins 1, 8, 15 become 4, 11, 18 on average.
 
-        An interval of 1 is kept here, as S1 says itself of consecutive days; so 24 days become 1 + 11 + 18.
+        The book prints 19. An interval of 1 is kept here, as it says itself of consecutive days; so 24 days become
+        1 + 11 + 18 (methods#dates).
         """
         assert drawn_on_average(np.array([1, 8, 15]), 7).tolist() == [1, 11, 18]
         full = (np.array([1, 8, 15]) - 1) // 7 * 7

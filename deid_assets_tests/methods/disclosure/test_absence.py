@@ -1,4 +1,4 @@
-"""What absence tells: methods.md 0."""
+"""What absence tells: methods#absence."""
 
 import numpy as np
 import pytest

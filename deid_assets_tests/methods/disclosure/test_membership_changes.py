@@ -1,4 +1,4 @@
-"""Who is in one release and not in another: methods.md 22, against enumeration."""
+"""Who is in one release and not in another (methods#disappearance), against enumeration."""
 
 import numpy as np
 import pytest
@@ -32,9 +32,7 @@ def rolled(members: dict[int, tuple[int, str]]) -> Roll:
 def of_a_thousand(left: int) -> tuple[Roll, Roll]:
     """A thousand members of one class, of whom 30 are newly sensitive, 23 suppressed, and some left the delivery."""
     now = dict.fromkeys(range(1000), 0) | dict.fromkeys(range(30), REMOVED) | dict.fromkeys(range(30, 53), NOT_RELEASED)
-    return roll_of(dict.fromkeys(range(1000), 0)), roll_of(
-        {m: own for m, own in now.items() if not 53 <= m < 53 + left}
-    )
+    return roll_of(dict.fromkeys(range(1000), 0)), roll_of({m: own for m, own in now.items() if not 53 <= m < 53 + left})
 
 
 @pytest.mark.parametrize(("left", "posterior"), [(0, 0.57), (100, 0.20)])
@@ -103,15 +101,15 @@ def test_a_roll_is_kept_and_read_back(members):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "message"),
     [
-        b"x" * 13,
-        roll_of({1: 0}).to_bytes() * 2,
-        roll_of({2: 0}).to_bytes() + roll_of({1: 0}).to_bytes(),
-        roll_of({1: NOT_DELIVERED}).to_bytes(),
+        (b"x" * 13, "must be a multiple of element size"),
+        (roll_of({1: 0}).to_bytes() * 2, "holds every tag once"),
+        (roll_of({2: 0}).to_bytes() + roll_of({1: 0}).to_bytes(), "holds every tag once"),
+        (roll_of({1: NOT_DELIVERED}).to_bytes(), "each with a class"),
     ],
     ids=["a piece", "a member twice", "not in order", "no class"],
 )
-def test_what_is_no_roll_is_not_read_as_one(content):
-    with pytest.raises(ValueError):
+def test_what_is_no_roll_is_not_read_as_one(content, message):
+    with pytest.raises(ValueError, match=message):
         Roll.from_bytes(content)

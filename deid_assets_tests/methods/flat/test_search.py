@@ -1,4 +1,4 @@
-"""Flat tables against the worked example of methods.md 2, the Adult table, and exhaustive search on small ones."""
+"""Flat tables against the worked example of methods#information-loss, the Adult table, and exhaustive search on small ones."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ SEXES = [0, 0, 1, 1, 0, 0, 1, 1, 1, 0]
 
 
 def worked_example() -> FlatTable:
-    """methods.md 2: ages exact, by decade, any; sex exact, any."""
+    """methods#information-loss: ages exact, by decade, any; sex exact, any."""
     values = sorted(set(AGES))
     age = Domain((np.arange(len(values)), np.array([v // 10 - 2 for v in values]), np.zeros(len(values), int)))
     sex = Domain((np.arange(2), np.zeros(2, int)))
@@ -94,7 +94,17 @@ class TestAdult:
     def test_the_published_optimum(self, adult, k, max_suppressed, loss, levels):
         names, table = adult
         found = search_flat_table(table, k, max_suppressed, entropy_losses(table))
-        order = ["sex", "age", "race", "marital-status", "education", "native-country", "workclass", "occupation", "salary-class"]
+        order = [
+            "sex",
+            "age",
+            "race",
+            "marital-status",
+            "education",
+            "native-country",
+            "workclass",
+            "occupation",
+            "salary-class",
+        ]
         assert dict(zip(names, found.node, strict=True)) == dict(zip(order, map(int, levels.split()), strict=True))
         assert found.loss == pytest.approx(loss, abs=5e-8)
         assert found.below_k <= found.allowed == int(max_suppressed * 30_162)

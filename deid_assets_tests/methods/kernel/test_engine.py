@@ -96,7 +96,7 @@ def on_both(compute):
             results.append(compute())
     one, other = results
     assert len(one) == len(other)
-    for of_numpy, of_numba in zip(one, other):
+    for of_numpy, of_numba in zip(one, other, strict=True):
         assert of_numpy.dtype == of_numba.dtype
         assert np.array_equal(of_numpy, of_numba)
     return one
@@ -137,7 +137,7 @@ def test_threads_and_classes_over_many_blocks_of_bits(k, node):
         together = on_both(lambda: everything_of(data, dimensions, k, node, 80_000, executor))
     with running_on("numba"):
         alone = everything_of(data, dimensions, k, node, 80_000)
-    assert all(np.array_equal(one, other) for one, other in zip(together, alone))
+    assert all(np.array_equal(one, other) for one, other in zip(together, alone, strict=True))
 
 
 @needs_numba
@@ -206,7 +206,7 @@ def test_equal_knowledge_asks_for_equal_rows(domain, seed, slots):
         generator.integers(TOO_RARE, 99, (domain.sizes[level], max(1, slots))).astype(np.int32),
         np.zeros((0, slots), dtype=np.int32),
     ):
-        on_both(lambda: [engine.chosen().rows_for_knowledge(codes, domain, level, rows_of)])
+        on_both(lambda rows_of=rows_of: [engine.chosen().rows_for_knowledge(codes, domain, level, rows_of)])
 
 
 @needs_numba
@@ -249,7 +249,7 @@ def test_knowledge_matched_at_once_as_step_by_step(seed, limit):
     for levels in ((0, 0), (1, 0), (None, 1), (None, None)):
         rows = [
             numpy.rows_for_knowledge(own, domain, level, index.rows_of(history, level))
-            for history, (own, level) in enumerate(zip(codes, levels))
+            for history, (own, level) in enumerate(zip(codes, levels, strict=True))
             if level is not None
         ]
         rows = np.concatenate([np.zeros((0, draws), np.int32), *rows])

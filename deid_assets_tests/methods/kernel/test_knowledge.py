@@ -32,7 +32,7 @@ def test_a_block_is_made_from_its_key_and_number_alone():
     draw_knowledge(toy(), KEY, 0)
     again = draw_knowledge(toy(), KEY, 3)
     assert np.array_equal(first.targets, again.targets)
-    assert all(np.array_equal(a, b) for a, b in zip(first.codes, again.codes))
+    assert all(np.array_equal(a, b) for a, b in zip(first.codes, again.codes, strict=True))
     for other in (draw_knowledge(toy(), KEY, 4), draw_knowledge(toy(), OTHER_KEY, 3)):
         assert not np.array_equal(first.targets, other.targets)
 
@@ -41,7 +41,7 @@ def test_draws_do_not_depend_on_the_order_of_a_members_claims():
     shuffled = [replace(person, known=tuple(values[::-1] for values in person.known)) for person in toy_people()]
     one = draw_knowledge(toy(), KEY, 0)
     other = draw_knowledge(data_of(shuffled, (flat(2),), (flat(3), flat(3))), KEY, 0)
-    assert all(np.array_equal(a, b) for a, b in zip(one.codes, other.codes))
+    assert all(np.array_equal(a, b) for a, b in zip(one.codes, other.codes, strict=True))
 
 
 def test_the_stream_is_pinned():
@@ -73,7 +73,7 @@ def test_positions_are_distinct_and_inside(pairs, seed):
     counts = np.array([n for n, _ in pairs], dtype=np.int64)
     sizes = np.array([min(n, m) for n, m in pairs], dtype=np.int64)
     picked = sampled(np.random.Generator(np.random.Philox(seed)), counts, sizes)
-    for column, count, size in zip(picked.T, counts, sizes):
+    for column, count, size in zip(picked.T, counts, sizes, strict=True):
         assert np.all(column[size:] == -1)
         assert len(set(column[:size])) == size
         assert np.all((column[:size] >= 0) & (column[:size] < count))
@@ -87,7 +87,7 @@ def test_as_much_is_known_as_power_and_history_allow_and_all_of_it_is_the_target
     released = [person for person in people if person.released]
     for draw in range(50):
         person = released[block.targets[draw]]
-        for codes, known, power in zip(block.codes, person.known, person.power):
+        for codes, known, power in zip(block.codes, person.known, person.power, strict=True):
             sampled = Counter(code for code in codes[:, draw].tolist() if code >= 0)
             assert sampled.total() == min(power, len(known))
             assert sampled <= Counter(known)
@@ -96,7 +96,7 @@ def test_as_much_is_known_as_power_and_history_allow_and_all_of_it_is_the_target
 def test_facts_list_every_known_value():
     block = draw_knowledge(toy(), KEY, 0)
     draw, history, code = block.facts()
-    listed = Counter(zip(draw.tolist(), history.tolist(), code.tolist()))
+    listed = Counter(zip(draw.tolist(), history.tolist(), code.tolist(), strict=True))
     wanted = Counter(
         (draw, history, int(value))
         for history, codes in enumerate(block.codes)

@@ -1,4 +1,4 @@
-"""The kernel against brute force, draw for draw, and the worked numbers of methods.md 4."""
+"""The kernel against brute force, draw for draw, and the worked numbers of methods#node-risk."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ TOY_DOMAINS = (flat(2),), (flat(3), flat(3))
 
 
 def maps(domains, levels):
-    return [None if level is None else domain.levels[level].tolist() for domain, level in zip(domains, levels)]
+    return [None if level is None else domain.levels[level].tolist() for domain, level in zip(domains, levels, strict=True)]
 
 
 def draws_of(data, people, count):
@@ -65,7 +65,7 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
             levels = computation.generalization(node, **without)
             demographic_maps = maps(demographic_domains, levels.demographics)
             history_maps = maps(history_domains, levels.histories)
-            tops = [None if here is None else top for here, top in zip(levels.histories, top.histories)]
+            tops = [None if here is None else top for here, top in zip(levels.histories, top.histories, strict=True)]
             for exemption, exemption_maps in (("once", maps(history_domains, tops)), ("literal", history_maps)):
                 measured = computation.measure(levels, KEY, count, exemption, keep_flags=True)
                 wanted = [
@@ -78,7 +78,7 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
                 classes = computation.drawn_classes(levels, KEY, count, exemption)
                 sizes = [
                     0 if gone else oracle.class_size(people, who, what, demographic_maps, history_maps)
-                    for (who, what), gone in zip(draws, exempt)
+                    for (who, what), gone in zip(draws, exempt, strict=True)
                 ]
                 assert classes.sizes.tolist() == sizes
                 assert classes.exempt.tolist() == exempt
@@ -111,7 +111,7 @@ def test_toy_flag_probabilities_by_draws():
     computation = NodeComputation(data_of(toy_people(), *TOY_DOMAINS), [], k=2)
     flags = computation.flagged_targets((), KEY, 200_000)
     assert flags.flagged / flags.drawn == pytest.approx([1 / 9, 0, 2 / 3, 1], abs=0.008)
-    # 4/9 with a standard error of .0011, as the bootstrap of methods.md 4 has it.
+    # 4/9 (methods#node-risk), with a standard error of .0011.
     measured = computation.measure((), KEY, 200_000)
     assert measured.share == pytest.approx(4 / 9, abs=0.005)
     assert measured.flagged == flags.flagged.sum()
@@ -131,7 +131,7 @@ def test_class_of_two_equal_values_is_counted_as_a_multiset():
 
 
 def test_power_recomputed_on_generalized_data_is_not_monotone():
-    # methods.md 4, counterexample (i): four values of one condition. Diverse, p = 3; generalized they are alike, p = 5.
+    # methods#node-risk: four values of one condition. Diverse, p = 3; generalized they are alike, p = 5.
     domain = Domain((np.arange(4), np.zeros(4, int)))
     histories = [(0, 1, 2, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]
     people = [Person((), (values,), (values,), (3,), number == 0) for number, values in enumerate(histories)]
@@ -247,7 +247,7 @@ def test_suppressed_members_leave_the_release_but_not_the_population():
     assert remaining.index is computation.index
     assert remaining.data.members == computation.data.members
     assert len(remaining.data.targets) == np.count_nonzero(flags.flagged == 0)
-    # None of the draws that chose them would be flagged any more; fresh draws tell the truth (methods.md 0).
+    # None of the draws that chose them would be flagged any more; fresh draws tell the truth (methods#suppression).
     assert 0 < remaining.measure((0, 0), OTHER_KEY, 50_000).share < before
 
 

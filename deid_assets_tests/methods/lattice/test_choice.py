@@ -255,7 +255,7 @@ class TestExtract:
 
 
 def test_on_the_draws_that_chose_them_the_rest_looks_better_than_it_is():
-    """methods.md 0: the bias that separate streams are there for."""
+    """methods#random-streams: the bias that separate streams are there for."""
     data = population(rare=40)
     computation = computation_of(data)
     draws = 4 * len(data.targets)

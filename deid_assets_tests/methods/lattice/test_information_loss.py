@@ -1,4 +1,4 @@
-"""Information loss: the worked example of methods.md 2, ten people with age and sex."""
+"""Information loss: the worked example of methods#information-loss, ten people with age and sex."""
 
 from itertools import product
 
@@ -24,7 +24,7 @@ SEXES = "MMFFMMFFFM"
 AGE_VALUES = sorted(set(AGES))
 AGE = Domain((np.arange(9), np.array([age // 10 - 2 for age in AGE_VALUES]), np.zeros(9, int)))
 SEX = Domain((np.arange(2), np.zeros(2, int)))
-CODES = np.array([[AGE_VALUES.index(age), "FM".index(sex)] for age, sex in zip(AGES, SEXES)])
+CODES = np.array([[AGE_VALUES.index(age), "FM".index(sex)] for age, sex in zip(AGES, SEXES, strict=True)])
 WORKED = {
     # node: share of records in classes below 3, entropy in bits, DM*, DM
     (0, 0): (1.0, 0, 12, 100),

@@ -1,4 +1,4 @@
-"""The balanced score of S1, and claims cut by it (methods.md 8)."""
+"""The balanced score of El Emam & Arbuckle 2013, and claims cut by it (methods#long-tail)."""
 
 from collections import defaultdict
 
@@ -23,7 +23,7 @@ def test_worked_scores(supports, score):
 
 
 class TestProperties:
-    """What S1 says of its equation."""
+    """What El Emam & Arbuckle 2013 (ch. 5) say of their equation."""
 
     moments = st.tuples(st.floats(1, 99), st.floats(0, 49))
 

@@ -1,4 +1,4 @@
-"""Bins of the number of claims: the backward algorithm of S1, and the fewest claims removed (methods.md 9)."""
+"""Bins of the number of claims: the book's backward algorithm, and the fewest claims removed (methods#bins-of-claims)."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimall
 
 SEED = bytes(range(16))
 BOOK = np.repeat([33, 26, 27, 28, 29, 23, 18, 13, 8, 3], [11, 1, 1, 1, 1, 7, 20, 30, 40, 50])
-"""S1's example: 11 members in [31-35], 4 in [26-30], 7 in [21-25], and large bins below."""
+"""The example of El Emam & Arbuckle 2013 (ch. 5): 11 members in [31-35], 4 in [26-30], 7 in [21-25], and large bins below."""
 
 
 @st.composite
@@ -71,7 +71,7 @@ class TestBooksExample:
 
 
 def test_greedy_is_not_minimal():
-    """Of 15, 9 and 100 members in three bins one who gives up one claim is enough (methods.md 9)."""
+    """Of 15, 9 and 100 members in three bins one who gives up one claim is enough (methods#bins-of-claims)."""
     counts = np.repeat([31, 29, 25], [15, 9, 100])
     greedy = truncate_to_bins(counts, Bins(5), 10, SEED)
     assert np.all(greedy[15:24] <= 25) and int((counts - greedy).sum()) >= 9 * 4

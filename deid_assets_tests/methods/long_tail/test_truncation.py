@@ -1,4 +1,4 @@
-"""Support scores and the truncation of the long tail (methods.md 8)."""
+"""Support scores and the truncation of the long tail (methods#long-tail)."""
 
 from collections import defaultdict
 

@@ -20,7 +20,7 @@ def toy():
         (([1, 0],), "level 0"),
         (([0, 1], [0]), "level 1 maps 1 values, level 0 has 2"),
         (([0, 1, 2], [0, 2, 2]), "without gaps"),
-        # Fourteen-day bins that straddle thirty-day months, in small (methods.md 0).
+        # Fourteen-day bins that straddle thirty-day months, in small (methods#hierarchies).
         (([0, 1, 2, 3], [0, 0, 1, 1], [0, 1, 1, 1]), "level 2 separates values that level 1 joins"),
     ],
 )
@@ -77,8 +77,8 @@ def test_the_node_and_the_dimensions_must_fit():
         generalization_at(toy(), dimensions, (0,))
     with pytest.raises(ValueError, match="levels 0 to 0, not 1"):
         generalization_at(toy(), [Dimension("pcg", (), (0,), 1)], (1,))
-    with pytest.raises(ValueError):
-        generalization_at(toy(), dimensions, (0, 0))
+    with pytest.raises(ValueError, match="longer than argument 1"):
+        generalization_at(toy(), [Dimension("pcg", (), (0,), 1)], (0, 0))
 
 
 def test_truncated_targets_are_those_who_hold_less_than_is_known():

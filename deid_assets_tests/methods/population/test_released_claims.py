@@ -95,7 +95,8 @@ def test_released_dates_tell_the_order_where_days_of_the_year_are_not_released(s
     profiles = made.profiles_of(members, days, COLUMNS)
     delivered = store.write(
         "delivered",
-        f"SELECT claim_id, DATE '2010-02-01' + 3 * (row_number() OVER (ORDER BY claim_id))::INTEGER AS service_date FROM {made.known.sql}",
+        "SELECT claim_id, DATE '2010-02-01' + 3 * (row_number() OVER (ORDER BY claim_id))::INTEGER AS service_date "
+        f"FROM {made.known.sql}",
     )
     dated = store.write(
         "dated_release",

@@ -95,13 +95,13 @@ def agrees_with_population(store, made, level, member_columns) -> bool:
     return set(store.rows(f'SELECT "MemberID", {columns} FROM {profiles.sql}')) == set(store.rows(own))
 
 
-@pytest.mark.parametrize("level", (0, 1))
+@pytest.mark.parametrize("level", [0, 1])
 def test_released_profiles_are_those_of_the_population(store, level):
     """Else a released member is in no class of the population, and the gate refuses for no reason."""
     assert agrees_with_population(store, small_release(store, *random_rows(2)), level, WITHOUT_FLAG)
 
 
-@pytest.mark.parametrize("level", (0, 1))
+@pytest.mark.parametrize("level", [0, 1])
 def test_released_profiles_with_claims_truncated_are_those_of_the_population(store, level):
     """Of a member enrolled in neither year nothing is told about truncation, and the population says nothing."""
     assert agrees_with_population(store, small_release(store, *random_rows(2)), level, MEMBER_COLUMNS)

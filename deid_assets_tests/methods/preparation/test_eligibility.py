@@ -1,4 +1,4 @@
-"""Who is removed and which claims are dropped (methods.md 11)."""
+"""Who is removed and which claims are dropped (methods#removal)."""
 
 import datetime
 
@@ -199,7 +199,7 @@ class TestEligibleClaims:
         assert made.kept_claims(drop_non_procedures=False) == {*kept, *dropped, "no code"}
 
     def test_897_removes_the_member_although_its_claim_is_dropped(self, delivery):
-        """The order of methods.md 11: three-digit codes are dropped, but not before 897 was seen."""
+        """The order matters (methods#removal): three-digit codes are dropped, but not before 897 was seen."""
         made = delivery([claim("c1", "m1", cpt="897"), claim("c2", "m1", cpt="99213")])
         assert made.kept_claims() == {"c2"}
         assert [row[0] for row in made.removed()] == ["m1"]

@@ -1,4 +1,4 @@
-"""Removed against remaining members in one table (S3 Tables 1 to 4), whatever is missing."""
+"""Removed against remaining members in one table (methods#excluded-members), whatever is missing."""
 
 import pytest
 

@@ -32,13 +32,13 @@ def test_intervals_equal_those_of_scipy(hits, trials, confidence):
 
 
 @pytest.mark.parametrize(("draws", "half_width"), [(30_486, 0.001), (3_048_693, 0.0001)])
-def test_half_widths_of_methods_4(draws, half_width):
+def test_worked_half_widths(draws, half_width):
     low, high = wilson_interval(round(0.008 * draws), draws)
     assert (high - low) / 2 == pytest.approx(half_width, rel=0.01)
 
 
 @pytest.mark.parametrize(("iterations", "standard_error"), [(1, 8.9e-4), (10, 2.8e-4), (100, 8.9e-5), (1000, 2.8e-5)])
-def test_standard_errors_of_methods_4(iterations, standard_error):
+def test_worked_standard_errors(iterations, standard_error):
     """Half of an interval of 68.27 % is one standard error, of iterations of 10,000 draws at a share of .008."""
     draws = 10_000 * iterations
     low, high = wilson_interval(round(0.008 * draws), draws, confidence=0.6827)

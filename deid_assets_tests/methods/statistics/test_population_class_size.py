@@ -1,4 +1,4 @@
-"""Estimators of the population class size: the tables of methods.md 5."""
+"""Estimators of the population class size: the tables of methods#class-size."""
 
 import numpy as np
 import pytest
@@ -139,7 +139,7 @@ def test_wrong_input_is_refused():
         minimum_sample_class_size(0.5, "large_sample", F=0)
 
 
-# Share of sampled members of small classes (F < 20) who pass for members of large ones: methods.md 5.
+# Share of sampled members of small classes (F < 20) who pass for members of large ones: methods#class-size.
 WRONGLY_PASSED = {
     0.05: {"large_sample": 1.0, "truncated_poisson": 0.25, "test": 0.01},
     0.2: {"large_sample": 0.19, "truncated_poisson": 0.09, "test": 0.015},

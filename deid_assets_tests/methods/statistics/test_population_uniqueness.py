@@ -1,4 +1,4 @@
-"""Estimators of population uniques (methods.md 5), on populations whose uniques are known.
+"""Estimators of population uniques (methods#population-uniqueness), on populations whose uniques are known.
 
 Tolerances: each population is sampled once with a fixed seed; an estimator is held to 15 % (about three standard errors of
 its spread over seeds) on populations that follow its own model, and to a factor on others, where it has a bias.
@@ -98,7 +98,7 @@ class TestPitman:
         best = likelihood(theta, a)
         for other_theta, other_a in ((theta * 1.02 + 1e-3, a), (theta, min(a * 1.01, 0.9999)), (theta + 0.05, a * 0.98)):
             assert likelihood(other_theta, other_a) <= best + 1e-6
-        if a > 0.01 and theta + a > 0.01:  # inside, where methods.md prints the score equations
+        if a > 0.01 and theta + a > 0.01:  # inside, where both scores are 0
             of_theta = sum(1 / (theta + j * a) for j in range(1, u)) - sum(1 / (theta + j) for j in range(1, n))
             of_a = sum(j / (theta + j * a) for j in range(1, u))
             of_a -= sum(sum(1 / (j - a) for j in range(1, size)) for size in classes)
@@ -133,7 +133,7 @@ class TestSlideNegativeBinomial:
     @given(st.floats(0.05, 5), st.floats(0.02, 0.9), st.floats(0.05, 0.95))
     @settings(max_examples=50)
     def test_expected_singles_and_pairs_are_those_of_thinning(self, a, b, fraction):
-        """methods.md 5: E s2 is divided by (1-d)^(a+2); some public implementations multiply."""
+        """methods#population-uniqueness: E s2 is divided by (1-d)^(a+2); some public implementations multiply."""
         unseen = np.arange(4_000)
         weight = stats.nbinom.pmf(unseen, a, b)
         thinned = [weight @ stats.binom.pmf(j, 1 + unseen, fraction) for j in (1, 2)]

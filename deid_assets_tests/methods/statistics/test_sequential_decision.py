@@ -1,4 +1,4 @@
-"""The stopping rule: its formula, its effort and its error rate as methods.md 4 states them."""
+"""The stopping rule: its formula, its effort and its error rate as methods#sequential-decision states them."""
 
 import math
 
@@ -14,7 +14,8 @@ RULE = SequentialRule(threshold=0.008, error=0.001)
 def effort(share: float, error: float, runs: int, cap: int, seed: int = 1, step: int = 1000):
     """Decisions and mean draws of simulated nodes that are asked after every `step` draws.
 
-    The figures of methods.md 4 are reproduced with steps of 1,000: they are multiples of it where decisions are quick.
+    The figures of methods#sequential-decision are reproduced with steps of 1,000: they are multiples of it where decisions
+    are quick.
     """
     generator = np.random.default_rng(seed)
     rule = SequentialRule(0.008, error)
@@ -65,14 +66,14 @@ def test_a_node_without_flags_is_decided_in_the_second_thousand_draws():
         (0.03, 1_050, "not_candidate"),
     ],
 )
-def test_mean_effort_is_that_of_methods_4(share, draws, decision):
+def test_mean_effort_is_that_of_the_worked_numbers(share, draws, decision):
     decisions, mean = effort(share, 0.001, runs=60, cap=5_000_000)
     assert set(decisions) == {decision}
     assert mean == pytest.approx(draws, rel=0.25)
 
 
 def test_at_the_threshold_wrong_decisions_are_rare():
-    # methods.md 4: 1.5 % and 2.1 % at delta = .05; the bound is .05 for each.
+    # methods#sequential-decision: 1.5 % and 2.1 % at delta = .05; the bound is .05 for each.
     decisions, _ = effort(0.008, 0.05, runs=300, cap=100_000)
     assert decisions.count("candidate") <= 15 and decisions.count("not_candidate") <= 15
     assert decisions.count("undecided") > 270
@@ -83,7 +84,16 @@ def test_extreme_counts_are_decided_without_complaint(flagged, draws):
     assert RULE.decide(flagged, draws) == ("candidate" if flagged == 0 else "not_candidate")
 
 
-@pytest.mark.parametrize("wrong", [{"threshold": 0}, {"threshold": 1}, {"error": 0}, {"a": 0}, {"b": -1}])
-def test_impossible_rules_are_refused(wrong):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"threshold": 0}, "threshold must lie between 0 and 1"),
+        ({"threshold": 1}, "threshold must lie between 0 and 1"),
+        ({"error": 0}, "error probability must lie between 0 and 1"),
+        ({"a": 0}, "a and b must be positive"),
+        ({"b": -1}, "a and b must be positive"),
+    ],
+)
+def test_impossible_rules_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
         SequentialRule(**({"threshold": 0.008, "error": 0.001} | wrong))
