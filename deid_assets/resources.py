@@ -77,6 +77,7 @@ class Policies(dg.ConfigurableResource):
         return policy
 
     def named(self, name: str) -> ReleasePolicy:
+        """The policy of this name."""
         return policy_called(name, Home(Path(self.root)).policies)
 
 
@@ -87,12 +88,15 @@ class Workplace(dg.ConfigurableResource):
 
     @property
     def home(self) -> Home:
+        """The home folder."""
         return Home(Path(self.root))
 
     def secret(self) -> Secret:
+        """Return the secret of the home."""
         return secret_of(self.home)
 
     def signing_key(self) -> SigningKey:
+        """Return the key that signs releases."""
         return signing_key_of(self.home)
 
     @property
@@ -154,6 +158,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
     _locks: dict[tuple[str, str], StoreLock] = PrivateAttr(default_factory=dict)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Take the locks of the stores that the run writes."""
         run = context.run
         self._run_id = run.run_id if run else None
         partition = run.tags.get("dagster/partition") if run else None
@@ -186,6 +191,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
             self._locks[policy, delivery] = lock
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Release the locks, and forget which policies the run has read."""
         while self._locks:
             self._locks.popitem()[1].release()
         for key in [key for key in _readings if context.run is not None and key[0] == context.run.run_id]:
@@ -197,6 +203,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         return Table(Home(Path(self.root)).store / policy / f"{plain_key(delivery)}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
+        """Write what an asset returned as its table."""
         self.lock(policy_name(context.asset_key), context.partition_key)
         file = self.table(context.asset_key, context.partition_key).file
         with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store), held_open(file):
@@ -235,14 +242,15 @@ class RestrictedStore(dg.ConfigurableIOManager):
         policy = policy_called(policy_name(context.asset_key), home.policies)
         if not read <= {policy.reading}:
             raise PolicyError(
-                f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was made; "
-                "run again"
+                f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was "
+                "made; run again"
             )
         secret = secret_of(home)
         digest = made_under(policy, secret, stated["method_version"], stated["policy_sections"])
         return {"made_under": digest, "policy_reading": policy_reading(policy, secret)}
 
     def load_input(self, context: dg.InputContext) -> Table:
+        """Return the handle on the table of an input."""
         self.lock(policy_name(context.asset_key), context.partition_key)
         return self.table(context.asset_key, context.partition_key)
 

@@ -178,8 +178,8 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> Policy:
     if name in policies:
         return policies[name]
     raise PolicyError(
-        f"there is no policy '{name}'{suggestion or did_you_mean(wanted, policies)}; policies: {', '.join(sorted(policies))}, or "
-        "the path of a YAML file"
+        f"there is no policy '{name}'{suggestion or did_you_mean(wanted, policies)}; policies: {', '.join(sorted(policies))}, "
+        "or the path of a YAML file"
     )
 
 
