@@ -49,8 +49,8 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES = (
-    intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, assessment, sensitivity, population_attacks, disclosure,
-    attribute_disclosure, provider_graph_attack, release,
+    intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, assessment, sensitivity,
+    population_attacks, disclosure, attribute_disclosure, provider_graph_attack, release,
 )  # fmt: skip
 FLAT_MODULES = (flat_intake, flat, record_risk, flat_disclosure)
 """The assets of a longitudinal policy, and those of a flat one."""

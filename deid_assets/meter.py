@@ -20,6 +20,7 @@ class Meter:
     _started: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def start(self, run: str, step: str) -> None:
+        """Begin to measure a step of a run."""
         self._started[run, step] = time.perf_counter()
         if _CLEAR.exists():
             try:

@@ -71,9 +71,7 @@ class Policies(dg.ConfigurableResource):
 
     root: str
 
-    def of(
-        self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, kind: type[Kind]
-    ) -> Kind:
+    def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, kind: type[Kind]) -> Kind:
         """The policy of the asset, or of the check's asset, that is running.
 
         Parameters
@@ -88,12 +86,15 @@ class Policies(dg.ConfigurableResource):
         """
         policy = self.named(policy_name(asset_key_of(context)))
         if not isinstance(policy, kind):
-            raise PolicyError(f"the policy '{policy.name}' is now of another kind than when the assets were loaded; reload them")
+            raise PolicyError(
+                f"the policy '{policy.name}' is now of another kind than when the assets were loaded; reload them"
+            )
         step = context.op_execution_context.get_step_execution_context()
         _readings.setdefault((step.run_id, step.step.key), set()).add(policy.reading)
         return policy
 
     def named(self, name: str) -> ReleasePolicy:
+        """The policy of this name."""
         return policy_called(name, Home(Path(self.root)).policies)
 
 
@@ -104,12 +105,15 @@ class Workplace(dg.ConfigurableResource):
 
     @property
     def home(self) -> Home:
+        """The home folder."""
         return Home(Path(self.root))
 
     def secret(self) -> Secret:
+        """Return the secret of the home."""
         return secret_of(self.home)
 
     def signing_key(self) -> SigningKey:
+        """Return the key that signs releases."""
         return signing_key_of(self.home)
 
     @property
@@ -171,6 +175,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
     _locks: dict[tuple[str, str], StoreLock] = PrivateAttr(default_factory=dict)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Take the locks of the stores that the run writes."""
         run = context.run
         self._run_id = run.run_id if run else None
         partition = run.tags.get("dagster/partition") if run else None
@@ -203,6 +208,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
             self._locks[policy, delivery] = lock
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Release the locks, and forget which policies the run has read."""
         while self._locks:
             self._locks.popitem()[1].release()
         for key in [key for key in _readings if context.run is not None and key[0] == context.run.run_id]:
@@ -214,6 +220,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         return Table(Home(Path(self.root)).store / policy / f"{plain_key(delivery)}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
+        """Write what an asset returned as its table."""
         self.lock(policy_name(context.asset_key), context.partition_key)
         file = self.table(context.asset_key, context.partition_key).file
         with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store), held_open(file):
@@ -252,14 +259,15 @@ class RestrictedStore(dg.ConfigurableIOManager):
         policy = policy_called(policy_name(context.asset_key), home.policies)
         if not read <= {policy.reading}:
             raise PolicyError(
-                f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was made; "
-                "run again"
+                f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was "
+                "made; run again"
             )
         secret = secret_of(home)
         digest = made_under(policy, secret, stated["method_version"], stated["policy_sections"])
         return {"made_under": digest, "policy_reading": policy_reading(policy, secret)}
 
     def load_input(self, context: dg.InputContext) -> Table:
+        """Return the handle on the table of an input."""
         self.lock(policy_name(context.asset_key), context.partition_key)
         return self.table(context.asset_key, context.partition_key)
 

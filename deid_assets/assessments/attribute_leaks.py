@@ -148,8 +148,8 @@ def leak_refusals(
         else:
             sets = sorted({one.columns for one in together if one.fall > TOGETHER_AT_MOST})
             text = (
-                f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they tell a quasi-identifier more finely "
-                f"than the release shows it. {instead}, or list all of them under reviewed_attributes with a reason"
+                f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they tell a quasi-identifier more "
+                f"finely than the release shows it. {instead}, or list all of them under reviewed_attributes with a reason"
             )
         refusals.append(Refusal("attribute_leak", f"gate/{column or TOGETHER}", None, None, text))
     return refusals

@@ -1,7 +1,7 @@
-"""Attack 1 for any member, at the alpha of the moment of release: members published meanwhile elsewhere count (methods#attack-1).
+"""Attack 1 for any member, at the alpha of the moment of release (methods#attack-1).
 
-The assessments measured alpha times the success given membership at the alpha of their time. Success given membership
-is a fact about the staged rows, and alpha is not; so the gate multiplies again.
+Members published meanwhile elsewhere count. The assessments measured alpha times the success given membership at the alpha of
+their time. Success given membership is a fact about the staged rows, and alpha is not; so the gate multiplies again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,8 +44,8 @@ def cumulative_refusals(policy: Policy, evidence: Sequence[Evidence], alpha: flo
 def because_of(releases: Sequence[str]) -> str:
     """Why a number that counts earlier releases is as high as it is, and what does not lower it."""
     return (
-        f"members of this population whom earlier releases hold count too, and are in {', '.join(releases)}; what was published "
-        "cannot be taken back, and more members in this delivery do not undo it"
+        f"members of this population whom earlier releases hold count too, and are in {', '.join(releases)}; what was "
+        "published cannot be taken back, and more members in this delivery do not undo it"
     )
 
 

@@ -81,8 +81,8 @@ def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float]
         raise KeyError(f"not measured: {', '.join(sorted(unmeasured))}")
     return tuple(
         exact(
-            kept_name(column), INFORMATION, rounded_down(share, people), at_least.get(column), KEPT, "methods#information-loss", None,
-            comparison="at_least", gating=column in at_least,
+            kept_name(column), INFORMATION, rounded_down(share, people), at_least.get(column), KEPT, "methods#information-loss",
+            None, comparison="at_least", gating=column in at_least,
         )
         for column, share in kept.items()
     )  # fmt: skip

@@ -1,9 +1,9 @@
 """Measurements of what a release discloses beyond who is who: uniques, attributes, membership, providers.
 
-All of them are in the evidence of every release; those gate for which the policy states a limit. Numbers about members
-and providers are protected in public, providers being persons too; those that the published rows tell to whoever counts
-them (values in a class, members in classes of one value, distances of distributions) are not. Estimated shares of uniques are probabilities, told at two
-digits: their whole would be the exact population.
+All of them are in the evidence of every release; those gate for which the policy states a limit. Numbers about members and
+providers are protected in public, providers being persons too; those that the published rows tell to whoever counts them
+(values in a class, members in classes of one value, distances of distributions) are not. Estimated shares of uniques are
+probabilities, told at two digits: their whole would be the exact population.
 
 Where the delivery is the population, classes and uniques are counted in it, and a limit is for the larger of the count
 and the estimate (methods#population). In public that number is not shown: the protected count stands beside it, and a second
@@ -104,7 +104,8 @@ def population_measurements(
     found = [
         _measured(SMALL_CLASSES, whole, small_share, limits.small_class_share_at_most,
                   "population_class_size", "methods#class-size; El Emam & Dankar 2008", size),
-        _measured(UNIQUES, unit, unique_share, limits.unique_share_at_most, "population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012", None),
+        _measured(UNIQUES, unit, unique_share, limits.unique_share_at_most,
+                  "population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012", None),
     ]  # fmt: skip
     uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")}
     for name, share in small.items():
@@ -205,7 +206,9 @@ def membership_measurements(
     limits = policy.membership
     section = "methods#membership-disclosure; Nergiz et al. 2007"
     return (
-        _measured(PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, found.greatest_size),
+        _measured(
+            PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, found.greatest_size
+        ),
         _measured("least_presence", "share of members", found.least, None, "membership", section, found.least_size),
         _measured(ADVANTAGE, "probability", found.advantage, limits.advantage_at_most, "membership", section, None),
         Measurement(

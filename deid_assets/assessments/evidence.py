@@ -106,8 +106,8 @@ class Measurement:
     gating: bool
 
     def __post_init__(self) -> None:
-        for field in ("value", "bound", "threshold", "confidence"):
-            object.__setattr__(self, field, _plain(float, field, getattr(self, field)))
+        for name in ("value", "bound", "threshold", "confidence"):
+            object.__setattr__(self, name, _plain(float, name, getattr(self, name)))
         object.__setattr__(self, "sample_size", _plain(operator.index, "sample_size", self.sample_size))
         problem = self._contradiction()
         if problem:
@@ -132,9 +132,9 @@ class Measurement:
             return "a bound needs its confidence"
         if self.sample_size is not None and self.sample_size < 0:
             return "sample_size must not be negative"
-        if _finite(self.value) and _finite(self.bound) and self.bound != self.value:
-            if (self.bound < self.value) == (self.comparison == "at_most"):
-                return "the bound lies on the wrong side of the value"
+        differ = _finite(self.value) and _finite(self.bound) and self.bound != self.value
+        if differ and (self.bound < self.value) == (self.comparison == "at_most"):
+            return "the bound lies on the wrong side of the value"
         return None
 
     @property

@@ -103,7 +103,7 @@ def flat_measurements(
             "methods#flat-tables; Samarati 2001",
             None,
             comparison="at_least",
-        ),  # fmt: skip
+        ),
         exact(SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, "class_sizes", "methods#flat-tables", records),
     )
 

@@ -122,7 +122,8 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
         if not one.in_small_classes <= 0:
             text = (
                 f"{one.release}: members of this release who are not in it share their demographics with fewer than {k} others "
-                "who are not in it either, or as newcomers with fewer newcomers; choose the generalization again, which leaves them out"
+                "who are not in it either, or as newcomers with fewer newcomers; choose the generalization again, "
+                "which leaves them out"
             )
             found.append(Refusal(CAME, one.release, float(one.in_small_classes), 0.0, text, "members"))
     return found
@@ -131,5 +132,6 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
 def _counted(name: str, unit: str, value: float, threshold: float, size: int | None = None) -> Measurement:
     return Measurement(
         name=name, unit=unit, value=value, bound=None, threshold=threshold, comparison="at_most", statistic="value",
-        confidence=None, method="membership_changes", section="methods#disappearance", sample_size=size, seed_commitment=None, gating=True,
+        confidence=None, method="membership_changes", section="methods#disappearance", sample_size=size,
+        seed_commitment=None, gating=True,
     )  # fmt: skip

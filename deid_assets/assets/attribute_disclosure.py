@@ -80,7 +80,8 @@ def attribute_disclosure_of(policy: Policy, column: str, profiles: Table, claims
 def _single_valued(table: Table, members: str, class_columns: list[str], column: str) -> attributes.AttributeDisclosure:
     """An attribute of one ordered value for each member; its labels begin with a number, a missing value comes first."""
     counts = table.query(
-        f"SELECT *, {attributes.leading_number('value')} AS place FROM ({attributes.value_counts(members, class_columns, column)})"
+        f"SELECT *, {attributes.leading_number('value')} AS place FROM "
+        f"({attributes.value_counts(members, class_columns, column)})"
     )
     ranks = ordered_ranks(counts, column)
     return attributes.single_valued(counts["class"], ranks, counts["members"], ordered=True)

@@ -84,10 +84,11 @@ def date_refusals(released: ReleasedDates) -> list[Refusal]:
 
 
 def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
-    """Whoever shifts a sequence moves every date and tells every interval: by these it is found (El Emam & Arbuckle 2013; methods#dates).
+    """Whoever shifts a sequence moves every date and tells every interval: by these it is found (methods#dates).
 
-    An interval is drawn as delivered with a probability of one over the days of its bin. Sequences that were squeezed into
-    the delivery's years are no such draws, so that half of those which should differ may be as delivered.
+    See El Emam & Arbuckle 2013. An interval is drawn as delivered with a probability of one over the days of its bin. Sequences
+    that were squeezed into the delivery's years are no such draws, so that half of those which should differ may be as
+    delivered.
     """
     follows = np.ones(len(released.events), dtype=bool)
     follows[released.events.firsts] = False
@@ -105,8 +106,9 @@ def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
 
 
 def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict:
-    """What goes with a release about its dates: how they were made, what is preserved, how far they are off, and what the
-    two ways that are not recommended would have done.
+    """What goes with a release about its dates: how they were made, what is preserved, and how far they are off.
+
+    It also says what the two ways that are not recommended would have done.
     """
     dates = policy.dates
     events = released.events
@@ -167,7 +169,8 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
             "p95_days": errors.p95_days,
             "largest_days": errors.largest_days,
             "note": f"p95_days is rounded up to weeks; fewer than 11 members have a {'day' if as_days else 'date'} further "
-            "off than largest_days, which is rounded up to 30 days; null where fewer than 11 members stand behind a number, by a noisy count where the files do not tell it",
+            "off than largest_days, which is rounded up to 30 days; null where fewer than 11 members stand behind a number, "
+            "by a noisy count where the files do not tell it",
         },
     }
     return told
@@ -198,8 +201,9 @@ def notes_of(told: dict) -> tuple[str, ...]:
     anchor, bins, errors = told["anchor"]["generalized_to"].replace("_", " "), told["interval_bins"], told["errors"]
     found = [
         f"{told['column']}: the first event of a member is a random day of its {anchor}, and intervals between events were "
-        f"drawn anew from bins of at most {bins['widest_days']} days. Exactly preserved: {'; '.join(told['preserved_exactly'])}. "
-        f"Approximately: {', '.join(told['preserved_approximately'])}. Not: {', '.join(told['not_preserved'])}.",
+        f"drawn anew from bins of at most {bins['widest_days']} days. Exactly preserved: "
+        f"{'; '.join(told['preserved_exactly'])}. Approximately: {', '.join(told['preserved_approximately'])}. Not: "
+        f"{', '.join(told['not_preserved'])}.",
     ]
     found.append(_bias_of(told["bias"]))
     of, one = ("dates", "date") if told["format"] == "dates" else ("days since a member's first service", "day")

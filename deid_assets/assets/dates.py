@@ -1,4 +1,7 @@
-"""Dates of the released claims, drawn anew; only where a policy releases dates (El Emam & Arbuckle 2013, ch. 5; methods#dates)."""
+"""Dates of the released claims, drawn anew; only where a policy releases dates (methods#dates).
+
+The method is that of El Emam & Arbuckle 2013, ch. 5.
+"""
 
 import dagster as dg
 import numpy as np

@@ -185,6 +185,7 @@ class Estimates:
     counted: tuple[float, int] | None
 
     def measurements(self, policy: Policy) -> tuple[Measurement, ...]:
+        """Return what was estimated and counted, held against the limits of the policy."""
         return measures.population_measurements(
             policy, self.small_shares, self.uniqueness, self.released, self.population, self.counted
         )

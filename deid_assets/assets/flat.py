@@ -124,8 +124,9 @@ def record_generalization(
         least = float(record_lattice.query(f"SELECT min(share) AS least FROM {record_lattice.sql}")["least"].iloc[0])
         raise dg.Failure(
             f"refused: even at the coarsest node {_about(least, policy.risk.max_suppressed, records.count())} in "
-            f"classes of fewer than {policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer quasi-identifiers, "
-            f"give a hierarchy a coarser level, or allow more suppression{_of_blanks(context, policy, records, record_domains, workplace)}",
+            f"classes of fewer than {policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer "
+            "quasi-identifiers, give a hierarchy a coarser level, or allow more "
+            f"suppression{_of_blanks(context, policy, records, record_domains, workplace)}",
             metadata={"refused": True},
             allow_retries=False,
         )

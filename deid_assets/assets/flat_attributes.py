@@ -1,4 +1,4 @@
-"""Attributes of a flat release, measured at the gate on the files read back: do they undo the generalization beside them?"""
+"""Whether attributes of a flat release undo the generalization beside them, measured at the gate on the files read back."""
 
 import numpy as np
 import pandas as pd

@@ -48,6 +48,9 @@ def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int
 
 
 def precision_of(policy: FlatPolicy, levels: dict[str, int], nodes: pd.DataFrame) -> pd.Series:
-    """The mean level of each node in per cent of the highest: Prec's loss, which no record enters (methods#information-loss)."""
+    """The mean level of each node in per cent of the highest (methods#information-loss).
+
+    It is the loss of Prec, which no record enters.
+    """
     parts = [nodes[f"level_of_{name}"] / max(policy.hierarchy_of(name).levels - 1, 1) for name in levels]
     return 100 * sum(parts) / len(parts)

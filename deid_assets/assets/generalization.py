@@ -1,4 +1,7 @@
-"""Generalization: the lattice of El Emam et al. 2012 (Table 4), the node that loses least among those that are safe, and who is suppressed."""
+"""Generalization: the safe node that loses least, and who is suppressed.
+
+The lattice is that of El Emam et al. 2012 (Table 4).
+"""
 
 import math
 import time
@@ -146,14 +149,14 @@ _CHOICE_SECTIONS = [
 @dg.multi_asset(
     outs={
         "lattice_diagnosis": dg.AssetOut(
-            description="Where no node holds: what carries the risk at the coarsest one, and which changes of the policy passed "
-            "when they were tried there. Empty where one holds.",
+            description="Where no node holds: what carries the risk at the coarsest one, and which changes of the policy "
+            "passed when they were tried there. Empty where one holds.",
             metadata=asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "4"),
             kinds={"duckdb", "numpy"},
         ),
         "passed_over_nodes": dg.AssetOut(
-            description="Nodes that were tried and did not hold on fresh draws, each with the gate that stood against it; and nodes "
-            "that were not tried, with the reason.",
+            description="Nodes that were tried and did not hold on fresh draws, each with the gate that stood against it; and "
+            "nodes that were not tried, with the reason.",
             metadata=asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "2"),
             kinds={"duckdb", "numpy"},
         ),
@@ -320,6 +323,7 @@ class Progress:
         self._context, self._seconds, self._last, self._ended = context, seconds, time.monotonic(), False
 
     def __call__(self, done: int, total: int, text: str) -> None:
+        """Log how many nodes are done, unless the log was told just now."""
         # All are done long before the last call: their numbers are refined, and every call would be a line of the log.
         ends, self._ended = done == total and not self._ended, done == total
         if ends or time.monotonic() - self._last >= self._seconds:
@@ -343,7 +347,10 @@ def other_gates_of(
     workplace: Workplace,
     number: int,
 ) -> OtherGates:
-    """The gates besides the share at high risk that a node must hold to be chosen; `number`: in which try they will judge it."""
+    """The gates besides the share at high risk that a node must hold to be chosen.
+
+    `number` says in which try they will judge it.
+    """
     attack = policy.neighbor_attack
     sample = f"SELECT member_id FROM {tables.profiles.sql} WHERE released"
     released = len(computation.data.targets) + workplace.released_before(tables.profiles, sample)

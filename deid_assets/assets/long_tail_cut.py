@@ -87,7 +87,10 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
     smallest, needed = _smallest_bin(tail, claims, claims_of_units(truncated, tail.unit))
     if smallest >= needed:
         return []
-    text = f"{truncated.name}: a bin of the number of claims holds members, but fewer than long_tail.risk demands; materialize it again"
+    text = (
+        f"{truncated.name}: a bin of the number of claims holds members, but fewer than long_tail.risk demands; "
+        "materialize it again"
+    )
     return [Refusal("small_bin", truncated.name, float(smallest), float(needed), text, "members")]
 
 
@@ -109,9 +112,10 @@ def require_bins(tail: LongTail, claims: Table, left: dict) -> None:
     smallest, needed = _smallest_bin(tail, claims, left)
     if smallest < needed:
         raise DeliveryError(
-            "long_tail: once number_of_claims has taken claims as well, a bin of the number of claims holds members, but fewer than "
-            f"the {needed} of risk {tail.risk:g}; let long_tail be {{method: percentile, percentile: 95, unit: {tail.unit}, score: "
-            f"{tail.score}}}, as number_of_claims makes bins of its own safe, or name coarser levels in number_of_claims.reference"
+            "long_tail: once number_of_claims has taken claims as well, a bin of the number of claims holds members, but fewer "
+            f"than the {needed} of risk {tail.risk:g}; let long_tail be {{method: percentile, percentile: 95, unit: "
+            f"{tail.unit}, score: {tail.score}}}, as number_of_claims makes bins of its own safe, or name coarser levels in "
+            "number_of_claims.reference"
         )
 
 

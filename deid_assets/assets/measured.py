@@ -15,7 +15,9 @@ def outcome(found: Measurement) -> str:
 
     Examples
     --------
-    >>> share = Measurement("share", "share of draws", .01, None, None, "at_most", "value", None, "m", "s", 9, None, gating=False)
+    >>> share = Measurement(
+    ...     "share", "share of draws", .01, None, None, "at_most", "value", None, "m", "s", 9, None, gating=False
+    ... )
     >>> outcome(share)
     'reported'
     """

@@ -1,4 +1,4 @@
-"""Columns of released claims that no hierarchy generalizes, measured at the gate: do they undo what hierarchies do?
+"""Whether columns of released claims that no hierarchy generalizes undo what hierarchies do, measured at the gate.
 
 Year, payment delay, Charlson index and SupLOS are published as they are, payment delay below its top code. The others need
 nothing more: quasi-identifiers and released dates are in the risk measurement itself, whatever their hierarchy, and

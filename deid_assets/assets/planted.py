@@ -85,6 +85,7 @@ class Group:
 
     @property
     def shown(self) -> Mapping[str, object]:
+        """What the release shows of them."""
         return self.own if self.told is None else self.told
 
 

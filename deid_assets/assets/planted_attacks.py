@@ -5,7 +5,7 @@ Each function plants, lets `attack` measure the planted tables with the asset's 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -157,7 +157,7 @@ def inpatients_of(columns: Sequence[str]) -> list[tuple[Mapping[str, object], Vi
     of_visit = [column for column in VISIT_LEVEL if column in columns]
     made += [({}, ((1, {column: next(values)}),), True) for column in of_visit]
     made += [({}, (*plain, *plain), True), ({}, ((2, {}),), True), ({}, ((1, {}), (2, {})), True)]
-    for one, other in zip(of_visit, of_visit[1:], strict=False):
+    for one, other in pairwise(of_visit):
         a, b = next(values), next(values)
         made += [
             ({}, ((1, {one: a, other: b}), (1, {})), True),

@@ -26,8 +26,8 @@ from deid_assets.store.tables import Table
 
 ABSENCE = "what absence from the release tells"
 _TRIED = (
-    "every gate that can be asked before a release is made: share at high risk in both readings, demographic classes, attack 1, "
-    "and absence"
+    "every gate that can be asked before a release is made: share at high risk in both readings, demographic classes, "
+    "attack 1, and absence"
 )
 
 
@@ -123,11 +123,14 @@ def what_helps_against_absence(removed: int, eligible: int, before: int, posteri
     most = released_at_most(removed, eligible, posterior_at_most) - before - math.ceil(4 * SIZE_SD)
     if most > 0:
         step = 10 ** max(0, len(str(most)) - 2)
-        return f"at most about {most // step * step:,} of {eligible:,} eligible members may be released (--release, under another --key)"
+        return (
+            f"at most about {most // step * step:,} of {eligible:,} eligible members may be released "
+            "(--release, under another --key)"
+        )
     return (
-        f"{removed:,} of {removed + eligible:,} members were removed for what their claims tell, too many however few of the others "
-        "are released; removed_members says for which reasons, and who is left out for a claim in quarantine, which a mended file "
-        "would bring back"
+        f"{removed:,} of {removed + eligible:,} members were removed for what their claims tell, too many however few of the "
+        "others are released; removed_members says for which reasons, and who is left out for a claim in quarantine, which a "
+        "mended file would bring back"
     )
 
 
@@ -168,8 +171,8 @@ def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
     if passed:
         return (
             f"Tried at the coarsest node, {tried}, these changes passed {_TRIED}: {'; '.join(passed)}. The best one is in "
-            "lattice_diagnosis as YAML, and printed by `deid run`. What else the policy gates, such as the voter list, is judged "
-            "once it runs."
+            "lattice_diagnosis as YAML, and printed by `deid run`. What else the policy gates, such as the voter list, is "
+            "judged once it runs."
         )
     stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
     listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())

@@ -211,8 +211,9 @@ def matched_inpatients(
     policy: Policy, levels: Mapping[str, int], columns: tuple[str, ...], tables: Mapping[str, Table],
     listed: Table | None, key: bytes,
 ) -> tuple[Shares, Mapping[int, int], ClassSizes | None, Attempts | None]:  # fmt: skip
-    """Attack 3: the matched shares, the released inpatients of each period, and with all columns over all years what
-    `matched_people` returns.
+    """Attack 3: the matched shares, the released inpatients of each period, and what `matched_people` returns.
+
+    `matched_people` looks at all columns over all years.
     """
     profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
     place = inpatient_label(policy, domains, levels)

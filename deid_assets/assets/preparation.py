@@ -1,4 +1,7 @@
-"""Preparation: pseudonyms, removal, the random sample, groups, top codes, and the long tail (El Emam et al. 2012; Multimedia Appendix 1, sections 1 to 3)."""
+"""Preparation: pseudonyms, removal, the random sample, groups, top codes, and the long tail.
+
+These are sections 1 to 3 of Multimedia Appendix 1 to El Emam et al. 2012.
+"""
 
 import dagster as dg
 import pandas as pd
@@ -109,9 +112,9 @@ def eligible_members(context: dg.AssetExecutionContext, members: Table, removed_
 def exclusion_comparison(
     context: dg.AssetExecutionContext, members: Table, claims: Table, removed_members: Table, workplace: Workplace
 ) -> pd.DataFrame:
-    """Removed against remaining members: Tables 1 to 4 of Multimedia Appendix 1, claims per member, and Kolmogorov-Smirnov distances.
+    """Removed against remaining members: Tables 1 to 4 of Multimedia Appendix 1, claims per member, and distances.
 
-    The distances come with a bootstrap over members, because claims of one member are not independent.
+    The Kolmogorov-Smirnov distances come with a bootstrap over members, because claims of one member are not independent.
     """
     key = workplace.secret().derive("exclusion comparison", prefix_of(context), context.partition_key)
     return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))

@@ -163,8 +163,8 @@ def distinct_values_of(claims: Table, name: str, columns: list[str]) -> Table:
 
 
 def _recognized(
-    policy: Policy, draws: int, register: provider_graph.PatternRegister, patterns: Table, claims: Table, identifier: str, member: str,
-    pattern: list[str], columns: list[str], key: bytes,
+    policy: Policy, draws: int, register: provider_graph.PatternRegister, patterns: Table, claims: Table, identifier: str,
+    member: str, pattern: list[str], columns: list[str], key: bytes,
 ) -> dict[str, provider_graph.Recognition]:  # fmt: skip
     """How well the providers of some claims are recognized, by what the adversary knows."""
     settings, enough = policy.provider_graph, policy.provider_suppression.providers_at_least

@@ -164,8 +164,8 @@ def publish(
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not still_so():
             raise ReleaseError(
-                "members of this population were released meanwhile, or another try of this delivery was refused, so that what the "
-                "gate judged is no longer so; run again"
+                "members of this population were released meanwhile, or another try of this delivery was refused, so that what "
+                "the gate judged is no longer so; run again"
             )
         manifest = Manifest(
             place=place,
@@ -200,7 +200,7 @@ def publish(
             inputs,
             created,
             staging.files,
-        )  # fmt: skip
+        )
     )
     staging.write_file("report.html", render(draft.public))
     earlier = releases.registry.already_released(policy.name, inputs)
@@ -344,7 +344,8 @@ def upstream(policy: ReleasePolicy) -> list[dg.AssetKey]:
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody.
 
-    `next_try` says what comes next where chance may be why. Its metadata `refused` says whether privacy is a reason, or only something kept the gate from judging.
+    `next_try` says what comes next where chance may be why. Its metadata `refused` says whether privacy is a reason, or only
+    something kept the gate from judging.
     """
     judged = any(refusal.is_judgement for refusal in refusals)
     shown = [

@@ -49,7 +49,10 @@ def reachable_risk(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """For gates that can be foreseen, the least that any node can have. It decides nothing: it says early what will be refused."""
+    """For gates that can be foreseen, the least that any node can have.
+
+    It decides nothing: it says early what will be refused.
+    """
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     # Nothing is measured at another node, so that no more is indexed.
@@ -91,7 +94,8 @@ def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]
         (True, "No generalization of this policy can hold, as sizes alone tell:"),
         (
             False,
-            f"No generalization of this policy is likely to hold, by bounds from draws that are wrong with a probability of {ERROR}:",
+            "No generalization of this policy is likely to hold, by bounds from draws that are wrong with a probability of "
+            f"{ERROR}:",
         ),
     ):
         against = [reach for reach in found if reach.ruled_out and reach.proven == proven]

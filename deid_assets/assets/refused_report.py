@@ -137,9 +137,9 @@ def _diagnosis(tables: dict[str, Table]) -> ReportTable | None:
     return ReportTable(
         "diagnosis",
         "Where the risk comes from",
-        "At the coarsest generalization: the share at high risk before anybody is suppressed, as it is and after changes of the "
-        "policy. Where nothing is said of passing, the row was measured to find the risk, and not tried. Of a change that passed "
-        "the share of the sampled members is shown who were left out.",
+        "At the coarsest generalization: the share at high risk before anybody is suppressed, as it is and after changes of "
+        "the policy. Where nothing is said of passing, the row was measured to find the risk, and not tried. Of a change that "
+        "passed the share of the sampled members is shown who were left out.",
         (("Change", "name"), ("Share", "number"), ("At most", "number"), ("Left out", "number"), ("Would pass", "name")),
         tuple(
             (

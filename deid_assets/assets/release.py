@@ -130,8 +130,9 @@ def release(
             )
             earlier = against_earlier()
             refusals, gate_evidence, evidence = _judge(
-                context, policy, workplace, tries, tried, tables, staged, before, earlier.measured, chosen_generalization, suppressed_members,
-                pseudonym_crosswalk, eligible_members, removed_members, released_sample, eligible_claims,
+                context, policy, workplace, tries, tried, tables, staged, before, earlier.measured,
+                chosen_generalization, suppressed_members, pseudonym_crosswalk, eligible_members, removed_members,
+                released_sample, eligible_claims,
                 (
                     longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk, voter_list_attack,
                     inpatient_attack, population_estimates, attribute_disclosure, membership_disclosure,
@@ -189,8 +190,8 @@ class _Earlier:
 
 
 def _against_earlier(
-    context, policy: Policy, workplace: Workplace, tables: PopulationTables, staged: judgement.Staged, chosen: Table, crosswalk: Table,
-    removed: Table,
+    context, policy: Policy, workplace: Workplace, tables: PopulationTables, staged: judgement.Staged, chosen: Table,
+    crosswalk: Table, removed: Table,
 ) -> Callable[[], _Earlier]:  # fmt: skip
     """Hold the staged rows against the earlier releases there are whenever it is asked."""
     present = present_members(
@@ -247,8 +248,8 @@ def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
 
 def _judge(
     context, policy: Policy, workplace: Workplace, tries: DeliveryTries, tried: Tried, tables: PopulationTables,
-    staged: judgement.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table, crosswalk: Table, eligible: Table, removed: Table,
-    sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
+    staged: judgement.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table,
+    crosswalk: Table, eligible: Table, removed: Table, sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
     """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them.
 
@@ -355,7 +356,10 @@ def _attrition(
             # How many are drawn is random for each policy and delivery: the same noise would tell the difference exactly.
             shape(policy, *remaining, "sample", **drawn(policy, delivery)),
         ),
-        ("released_members", candidate["release_members"].count(), "suppressed as flagged, or standing out beside an earlier release", ""),
+        (
+            "released_members", candidate["release_members"].count(),
+            "suppressed as flagged, or standing out beside an earlier release", "",
+        ),
     )  # fmt: skip
     of_claims = (
         ("delivered_claims", claims.count(), ""),

@@ -116,9 +116,9 @@ def report_of(
             ),
             ReportFigure(
                 "Neighbours who know more, or err",
-                "The same attack under other assumptions, by the greatest power of the adversary, each simulated on draws of its "
-                f"own{_twice(policy)}. Diamonds are the Heritage Health Prize's own numbers (its Table 7), whose alpha is not published. All bounds "
-                "hold together.",
+                "The same attack under other assumptions, by the greatest power of the adversary, each simulated on draws of "
+                f"its own{_twice(policy)}. Diamonds are the Heritage Health Prize's own numbers (its Table 7), whose alpha is "
+                "not published. All bounds hold together.",
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
                 wide=True,
             ),
@@ -138,8 +138,8 @@ def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> 
     if policy.number_of_claims is None:
         yield (
             "The number of claims is not taken to be known. Of the released members "
-            f"{shown(alone, 'share of members')} share demographics and the number of claims, to within {known.width}, with fewer "
-            f"than {smallest_safe_class(policy)} members of the delivery."
+            f"{shown(alone, 'share of members')} share demographics and the number of claims, to within {known.width}, with "
+            f"fewer than {smallest_safe_class(policy)} members of the delivery."
         )
     powers = policy.attack_sensitivity.powers
     power = policy.adversary.power if policy.adversary.power in powers else powers[0]

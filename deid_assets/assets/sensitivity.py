@@ -1,4 +1,7 @@
-"""Assessment: attack 1 under other assumptions, on the very rows that would be published (methods#sensitivity; El Emam et al. 2012, Table 7)."""
+"""Assessment: attack 1 under other assumptions, on the very rows that would be published (methods#sensitivity).
+
+It corresponds to Table 7 of El Emam et al. 2012.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -180,7 +183,8 @@ class _Power:
         # As for adversary_power: the largest ratio is taken over the whole sample, suppressed members included.
         self._rows = [
             profiles.arrays(
-                f"""SELECT p.claims, v.n_values, v.differing_pairs FROM {diversity.sql} AS v JOIN {profiles.sql} AS p USING (member_id)
+                f"SELECT p.claims, v.n_values, v.differing_pairs FROM {diversity.sql} AS v "
+                f"""JOIN {profiles.sql} AS p USING (member_id)
                     LEFT JOIN {own} AS o USING (member_id) WHERE v.quasi_identifier = ?
                     ORDER BY o.position NULLS LAST, member_id""",
                 [column],

@@ -19,8 +19,8 @@ from deid_assets.store.tables import Table
 
 AFTER_THE_LAST = (
     f"releases of this delivery and sample were refused {TRIES_AT_MOST} times by what random draws measured, under whatever "
-    "policies, and nothing of it was published since: trying again would at last pass by chance what is not safe. Release another "
-    "delivery, or a sample of at most two fifths or at least two and a half times the members"
+    "policies, and nothing of it was published since: trying again would at last pass by chance what is not safe. Release "
+    "another delivery, or a sample of at most two fifths or at least two and a half times the members"
 )
 REFUSED_BEFORE = (
     "this generalization was refused before, by what random draws measured on this delivery and sample; none is judged twice. "

@@ -109,7 +109,8 @@ RISK_CHECKS = (
         "disappearance_posterior_within_threshold",
         membership_changes.ASSET,
         membership_changes.DISAPPEARED,
-        "Being in an earlier release and gone from this one tells of a sensitive condition with at most the allowed probability.",
+        "Being in an earlier release and gone from this one tells of a sensitive condition with at most the allowed "
+        "probability.",
     ),
     RiskCheck(
         "appearance_posterior_within_threshold",
@@ -154,15 +155,16 @@ RISK_CHECKS = (
         "number_of_claims_known_with_values_within_threshold",
         ASSET,
         WITH_VALUES,
-        "A neighbour who knows values of claims and, to within a bin, how many there are, and that the target is in the release, "
-        "succeeds no more often than allowed.",
+        "A neighbour who knows values of claims and, to within a bin, how many there are, and that the target is in the "
+        "release, succeeds no more often than allowed.",
     ),
     *_canary_checks(WITH_CANARIES),
     RiskCheck(
         "small_classes_within_threshold",
         "population_estimates",
         disclosure.SMALL_CLASSES,
-        "At most the allowed share of released members are in a small demographic class, by estimate and, where there is one, by count.",
+        "At most the allowed share of released members are in a small demographic class, by estimate and, where there is one, "
+        "by count.",
     ),
     RiskCheck(
         "uniques_within_threshold",

@@ -25,10 +25,12 @@ class Command(click.Group):
     """
 
     def make_context(self, *arguments, **options) -> click.Context:
+        """Return the context of a command line; one that cannot be read ends with code 64."""
         with _usage_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, context: click.Context) -> object:
+        """Return what the command returns; what goes wrong is printed, and the process exits."""
         passing = (click.ClickException, click.exceptions.Exit, click.Abort)
         try:
             with _usage_errors(), without_values("deid", Home.here().store, passing):
@@ -197,7 +199,8 @@ def ui(port: int, host: str) -> None:
     os.environ["DEID_HOME"] = str(home.root)
     click.echo(f"The Dagster UI on http://{host}:{port} (stop it with Ctrl-C)")
     dagster = Path(sys.executable).with_name("dagster")
-    os.execv(dagster, [str(dagster), "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)])
+    command = [str(dagster), "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)]
+    os.execv(dagster, command)  # noqa: S606 - no shell is wanted
 
 
 @main.group()

@@ -27,13 +27,19 @@ REACHABLE, FLAT_CHOICE = "reachable_risk", "record_generalization"
 
 
 def planned_assets(policy: ReleasePolicy) -> tuple[str, ...]:
-    """What a plan makes: everything up to the foresight of a longitudinal policy, or to the choice of a flat one, which is quick."""
+    """What a plan makes: everything up to the foresight of a longitudinal policy, or to the choice of a flat one.
+
+    The choice of a flat policy is quick.
+    """
     made = [name for names in stages_of(policy).values() for name in names]
     return tuple(made[: made.index(FLAT_CHOICE if isinstance(policy, FlatPolicy) else REACHABLE) + 1])
 
 
 def plan(home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
-    """Make what a plan needs and print what cannot pass; return the exit code: 0 nothing proves that it cannot, 2 or 1 as a run."""
+    """Make what a plan needs and print what cannot pass; return the exit code.
+
+    It is 0 where nothing proves that the policy cannot pass, else 2 or 1 as for a run.
+    """
     started = time.monotonic()
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:

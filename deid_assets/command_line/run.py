@@ -87,7 +87,8 @@ def run_policy(
     Parameters
     ----------
     work
-        What is done once the delivery is registered and the lock held; by default the policy's whole job. Returns the exit code.
+        What is done once the delivery is registered and the lock held; by default the policy's whole job. Returns the exit
+        code.
 
     Raises
     ------
@@ -289,7 +290,10 @@ def execute(
     progress: Progress,
     assets: Collection[str] | None = None,
 ) -> RunSummary:
-    """Execute the policy's job, or some of its assets. Signals are Dagster's meanwhile; where one came the run ends CANCELED, or as it had ended."""
+    """Execute the policy's job, or some of its assets.
+
+    Signals are Dagster's meanwhile. Where one came, the run ends CANCELED, or as it had ended.
+    """
     events: list[dg.DagsterEvent] = []
     canceling = False
     quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
@@ -323,7 +327,10 @@ _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAI
 def _new_run(
     instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
 ) -> tuple[ReconstructableJob, dg.DagsterRun]:
-    """A run of the job that the UI runs, or of some of its assets, with both origins, so that the UI shows it and can execute it again."""
+    """A run of the job that the UI runs, or of some of its assets.
+
+    It has both origins, so that the UI shows it and can execute it again.
+    """
     if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
         instance.add_dynamic_partitions(deliveries.name, [delivery.key])
     # Loaded anew: the policy may have been copied to where the definitions find it just now.

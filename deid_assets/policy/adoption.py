@@ -84,13 +84,12 @@ def _require_adopted(folder: Path) -> None:
 
 def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
     """Write text, files and record, and read all of it back."""
-    text = policy.origin.text
-    assert text is not None, "the policy was read from a file"
-    record = Record(policy.name, text, policy.file_digests())
     owner_only(draft)
     content = text_at(file).content()
-    if text_digest(content) != text:
+    text = text_digest(content)
+    if text != policy.origin.text:
         raise PolicyError(f"policy file {file}: it changed while it was read; run again")
+    record = Record(policy.name, text, policy.file_digests())
     durable.create(owner_only((draft / stored_text(text)).parent) / TEXT, content, 0o600)
     for name, digest in record.files.items():
         _copy(policy.origin.folder, name, draft / stored_name(digest, name), digest)

@@ -55,9 +55,9 @@ def attribute_gates(policy: Policy | FlatPolicy, columns: Mapping[str, str], few
     if judged:
         yield (
             f"published as they are, and measured by what they tell: {', '.join(judged)}. The release is refused for a column "
-            f"with more than {LIMITS[SINGLED_OUT] * 100:g} % of its values held by fewer than {few}; that tells a quasi-identifier "
-            f"more finely than it is released (lambda above {LIMITS[REFINEMENT]:g}, or {TOGETHER_AT_MOST:g} for several "
-            f"together, or more than {LIMITS[SURE] * 100:g} % told for sure); that a finer "
+            f"with more than {LIMITS[SINGLED_OUT] * 100:g} % of its values held by fewer than {few}; that tells a "
+            f"quasi-identifier more finely than it is released (lambda above {LIMITS[REFINEMENT]:g}, or {TOGETHER_AT_MOST:g} "
+            f"for several together, or more than {LIMITS[SURE] * 100:g} % told for sure); that a finer "
             f"quasi-identifier foretells (lambda above {LIMITS[MADE_OF]:g}); or whose values or name look like direct "
             "identifiers. List it under reviewed_attributes with a reason to publish it all the same"
         )

@@ -12,8 +12,9 @@ from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUM
 
 
 def explain(policy: ReleasePolicy) -> str:
-    """Return what a policy does, in plain words: what is removed, sampled, cut and generalized, against whom, and
-    which gates decide.
+    """Return what a policy does, in plain words.
+
+    That is what is removed, sampled, cut and generalized, against whom, and which gates decide.
 
     Examples
     --------
@@ -74,7 +75,9 @@ def _flat_levels(policy: FlatPolicy) -> Iterator[str]:
         blanks = "" if joined is None else f"; from '{hierarchy.level_names[joined]}' on a missing value is one of them"
         yield f"{qi.release_as} ({qi.column}): {' > '.join(hierarchy.level_names)}{blanks}"
     yield "missing values are published as blanks, and are a class of their own, where nothing else is said"
-    yield f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is taken"
+    yield (
+        f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is taken"
+    )
 
 
 def _flat_gates(policy: FlatPolicy) -> Iterator[str]:
@@ -121,13 +124,13 @@ def _removed(policy: Policy) -> Iterator[str]:
         yield "members with a rare and visible disease, with all of their claims"
     if removal.removes_members:
         yield (
-            "searched are the procedure, the place and all diagnoses of each claim that the source section maps: diagnosis_1 to "
-            "diagnosis_25 and admitting_diagnosis"
+            "searched are the procedure, the place and all diagnoses of each claim that the source section maps: diagnosis_1 "
+            "to diagnosis_25 and admitting_diagnosis"
         )
     if policy.opt_outs.all_members:
         yield (
-            f"members who opted out: {len(policy.opt_outs.all_members)}; refused if fewer than {policy.opt_outs.matched_at_least:.0%} "
-            "of them are in the delivery"
+            f"members who opted out: {len(policy.opt_outs.all_members)}; refused if fewer than "
+            f"{policy.opt_outs.matched_at_least:.0%} of them are in the delivery"
         )
     if removal.newborn_days is not None:
         yield f"claims up to {removal.newborn_days} days after birth"
@@ -332,8 +335,8 @@ def _number_of_claims(policy: Policy) -> Iterator[str]:
         return
     levels = ", ".join(f"{name}: {level}" for name, level in section.reference.items())
     yield (
-        f"with {number} known besides, the same share holds; claims are cut until every bin of {known.width} holds none or {size} "
-        f"members of every class of the delivery" + (f" ({levels})" if levels else "")
+        f"with {number} known besides, the same share holds; claims are cut until every bin of {known.width} holds none or "
+        f"{size} members of every class of the delivery" + (f" ({levels})" if levels else "")
     )
     if section.with_values is None:
         yield "who knows that number and values of claims is measured and reported, and gates nothing"
@@ -348,7 +351,10 @@ def _detail(policy: ReleasePolicy) -> Iterator[str]:
     for name, share in policy.detail_at_least.items():
         yield f"{name} keeps at least {_share(share)} of its information, or nothing is published"
     if not policy.detail_at_least:
-        yield "nothing is asked: a release whose columns tell nothing passes, and the report says how much each tells (detail_at_least)"
+        yield (
+            "nothing is asked: a release whose columns tell nothing passes, "
+            "and the report says how much each tells (detail_at_least)"
+        )
 
 
 def _sensitivity(policy: Policy) -> Iterator[str]:

@@ -286,7 +286,7 @@ def read_rows(folder: Folder | None, file: str) -> tuple[tuple[tuple[str, ...], 
     if others:
         shown = "tab" if others[0] == "\t" else f"'{others[0]}'"
         raise ValueError(
-            f"file {file} has one column, and a {shown} in each of its {len(rows)} rows: the labels of a value are separated by "
-            "semicolons, as ARX writes them"
+            f"file {file} has one column, and a {shown} in each of its {len(rows)} rows: the labels of a value are separated "
+            "by semicolons, as ARX writes them"
         )
     return tuple(rows), digest

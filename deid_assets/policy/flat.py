@@ -183,7 +183,8 @@ def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
         if name not in attributes:
             yield Problem(
                 ("reviewed_attributes", name),
-                f"{name} is none of the attributes: {', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
+                f"{name} is none of the attributes: "
+                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
             )
 
 

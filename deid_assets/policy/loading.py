@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.adopted import PolicyText, files_in, text_at, text_digest, texts_in
-from deid_assets.policy.base import Origin
+from deid_assets.policy.base import Origin, ReleasePolicy
 from deid_assets.policy.files import Folder
-from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy, flat_problems
 from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
@@ -179,8 +178,8 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> ReleasePoli
     if name in policies:
         return policies[name]
     raise PolicyError(
-        f"there is no policy '{name}'{suggestion or did_you_mean(wanted, policies)}; policies: {', '.join(sorted(policies))}, or "
-        "the path of a YAML file"
+        f"there is no policy '{name}'{suggestion or did_you_mean(wanted, policies)}; policies: {', '.join(sorted(policies))}, "
+        "or the path of a YAML file"
     )
 
 

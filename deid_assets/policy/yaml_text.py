@@ -48,7 +48,7 @@ class _Plain(yaml.SafeLoader):
     Dates are text: a policy has no field that is a date, and 2012-04 is a name.
     """
 
-    yaml_implicit_resolvers: dict = {}
+    yaml_implicit_resolvers: dict = {}  # noqa: RUF012 - PyYAML declares it without ClassVar
 
 
 _TAG = "tag:yaml.org,2002:"
@@ -74,15 +74,15 @@ _OTHERWISE = re.compile(
 
 @lru_cache(maxsize=32)
 def parse(text: str) -> Parsed:
-    """Return the values of a YAML document, or the faults that keep it from being read.
+    r"""Return the values of a YAML document, or the faults that keep it from being read.
 
     The answer is kept, as every asset reads its policy anew: callers must not change it.
 
     Examples
     --------
-    >>> parse("a: 1\\nb:\\n- 2\\n").line_of(("b", 0))
+    >>> parse("a: 1\nb:\n- 2\n").line_of(("b", 0))
     3
-    >>> parse("a: 1\\na: 2\\n").faults[0].message
+    >>> parse("a: 1\na: 2\n").faults[0].message
     'this key occurs twice (first in line 1), and only one of them could count'
     """
     if len(text) > LARGEST_FILE:

@@ -6,6 +6,7 @@ disjoint. What lies between them is left blank, or completed where the CPT chapt
 
 import bisect
 import functools
+import itertools
 from collections.abc import Sequence
 
 import pandas as pd
@@ -66,7 +67,7 @@ def procedure_ranges() -> tuple[CodeRange, ...]:
 @functools.cache
 def _sorted_ranges(completions: bool) -> tuple[CodeRange, ...]:
     ranges = sorted((row for row in procedure_ranges() if completions or row.origin != COMPLETION), key=lambda row: row.first)
-    for left, right in zip(ranges, ranges[1:], strict=False):
+    for left, right in itertools.pairwise(ranges):
         if left.last >= right.first:
             raise ValueError(f"code table: CPT ranges {left.first} to {left.last} and {right.first} overlap")
     return tuple(ranges)

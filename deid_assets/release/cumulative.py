@@ -1,8 +1,8 @@
-"""What was released of the same population before: alpha is cumulative over all releases of one population (methods#population).
+"""What was released of the same population before (methods#population).
 
-Every release leaves keyed tags of its members in the restricted store, and a roll of the members of its delivery. Tags of
-one secret are the same for the same identifier, whatever the delivery or the policy, so that members in common are found
-again in a refreshed delivery.
+alpha is cumulative over all releases of one population. Every release leaves keyed tags of its members in the restricted store,
+and a roll of the members of its delivery. Tags of one secret are the same for the same identifier, whatever the delivery or the
+policy, so that members in common are found again in a refreshed delivery.
 """
 
 import json
@@ -159,6 +159,7 @@ class Made:
 
     @property
     def number(self) -> int:
+        """Number of the release under its policy."""
         return int(self.file.stem)
 
     @property
@@ -235,9 +236,9 @@ def _read(file: Path) -> Made:
 
 def _unreadable(file: Path) -> ReleaseError:
     return ReleaseError(
-        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members beside it, or its roll, cannot be read or is not "
-        "the one of the release that was published, so that it is not known what was released before; restore it, and the "
-        "folder of the release, from a backup"
+        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members beside it, or its roll, cannot be "
+        "read or is not the one of the release that was published, so that it is not known what was released before; restore "
+        "it, and the folder of the release, from a backup"
     )
 
 

@@ -204,7 +204,8 @@ def measured_under_another_text(
     return [
         Refusal(
             "other_policy_text", key.path[-1], None, None,
-            f"{key.path[-1]}: it was measured under another text of the policy, or of a file that it names; materialize it again",
+            f"{key.path[-1]}: it was measured under another text of the policy, or of a file that it names; materialize it "
+            "again",
         )
         for key in assessments
         if not _is_as_stated(instance, key, partition, "policy_reading", expected)

@@ -77,9 +77,9 @@ def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secre
     if not os.path.lexists(home.keys / SECRET_FILE) and has_released(home):
         raise ReleaseError(
             "the secret is gone: no variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND is set, and the folder keys "
-            "holds none, although there are releases or refused tries. Set the variable that you used before, or restore keys/secret from a "
-            "backup. With another secret pseudonyms, noise and sample change, and all who were released before count as others; "
-            "to go on like that, make one with `deid key new-secret`"
+            "holds none, although there are releases or refused tries. Set the variable that you used before, or restore "
+            "keys/secret from a backup. With another secret pseudonyms, noise and sample change, and all who were released "
+            "before count as others; to go on like that, make one with `deid key new-secret`"
         )
     return load_secret(home.keys, {})
 
@@ -101,9 +101,9 @@ def require_secret_of_releases(home: Home, secret: Secret) -> None:
         known.append(regular_bytes(accepted, SMALL_AT_MOST).decode(errors="replace").strip())
     if known and secret.commitment() not in known:
         raise ReleaseError(
-            "keys/secret is not a secret under which anything was released here, although there are releases. Restore it from a "
-            "backup, or set the variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND that you used before. With another "
-            "secret pseudonyms, noise and sample change; to go on like that, remove keys/secret, and make one with "
+            "keys/secret is not a secret under which anything was released here, although there are releases. Restore it from "
+            "a backup, or set the variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND that you used before. With "
+            "another secret pseudonyms, noise and sample change; to go on like that, remove keys/secret, and make one with "
             "`deid key new-secret`"
         )
 
@@ -133,7 +133,10 @@ def new_secret(home: Home) -> Secret:
 
 
 def has_released(home: Home) -> bool:
-    """Whether anything tells of a release, or of a refused one: the registry, a folder of a release, or a restricted manifest."""
+    """Whether anything tells of a release, or of a refused one.
+
+    That is the registry, a folder of a release, or a restricted manifest.
+    """
     registry = home.releases / REGISTRY
     with contextlib.suppress(FileNotFoundError):
         if os.lstat(registry).st_size or registry.is_symlink() or not registry.is_file():
@@ -220,14 +223,16 @@ def _settled(home: Home) -> Chain:
 def _key_in_force(home: Home, chain: Chain) -> SigningKey:
     if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_released(home):
         raise ReleaseError(
-            f"the signing key keys/{SIGNING_KEY_FILE} is gone, although there are releases or refused tries; a new one would break the verification "
-            'at every recipient. Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "REASON"`'
+            f"the signing key keys/{SIGNING_KEY_FILE} is gone, although there are releases or refused tries; "
+            "a new one would break the verification at every recipient. Restore it from a backup; "
+            'if there is none, record the loss: `deid key rotate --lost "REASON"`'
         )
     key = SigningKey.load_or_create(home.keys)
     if signer_in_force(home.releases, chain) not in (None, key.public.raw.hex()):
         raise ReleaseError(
-            f"keys/{SIGNING_KEY_FILE} is not the signing key in force: another one signed the newest release, or the registry names "
-            'another. Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "REASON"`'
+            f"keys/{SIGNING_KEY_FILE} is not the signing key in force: another one signed the newest release, "
+            "or the registry names another. Restore it from a backup; "
+            'if there is none, record the loss: `deid key rotate --lost "REASON"`'
         )
     return key
 

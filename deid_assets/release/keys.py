@@ -28,7 +28,7 @@ from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.store.tables import owner_only
 
 SIGNING_KEY_FILE = "signing_key.pem"
-SECRET_FILE = "secret"
+SECRET_FILE = "secret"  # noqa: S105 - the name of a file
 SECRET_BYTES_AT_LEAST = 32
 GENERATED = "generated file"
 """Origin of a secret that nobody gave."""
@@ -74,6 +74,7 @@ class PublicKey:
 
     @property
     def pem(self) -> bytes:
+        """The key as PEM."""
         return Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -139,6 +140,7 @@ class SigningKey:
 
     @property
     def public(self) -> PublicKey:
+        """The public key that verifies what this one signs."""
         return PublicKey(self._private.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
@@ -273,7 +275,8 @@ def _from_file(path: Path) -> bytes:
 def _from_command(command: str) -> bytes:
     """Standard output of the command. Its errors are not repeated: they may hold what it was to print."""
     try:
-        ran = subprocess.run(shlex.split(command), capture_output=True, check=True, timeout=_COMMAND_SECONDS)
+        words = shlex.split(command)
+        ran = subprocess.run(words, capture_output=True, check=True, timeout=_COMMAND_SECONDS)  # noqa: S603 - the owner's own
     except subprocess.CalledProcessError as error:
         raise ReleaseError(f"the command in DEID_SECRET_COMMAND ended with code {error.returncode}") from None
     except subprocess.TimeoutExpired:

@@ -39,9 +39,8 @@ def disclosure_tables(manifest: Mapping) -> tuple[ReportTable, ...]:
         ("membership_disclosure", _membership),
         ("provider_graph_attack", _providers),
     ):
-        for item in manifest["evidence"]:
-            if item["asset"] == asset:
-                tables.append(table({found["name"]: found for found in item["measurements"]}))
+        measured = (item["measurements"] for item in manifest["evidence"] if item["asset"] == asset)
+        tables += [table({found["name"]: found for found in measurements}) for measurements in measured]
     tables.append(_published_as_they_are(manifest))
     return tuple(table for table in tables if table.rows)
 
@@ -74,8 +73,9 @@ def _published_as_they_are(manifest: Mapping) -> ReportTable:
         "Made of: by how much guesses of the column improve with a quasi-identifier that is known more finely. "
         "Identifiers: values that look like direct identifiers; values of a form that ordinary numbers have, too; and rare "
         "values that may be names, of all rare values.",
-        (("Column", "name"), ("Singled out", "number"), ("Refinement", "number"), ("For sure", "number"), ("Made of", "number"), ("Identifiers", "number"),
-         ("Forms of identifiers", "number"), ("Rare names", "number"), ("Published because", "name")),
+        (("Column", "name"), ("Singled out", "number"), ("Refinement", "number"), ("For sure", "number"), ("Made of", "number"),
+         ("Identifiers", "number"), ("Forms of identifiers", "number"), ("Rare names", "number"),
+         ("Published because", "name")),
         (*rows, ("Limit", *limits, "")) if rows else (),
     )  # fmt: skip
 

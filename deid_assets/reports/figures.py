@@ -47,8 +47,8 @@ SMALLEST = 11
 def claims_per_member_figure(counts_before: ArrayLike, counts_after: ArrayLike, cap: float | None = None) -> bytes:
     """Draw the long tail and its cut: the share of members with at least so many claims, before and after.
 
-    A survival curve on two logarithmic axes needs no bins, so that a merged tail looks no higher than it is (El Emam & Arbuckle 2013,
-    Figure 5-1 shows the same data as a histogram).
+    A survival curve on two logarithmic axes needs no bins, so that a merged tail looks no higher than it is (El Emam & Arbuckle
+    2013, Figure 5-1 shows the same data as a histogram).
 
     Parameters
     ----------

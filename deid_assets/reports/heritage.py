@@ -50,7 +50,7 @@ ATTACK_1 = 0.0084
 EXPECTED_AT_MOST = 0.058
 """El Emam et al. 2012: .008 + .992 * .05, the most that can be expected to be re-identified."""
 SAFE_HARBOR_EXPOSURE = 0.0004
-"""El Emam et al. 2012: .04 % of the population are unique under Safe Harbor and found with certainty; .8 % at .05 are the same."""
+"""El Emam et al. 2012: .04 % of the population are unique under Safe Harbor and found for certain; .8 % at .05 are the same."""
 TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
     {
         "original": {5: 0.0084, 10: 0.0094, 15: 0.0117},

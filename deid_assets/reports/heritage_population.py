@@ -1,9 +1,9 @@
-"""What the Heritage Health Prize published of attacks 2 and 3, to be held beside ours (El Emam et al. 2012, Results and Table 6).
+"""What the Heritage Health Prize published of attacks 2 and 3, to be held beside ours.
 
-The two columns are not measured alike. The article matches with the voters of the counties and with the discharges of
-California, and uses the closed form, which is biased low (methods#marketer-risk). Its shares are of all records; here they
-are of members with inpatient visits, and both are shown. Here the file is the one that the policy
-names, else the delivery itself, which is smaller than any such register, and whom the file lacks counts as found.
+See El Emam et al. 2012, Results and Table 6. The two columns are not measured alike. The article matches with the voters of the
+counties and with the discharges of California, and uses the closed form, which is biased low (methods#marketer-risk). Its
+shares are of all records; here they are of members with inpatient visits, and both are shown. Here the file is the one that the
+policy names, else the delivery itself, which is smaller than any such register, and whom the file lacks counts as found.
 """
 
 import json
@@ -21,8 +21,11 @@ TABLE_6 = (
     (0.013334, 0.010156, 0.010928, 0.013579),
     (0.017272, 0.012702, 0.013797, 0.015991),
 )
-"""Table 6 of El Emam et al. 2012: share of all records, not only of inpatients', matched with the State Inpatient Database in years 1, 2, 3 and all years. Each row
-compared four of age, length of stay, sex, number of visits, condition group and procedure group; which is lost in extraction."""
+"""Table 6 of El Emam et al. 2012: share of all records that were matched, in years 1, 2, 3 and all years.
+
+All records are meant, not only those of inpatients; they were matched with the State Inpatient Database. Each row compared four
+of age, length of stay, sex, number of visits, condition group and procedure group; which is lost in extraction.
+"""
 
 
 def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
@@ -36,9 +39,9 @@ def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     Returns
     -------
     tuple of ComparisonRow
-        Attack 2, then Table 6 period by period: the range over choices of four columns, as a share of all released members,
-        as the article counts, and of those with inpatient visits, as the product's measurements do; and by all columns, which the article
-        does not publish.
+        Attack 2, then Table 6 period by period: the range over choices of four columns, as a share of all released members, as
+        the article counts, and of those with inpatient visits, as the product's measurements do; and by all columns, which the
+        article does not publish.
     """
     manifest = json.loads(public_edition)
     measured = {found["name"]: found["value"] for item in manifest["evidence"] for found in item["measurements"]}

@@ -127,7 +127,8 @@ def lattice_figure(
         title = f"{candidates:,} of {len(nodes):,} nodes are candidates: at most {percent(threshold)} at high risk"
     else:
         title = (
-            f"With everybody in the sample {candidates:,} of {len(nodes):,} nodes are candidates (at most {percent(threshold)} at\n"
+            f"With everybody in the sample {candidates:,} of {len(nodes):,} nodes are candidates "
+            f"(at most {percent(threshold)} at\n"
             f"high risk); without the suppressed members the chosen one is, with {percent(without_suppressed)}"
         )
     figure.text(0.5, 1 - 0.06 / figure.get_figheight(), title, ha="center", va="top", fontsize=10)

@@ -51,7 +51,8 @@ MEANINGS: Mapping[str, str] = {
     "delivery is the population, the larger of this and the count.",
     "unique_share": "Share of the population that its demographics make unique, as estimated from the release; where the "
     "delivery is the population, the larger of this and the count.",
-    "homogeneous_share": "Members whose whole class has one value of a sensitive attribute, which not everybody has; the worst attribute.",
+    "homogeneous_share": "Members whose whole class has one value of a sensitive attribute, which not everybody has; "
+    "the worst attribute.",
     "least_diversity": "Values of a sensitive attribute in the least diverse class; the worst attribute.",
     "greatest_distance": "How far a class is distributed from the whole in a sensitive attribute; the worst of all.",
     "greatest_presence": "How surely demographics tell that a member of the delivery is in the release; the worst class.",
@@ -59,7 +60,8 @@ MEANINGS: Mapping[str, str] = {
     "provider_pattern_success": "How often who knows patterns of care of a provider recognizes him.",
     "provider_all_patterns_success": "How often who knows all patterns of care that an identifier joins recognizes a provider.",
     "provider_graph_success": "How often who knows how providers share patients recognizes one.",
-    "information_kept": "Share of the column's information that is left; rounded down. The policy asks for it, so that a release is of use.",
+    "information_kept": "Share of the column's information that is left; rounded down. The policy asks for it, "
+    "so that a release is of use.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }
 """What the measurements mean, for people."""
@@ -135,8 +137,9 @@ def tried(manifest: Mapping) -> tuple[str, ...]:
         if found["gating"] and found["confidence"] is not None
     }
     return (
-        f"Judged as try {max(item['try_number'] for item in of_draws)} of at most {TRIES_AT_MOST}: each bound that decides holds with "
-        f"confidence {' or '.join(f'{one:.6g}' for one in sorted(sure))}. What the policy states is the confidence of all tries together.",
+        f"Judged as try {max(item['try_number'] for item in of_draws)} of at most {TRIES_AT_MOST}: each bound that decides "
+        f"holds with confidence {' or '.join(f'{one:.6g}' for one in sorted(sure))}. What the policy states is the confidence "
+        "of all tries together.",
     )
 
 
@@ -152,9 +155,9 @@ def _of_an_extract(manifest: Mapping) -> tuple[str, ...]:
     if not (isinstance(published, float | int) and isinstance(with_suppressed, float | int)):
         return ()
     return (
-        f"Classes of the population are estimated from those of the release. The share at high risk, {published:.4%}, counts the "
-        f"published members alone, as a recipient can; it would be {with_suppressed:.4%} if members who were sampled and then "
-        "left out counted as alike.",
+        f"Classes of the population are estimated from those of the release. The share at high risk, {published:.4%}, counts "
+        f"the published members alone, as a recipient can; it would be {with_suppressed:.4%} if members who were sampled and "
+        "then left out counted as alike.",
     )
 
 

@@ -67,8 +67,8 @@ def rare_labels(tables: Mapping[str, DescribedTable], few: int = FEW) -> tuple[R
     table = ReportTable(
         "rare",
         "Rare labels",
-        f"Labels that fewer than {few} released members have, as the files tell. They are safe by the gates, and of little use: "
-        "their classes can be joined with a neighbour. That makes classes larger, so that nobody's risk rises; the levels "
+        f"Labels that fewer than {few} released members have, as the files tell. They are safe by the gates, and of little "
+        "use: their classes can be joined with a neighbour. That makes classes larger, so that nobody's risk rises; the levels "
         "below replace those of the same place in the policy, coarser ones too, so that levels nest. Labels of other kinds of "
         "hierarchies are joined in their tables.",
         (("Column", "name"), ("Label", "name"), ("Rows", "number"), ("Members", "number")),

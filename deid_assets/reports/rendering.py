@@ -134,7 +134,7 @@ def media_type(image: bytes) -> str:
 
 
 def markdown_image(image: bytes, alt: str, largest: int = LARGEST) -> str:
-    """Return Markdown that shows the image in the Dagster UI, which renders neither mermaid nor raw HTML.
+    r"""Return Markdown that shows the image in the Dagster UI, which renders neither mermaid nor raw HTML.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def markdown_image(image: bytes, alt: str, largest: int = LARGEST) -> str:
     Examples
     --------
     >>> markdown_image(b"<svg/>", "shares [%]")
-    '![shares \\\\[%\\\\]](data:image/svg+xml;base64,PHN2Zy8+)'
+    '![shares \\[%\\]](data:image/svg+xml;base64,PHN2Zy8+)'
     """
     escaped = re.sub(r"([\\\[\]()<>&`*_!])", r"\\\1", " ".join(alt.split()))
     text = f"![{escaped}]({data_uri(image)})"

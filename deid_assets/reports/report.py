@@ -139,6 +139,7 @@ class ReportFigure:
 
     @property
     def source(self) -> str:
+        """The image as a data URI."""
         return data_uri(self.image)
 
 
@@ -208,7 +209,8 @@ class ReportContent:
     title
         Heading of the report.
     release_number, policy_name, policy_title, delivery, created
-        Which release: its number (None where nothing was released), the policy, the keyed digest of the delivery's key, the time in ISO 8601.
+        Which release: its number (None where nothing was released), the policy, the keyed digest of the delivery's key, the
+        time in ISO 8601.
     recipient_class, terms_of_use
         Who may receive it, under which terms.
     verdict
@@ -269,7 +271,8 @@ _FOLDED = {
     "canaries": ("canaries found", "Every assessment found what was planted in a copy of its data as often as it must."),
     "columns": (
         "columns published as they are",
-        "What they tell of quasi-identifiers, and whether they look like identifiers; each number is in the table of that name.",
+        "What they tell of quasi-identifiers, and whether they look like identifiers; "
+        "each number is in the table of that name.",
     ),
 }
 """Groups of gates that are one row each where they passed: name, and what it says."""

@@ -132,8 +132,10 @@ def _quasi_identifier(policy: Policy, name: str):
 
 
 def _allowed_days(policy: Policy) -> list[Check]:
-    """The labels of both years; the class that top-coding opens upwards is written '8+' instead of '8-14', and '15'
-    instead of '15+' where all labels are numbers.
+    """The labels of both years.
+
+    The class that top-coding opens upwards is written '8+' instead of '8-14', and '15' instead of '15+' where all labels
+    are numbers.
     """
     columns = [column for column in IN_DAYS_IN_HOSPITAL[:2] if policy.publishes(column)]
     found = [_labels(policy.hierarchy_of(column)) for column in columns]

@@ -113,10 +113,8 @@ def _repeated(connection: duckdb.DuckDBPyConnection, table: Table, key: Sequence
 
 
 def _rule(error: pandera.errors.SchemaError) -> str:
-    if isinstance(error.check, Check):
-        rule = error.check.error or error.check.name
-    else:
-        rule = str(error.check).split("(")[0]
+    check = error.check
+    rule = (check.error or check.name) if isinstance(check, Check) else str(check).split("(")[0]
     if rule in ("column_in_schema", "column_in_dataframe"):  # here, and only here, the failure case is a column's name
         return f"{error.failure_cases}: {rule}"
     return f"{error.schema.name or 'table'}: {rule}"

@@ -175,7 +175,8 @@ CLAIM_SUPPORT_SCORES = contract(  # a row for each row of `grouped_claims`, join
         "score": column(
             dt.float64,
             Role.MEASUREMENT,
-            "support: 1 - (other members with its rarest value) / members, cut from the highest on; balanced: from the lowest on",
+            "support: 1 - (other members with its rarest value) / members, cut from the highest on; "
+            "balanced: from the lowest on",
             Check.in_range(0, 1, error="0 to 1"),
             unit="share of members",
         ),

@@ -291,7 +291,7 @@ def _filled_lines(condition: str, lines: int) -> str:
 
 
 def _line_key() -> str:
-    assert _OUTPATIENT_LINES < 1 << LINE_BITS
+    assert _OUTPATIENT_LINES < 1 << LINE_BITS  # noqa: S101 - two constants
     return "row_key | line AS row_key"
 
 

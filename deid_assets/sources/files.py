@@ -34,8 +34,8 @@ def quoted_foreign(name: str) -> str:
 
     Examples
     --------
-    >>> quoted_foreign('date of "service"')
-    '"date of ""service""\"'
+    >>> quoted_foreign('the "date" of service')
+    '"the ""date"" of service"'
     """
     return '"' + name.replace('"', '""') + '"'
 
@@ -241,11 +241,13 @@ def count_rows(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
 def require_columns(present: Iterable[str], columns: Columns, name: str) -> None:
     """Raise DeliveryError unless all columns that are to be read are present."""
     # Only the missing names are shown, never the present ones: the header of a file without one is a person's row.
-    known, missing = set(present), []
-    for ours, theirs in columns.items():
-        for one in [theirs] if isinstance(theirs, str) else theirs:
-            if one not in known:
-                missing.append(one if one == ours else f"{one} (to be read as {ours})")
+    known = set(present)
+    missing = [
+        one if one == ours else f"{one} (to be read as {ours})"
+        for ours, theirs in columns.items()
+        for one in ([theirs] if isinstance(theirs, str) else theirs)
+        if one not in known
+    ]
     if missing:
         more = f" and {len(missing) - _MISSING_SHOWN} more" if len(missing) > _MISSING_SHOWN else ""
         raise DeliveryError(f"{name}: missing column {', '.join(missing[:_MISSING_SHOWN])}{more}")

@@ -121,7 +121,8 @@ def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
             return path
         # The digest of the delivery covers what was delivered: a file beside it could change without a trace.
         raise DeliveryError(
-            f"delivery {delivery.key} is the file {path.name}, and the policy also names {file}: give the folder that holds both"
+            f"delivery {delivery.key} is the file {path.name}, and the policy also names {file}: "
+            "give the folder that holds both"
             if path.with_name(file).is_file()
             else f"delivery {delivery.key} is the file {path.name}, and the policy names {file}"
         )

@@ -101,8 +101,8 @@ def _require_plain_name(name: str, folder: str) -> None:
     """Raise DeliveryError for a name that no message can show."""
     if _UNSHOWN.search(name):
         raise DeliveryError(
-            f"{'the delivery' if _UNSHOWN.search(folder) else folder}: holds a file or folder whose name is not UTF-8, or has line "
-            "breaks or other control characters: rename it"
+            f"{'the delivery' if _UNSHOWN.search(folder) else folder}: holds a file or folder whose name is not UTF-8, or has "
+            "line breaks or other control characters: rename it"
         )
 
 

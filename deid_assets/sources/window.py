@@ -26,11 +26,12 @@ def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
     # A claim without a year that can be read is judged, not left out.
     outside = f"coalesce(year NOT BETWEEN 1 AND {delivered.last_year}, false)"
     connection.execute(f"CREATE TEMP VIEW typed_claims AS SELECT * FROM laid_claims WHERE NOT {outside}")
+    of_claims = f"SELECT member_id, bool_and({outside}) AS elsewhere FROM laid_claims GROUP BY member_id"
     connection.execute(
         f"""
         CREATE TEMP TABLE left_out_members AS
         SELECT row_key FROM laid_members AS m
-        LEFT JOIN (SELECT member_id, bool_and({outside}) AS elsewhere FROM laid_claims GROUP BY member_id) AS c USING (member_id)
+        LEFT JOIN ({of_claims}) AS c USING (member_id)
         WHERE coalesce(c.elsewhere,
             m.birth_date >= getvariable('years_end') OR m.death_date < getvariable('year_1_start'), false)
         """
@@ -42,6 +43,6 @@ def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
     laid, kept = (connection.execute(f"SELECT count(*) FROM {view}_claims").fetchall()[0][0] for view in ("laid", "typed"))
     if laid and not kept:
         raise DeliveryError(
-            f"claims: none of {laid:,} claims is of the years {years.first} to {years.first + years.count - 1} (source.years): mend the "
-            "years of the policy"
+            f"claims: none of {laid:,} claims is of the years {years.first} to {years.first + years.count - 1} (source.years): "
+            "mend the years of the policy"
         )

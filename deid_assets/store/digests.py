@@ -30,7 +30,7 @@ _SCALAR = re.compile(
 
 
 def canonical_json(value: object) -> bytes:
-    """Return the one JSON text of a value: sorted keys, no spaces, ASCII, a line feed at the end.
+    r"""Return the one JSON text of a value: sorted keys, no spaces, ASCII, a line feed at the end.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def canonical_json(value: object) -> bytes:
     Examples
     --------
     >>> canonical_json({"b": 1, "a": [0.1, None]})
-    b'{"a":[0.1,null],"b":1}\\n'
+    b'{"a":[0.1,null],"b":1}\n'
     """
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

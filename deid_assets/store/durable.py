@@ -9,6 +9,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, overload
 
 from deid_assets.errors import StoreError
 
@@ -58,6 +59,14 @@ def replace(path: Path, content: bytes, mode: int) -> None:
     sync(path.parent)
 
 
+@overload
+def take_lock(path: Path, wait: Literal[True]) -> int: ...
+
+
+@overload
+def take_lock(path: Path, wait: bool) -> int | None: ...
+
+
 def take_lock(path: Path, wait: bool) -> int | None:
     """Take the exclusive lock on a file, which is made when missing.
 
@@ -97,9 +106,9 @@ def locked(path: Path) -> Iterator[None]:
         descriptor = take_lock(path, wait=True)
     except OSError as error:
         raise StoreError(
-            f"the lock {path} cannot be made: {error.strerror}; it must be a plain file in a folder of yours: remove what lies there"
+            f"the lock {path} cannot be made: {error.strerror}; it must be a plain file in a folder of yours: "
+            "remove what lies there"
         ) from None
-    assert descriptor is not None, "it was waited for"
     try:
         yield
     finally:

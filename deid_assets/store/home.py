@@ -45,26 +45,32 @@ class Home:
 
     @property
     def dagster(self) -> Path:
+        """The home of Dagster: its runs and events."""
         return self.root / "home"
 
     @property
     def store(self) -> Path:
+        """The restricted store."""
         return self.root / "store"
 
     @property
     def releases(self) -> Path:
+        """The folder of all releases."""
         return self.root / "releases"
 
     @property
     def policies(self) -> Path:
+        """The folder of policies."""
         return self.root / "policies"
 
     @property
     def deliveries(self) -> Path:
+        """The folder of deliveries."""
         return self.root / "deliveries"
 
     @property
     def keys(self) -> Path:
+        """The folder of the secret and the signing key."""
         return self.root / "keys"
 
     def refused_report(self, policy: str, delivery: str) -> Path:
@@ -106,7 +112,7 @@ def plain_key(key: str) -> str:
     """
     if not _KEY.match(key) or ".." in key:
         raise DeliveryError(
-            "a delivery's key may hold letters, digits, '_', '.' (not two in a row) and '-', begins with a letter or digit, and "
-            "has at most 128 characters"
+            "a delivery's key may hold letters, digits, '_', '.' (not two in a row) and '-', begins with a letter or digit, "
+            "and has at most 128 characters"
         )
     return key

@@ -59,6 +59,7 @@ class Table:
 
     @property
     def sql(self) -> str:
+        """What to write after FROM."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     def query(self, sql: str, parameters: Sequence = ()) -> pd.DataFrame:
@@ -77,6 +78,7 @@ class Table:
         return self.query(f"SELECT * FROM {self.sql}{order}")
 
     def count(self) -> int:
+        """Return the number of rows."""
         return int(self.query(f"SELECT count(*) AS n FROM {self.sql}")["n"].iloc[0])
 
     def columns(self) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""How many values of a quasi-identifier the adversary knows about a member: p_ih (methods#adversary-power; El Emam et al. 2012, Multimedia Appendix 1, equation 1).
+"""How many values of a quasi-identifier the adversary knows about a member: p_ih (methods#adversary-power).
+
+This is equation 1 of Multimedia Appendix 1 to El Emam et al. 2012:
 
     p_ih = round( (p_m - 1) * r_ih / R_h + 1 ),  r_ih = eta_i / pi_ih,  R_h = max of r_ih over members with pi_ih > 0
 
@@ -6,9 +8,9 @@ eta_i is the member's number of claims before truncation, capped at mean + 2 sd 
 his values (value_diversity.py). Many claims and little variation make much knowledge. A member without variation
 (pi = 0) gets the largest power; when nobody varies, everybody does.
 
-The bracket of the printed equation is lost, so the rounding is a parameter (methods#adversary-power): `nearest`, half up, is the
-reading of plain square brackets and the default; `ceiling` is the conservative sensitivity run and fits the appendix's Figure 1
-best; `floor` gives the maximum to exact maxima only. The cap is on eta and not on 1/pi: R_h is set by the least
+The bracket of the printed equation is lost, so the rounding is a parameter (methods#adversary-power): `nearest`, half up, is
+the reading of plain square brackets and the default; `ceiling` is the conservative sensitivity run and fits the appendix's
+Figure 1 best; `floor` gives the maximum to exact maxima only. The cap is on eta and not on 1/pi: R_h is set by the least
 diverse long record, so that nearly everybody else is near 1.
 
 Numbers of claims and of pairs are whole, so that r/R is rational and is rounded exactly: in floating point 3 x 3/2 of

@@ -1,4 +1,6 @@
-"""The chosen node measured as the appendix literally says (El Emam et al. 2012, Multimedia Appendix 1, section 5, steps 2 and 4.b.i.2; methods#node-risk).
+"""The chosen node measured as the appendix literally says (methods#node-risk).
+
+The steps are 2 and 4.b.i.2 in section 5 of Multimedia Appendix 1 to El Emam et al. 2012.
 
 The search fixes the adversary's power before generalization and decides exemptions once, so that its flags are monotone
 on the lattice. The appendix computes the power on the generalized data and asks for the exemption at the node itself.

@@ -1,4 +1,6 @@
-"""How much a member's values of one quasi-identifier vary from claim to claim: the Simpson index (El Emam et al. 2012, Multimedia Appendix 1, sections 4.1-4.3).
+"""How much a member's values of one quasi-identifier vary from claim to claim: the Simpson index.
+
+The definitions are in sections 4.1 to 4.3 of Multimedia Appendix 1 to El Emam et al. 2012.
 
 For member i and quasi-identifier h with N non-missing values, n_c of them equal to c,
 

@@ -1,13 +1,15 @@
-"""How attack 1 fares when its assumptions do not hold: the sensitivity analysis of El Emam et al. 2012 (Table 7; methods#sensitivity), and beyond it.
+"""How attack 1 fares when its assumptions do not hold (methods#sensitivity).
+
+This is the sensitivity analysis of El Emam et al. 2012 (Table 7), and goes beyond it.
 
 A cell of the analysis is what the adversary knows and the power p_m that his knowledge grows to. For each cell attack 1
 is simulated anew on the released rows: a target, his knowledge from D1, the class in D2, and 1/f where the class holds
 the target. The figure is that of an adversary who knows that his target is in the release; times alpha it is the article's.
 
-What is known, beside the values of attack 1 (`values`): one claim jointly (`claim`), the order of one pair of values
-of each quasi-identifier (`order`), see `claim_knowledge`; the year as a seventh quasi-identifier (`year`), as in
-Table 5 of Multimedia Appendix 1; the year of each known value (`dated_values`); the number of released claims to within a bin, in all (`number`)
-or in each year (`yearly_numbers`), see `number_of_claims`. Demographics are known without error in all of them.
+What is known, beside the values of attack 1 (`values`): one claim jointly (`claim`), the order of one pair of values of each
+quasi-identifier (`order`), see `claim_knowledge`; the year as a seventh quasi-identifier (`year`), as in Table 5 of Multimedia
+Appendix 1; the year of each known value (`dated_values`); the number of released claims to within a bin, in all (`number`) or
+in each year (`yearly_numbers`), see `number_of_claims`. Demographics are known without error in all of them.
 
 Bounds hold together for all cells (Bonferroni) and cover Monte Carlo error only.
 """

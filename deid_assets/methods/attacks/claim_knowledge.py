@@ -3,8 +3,8 @@
 An adversary of attack 1 knows min(p_ih, N_ih) values of each quasi-identifier, not which belong to one claim, nor their
 order. Here some know more, and some are mistaken:
 
-* `claim`: one claim is known jointly. Its values are among the p known of each quasi-identifier ("which pieces of
-  information were in the same claim", El Emam et al. 2012, Results), the others come from other claims; so each quasi-identifier alone is
+* `claim`: one claim is known jointly. Its values are among the p known of each quasi-identifier ("which pieces of information
+  were in the same claim", El Emam et al. 2012, Results), the others come from other claims; so each quasi-identifier alone is
   known as without, and what is new is the link between the values. A blank of the claim is no knowledge.
 * `order`: of one pair of the values known of each quasi-identifier, where more than one is known, it is known which
   claim came first, to the day. Two equal values have no order; a pair whose order is not recorded adds nothing.

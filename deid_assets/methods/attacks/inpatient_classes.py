@@ -1,9 +1,9 @@
-"""Attack 3, the inpatient database (El Emam et al. 2012, Table 6; methods#inpatient-database): who is alike in the whole sequence of inpatient visits.
+"""Attack 3, the inpatient database: who is alike in all inpatient visits (El Emam et al. 2012; methods#inpatient-database).
 
-The adversary of the article holds every visit of the discharge database and matches all of them: two people are alike when
-they agree on age and sex, on the number of visits, and on the multiset of what the visits tell of length of stay,
-condition group and procedure group, or on any choice of these six. Which choice each row of the article's Table 6 made was lost
-in its extraction , so that every choice is counted (methods#inpatient-database), within each year and over all years.
+The adversary of the article holds every visit of the discharge database and matches all of them: two people are alike when they
+agree on age and sex, on the number of visits, and on the multiset of what the visits tell of length of stay, condition group
+and procedure group, or on any choice of these six. Which choice each row of the article's Table 6 made was lost in its
+extraction, so that every choice is counted (methods#inpatient-database), within each year and over all years.
 
 A visit of the release is a claim whose place of service is an inpatient hospital, and a row of the file must be the
 same kind of thing. What is missing is a value like any other: both files show the blank.

@@ -1,4 +1,6 @@
-"""Linkage simulation: a release is linked one to one with an identified file, and right links count (methods#linkage-simulation).
+"""Linkage simulation (methods#linkage-simulation).
+
+A release is linked one to one with an identified file, and right links count.
 
 The adversary sees which records and which people are alike, and nothing else. Within each class he assigns records to
 people at random, nobody twice. Because true matches are known here, each attempt has a precision (right links of all

@@ -1,4 +1,6 @@
-"""Marketer risk: the share of released records that are matched correctly with an identified file (El Emam et al. 2012, Multimedia Appendix 1, section 6).
+"""Marketer risk: the share of released records that are matched correctly with an identified file.
+
+See section 6 of Multimedia Appendix 1 to El Emam et al. 2012.
 
 A class holds the records and the people who are alike in what both files tell: f released records, F people in the
 identified file, who may be a census, a voter list or a discharge database. Whoever assigns the records of a class to
@@ -11,8 +13,9 @@ Four numbers for one question, of which the first decides:
 * `marketer_risk`: the direct sum (1/n) sum f/F, for a sample that is known to be part of the file.
 * `expected_marketer_risk`: its expectation over all simple random samples of any size, |J|/N exactly, because
   E f_j = n F_j / N.
-* `published_marketer_risk`: the closed form of equation 2 of Multimedia Appendix 1. It puts alpha F for f in the classes that are not empty,
-  and is therefore too low by the factor E|S|/|J| (methods#marketer-risk). Reported as "published formula"; it never gates.
+* `published_marketer_risk`: the closed form of equation 2 of Multimedia Appendix 1. It puts alpha F for f in the classes that
+  are not empty, and is therefore too low by the factor E|S|/|J| (methods#marketer-risk). Reported as "published formula"; it
+  never gates.
 """
 
 import numpy as np
@@ -108,7 +111,9 @@ def expected_marketer_risk(population_size: ArrayLike) -> float:
 
 
 def published_marketer_risk(population_size: ArrayLike, released: int) -> float:
-    """Return the closed form of equation 2 of Multimedia Appendix 1 (El Emam et al. 2012), E|S|/N, which is too low by the factor E|S|/|J|.
+    """Return the closed form E|S|/N, which is too low by the factor E|S|/|J|.
+
+    It is equation 2 of Multimedia Appendix 1 to El Emam et al. 2012.
 
     Parameters
     ----------

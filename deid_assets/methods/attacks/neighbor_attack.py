@@ -1,4 +1,6 @@
-"""Attack 1, the nosey neighbor (El Emam et al. 2012), and the risk equations that it rests on (its Figure 1; methods#risk-equations).
+"""Attack 1, the nosey neighbor (El Emam et al. 2012), and the risk equations that it rests on (methods#risk-equations).
+
+The equations are those of the article's Figure 1.
 
 An adversary knows one member of the population: his demographics and, per quasi-identifier, p values from his claims.
 He does not know whether the member is in the release. Per trial: a draw with probability alpha decides whether the
@@ -206,7 +208,9 @@ def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: f
 
 
 def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: float = 0.05) -> float:
-    """Return the same share with F_j = f_j / alpha, the share of records in classes of fewer than k (equation 5, methods#risk-equations).
+    """Return the same share with F_j = f_j / alpha: that of records in classes of fewer than k.
+
+    It is equation 5 (methods#risk-equations).
 
     Examples
     --------
@@ -219,7 +223,7 @@ def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: fl
 
 
 SAFE_HARBOR_UNIQUE = 0.0004
-"""Share of the population that Safe Harbor leaves unique, and so found with certainty (El Emam et al. 2012; methods#exposure)."""
+"""Share of the population that Safe Harbor leaves unique, and so found for certain (El Emam et al. 2012; methods#exposure)."""
 
 
 def risk_exposure(high_risk_share: float, probability: float) -> float:

@@ -1,8 +1,8 @@
 """Recognizing a provider by his patterns of care, or by who shares patients with whom (methods#provider-graph).
 
-El Emam et al. 2012 blank the identifier of a provider where fewer than 20 show a pattern (place, specialty, procedure group, condition
-group), because "patterns of treatment" could tell the hospital, and with it the patients. That judges one pattern at a
-time. An identifier that stays joins all claims of its provider, so an adversary may know several patterns of one:
+El Emam et al. 2012 blank the identifier of a provider where fewer than 20 show a pattern (place, specialty, procedure group,
+condition group), because "patterns of treatment" could tell the hospital, and with it the patients. That judges one pattern at
+a time. An identifier that stays joins all claims of its provider, so an adversary may know several patterns of one:
 
 * **patterns**: he knows p of the patterns that the release shows of a provider, or all of them, and looks in the
   register, here all claims of the delivery, for providers who show every one. Their number F is the class; he succeeds
@@ -40,7 +40,10 @@ def numbered_patterns(register: str, pattern: Sequence[str]) -> str:
         What to write after FROM: one row per claim.
     """
     columns = ", ".join(quoted(name) for name in pattern)
-    return f"SELECT {columns}, row_number() OVER (ORDER BY {columns}) - 1 AS number FROM (SELECT DISTINCT {columns} FROM {register})"
+    return (
+        f"SELECT {columns}, row_number() OVER (ORDER BY {columns}) - 1 AS number "
+        f"FROM (SELECT DISTINCT {columns} FROM {register})"
+    )
 
 
 def shown_patterns(

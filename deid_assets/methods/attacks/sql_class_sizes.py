@@ -1,8 +1,8 @@
-"""Class sizes counted by DuckDB alone: the second opinion that the gate asks for (methods#cross-check; methods#node-risk, step 4.b.ii).
+"""Class sizes counted by DuckDB alone: the second opinion that the gate asks for (methods#cross-check).
 
-The kernel counts how many members of the population agree with what an adversary knows. This module counts the same
-in SQL, shares no code with it, and reads the tables of the store, not the kernel's arrays. The gate evaluates some
-thousand draws of the kernel's stream here and refuses on the first that disagrees.
+Class sizes are step 4.b.ii of methods#node-risk. The kernel counts how many members of the population agree with what an
+adversary knows. This module counts the same in SQL, shares no code with it, and reads the tables of the store, not the kernel's
+arrays. The gate evaluates some thousand draws of the kernel's stream here and refuses on the first that disagrees.
 
 A member agrees with a draw when his generalized demographics equal the draw's (missing equals missing) and, for every
 known value of every quasi-identifier, his claims hold the value at least as many times as the knowledge does. Missing

@@ -92,6 +92,7 @@ class Canary:
     own_column: int | None = None
 
     def class_size(self, knows: Knows) -> int:
+        """Return how many members are in its class for who knows so much."""
         return self.sizes.get(knows, self.size)
 
 
@@ -127,7 +128,8 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
         for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
             made += _in_order(*(next(values) for _ in range(3)), h, years, days, except_in)
     made += _linked(next(values), next(values), histories, everywhere, except_in)
-    # A claim of which every value is blank tells only that it is there, and more claims of a year than are known (POWER) nothing.
+    # A claim of which every value is blank tells only that it is there. More claims of a year than are known (POWER) tell
+    # nothing.
     counted, blank = everywhere(next(values)), ((None,) * histories, 0, 0, True)
     told: dict[Knows, int] = {"number": 1, "yearly_numbers": 1}
     made += [Canary("number of claims", (counted, *[blank] * more), 2, told) for more in (POWER - 1, POWER)]

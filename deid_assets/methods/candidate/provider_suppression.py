@@ -1,4 +1,6 @@
-"""Provider, vendor and PCP identifiers are blanked where few others show the same pattern of care (El Emam et al. 2012; methods#provider-patterns).
+"""Provider, vendor and PCP identifiers are blanked where few others show the same pattern of care.
+
+The rule is that of El Emam et al. 2012 (methods#provider-patterns).
 
 A provider who is the only one with his specialty in his place of service to perform a procedure on patients with a
 diagnosis can be recognized, and with him the hospital of his patients. The pattern is (place, specialty, procedure

@@ -33,11 +33,11 @@ RULES = (BEGINS, CONTINUES, *ANYWHERE)
 
 
 def broken_rules(text: str) -> tuple[str, ...]:
-    """Return the rules that a text breaks; a number is none of them, whatever its sign.
+    r"""Return the rules that a text breaks; a number is none of them, whatever its sign.
 
     Examples
     --------
-    >>> broken_rules("=1+1") == broken_rules(" \\"@SUM(A1)") == (BEGINS,)
+    >>> broken_rules("=1+1") == broken_rules(" \"@SUM(A1)") == (BEGINS,)
     True
     >>> [broken_rules(text) for text in ("-5", "+3.2e4", "- 12 %", "a-b", "65+", "'=1+1")]
     [(), (), ('a beginning that a spreadsheet takes for a formula (=, +, -, @)',), (), (), ()]

@@ -1,4 +1,6 @@
-"""Claims with released dates: which days are drawn anew, and what follows from the days drawn (El Emam & Arbuckle 2013, ch. 5; methods#dates).
+"""Claims with released dates: which days are drawn anew, and what follows from the days drawn (methods#dates).
+
+The method is that of El Emam & Arbuckle 2013, ch. 5.
 
 Year, days since the first claim of the year and length of stay are computed again from released dates, or dropped: their
 true values, held against dates drawn anew, would undo the drawing. A payment keeps its distance to its service.

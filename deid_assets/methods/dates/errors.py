@@ -1,4 +1,7 @@
-"""How far released dates are from the delivered ones: what analysts are told of it (El Emam & Arbuckle 2013, ch. 5; methods#dates)."""
+"""How far released dates are from the delivered ones: what analysts are told of it (methods#dates).
+
+The dates are made as in El Emam & Arbuckle 2013, ch. 5.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

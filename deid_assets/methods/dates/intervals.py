@@ -1,4 +1,6 @@
-"""Dates by generalized intervals with an anchor: the order of events is kept, the dates are not (El Emam & Arbuckle 2013, ch. 5; methods#dates).
+"""Dates by generalized intervals with an anchor: the order of events is kept, the dates are not (methods#dates).
+
+The method is that of El Emam & Arbuckle 2013, ch. 5.
 
 A member's events are unique days in order. The first is the anchor, his date of birth if that is among them; his death,
 if it is, comes last. The anchor becomes a random day of its month (or a longer period). Each interval to the next event
@@ -106,7 +108,8 @@ def drawn_on_average(intervals: np.ndarray, width: np.ndarray | int) -> np.ndarr
 
     Examples
     --------
-    The book's bias: intervals at the lower edges of their bins grow. The book's 4 for 1 is of a bin that the book itself leaves alone:
+    The book's bias: intervals at the lower edges of their bins grow. The book's 4 for 1 is of a bin that the book itself
+    leaves alone:
 
     >>> drawn_on_average(np.array([1, 8, 15]), 7).tolist()
     [1.0, 11.0, 18.0]

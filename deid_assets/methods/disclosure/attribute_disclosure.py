@@ -1,8 +1,8 @@
 """Attribute disclosure: what a member's class tells of him without telling which record is his.
 
-El Emam et al. 2012 leave it out ("Identity Versus Attribute Disclosure"; methods#attribute-disclosure). A class of 20 who all have one condition hides whose record is
-whose, and nothing else. Measured on the released rows, for the classes of members who are alike in what an adversary
-knows, of one sensitive attribute at a time:
+El Emam et al. 2012 leave it out ("Identity Versus Attribute Disclosure"; methods#attribute-disclosure). A class of 20 who all
+have one condition hides whose record is whose, and nothing else. Measured on the released rows, for the classes of members who
+are alike in what an adversary knows, of one sensitive attribute at a time:
 
 =============  ====================================================================================================
 homogeneity    Members in classes in which all have one value. Of an attribute that a member has several values of,

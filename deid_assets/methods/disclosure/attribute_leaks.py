@@ -283,9 +283,8 @@ def _together(columns: Mapping[str, Column], withheld: Withheld, limit: float, l
     alone = {name: _fall(columns, (name,), withheld, k) for name in columns}
     # A column that tells it alone is judged by itself, and refines in any company.
     others = [name for name in columns if alone[name] <= limit_alone]
-    found = []
-    for pair in itertools.combinations(others, 2):
-        found.append(Together(pair, withheld.name, _fall(columns, pair, withheld, k)))
+    pairs = itertools.combinations(others, 2)
+    found = [Together(pair, withheld.name, _fall(columns, pair, withheld, k)) for pair in pairs]
     if not found:
         return []
     best = grown = max(found, key=lambda one: one.fall)

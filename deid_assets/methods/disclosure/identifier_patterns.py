@@ -5,6 +5,7 @@ Names of persons have no form that other texts lack: only titles are told for su
 counted apart.
 """
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -23,12 +24,15 @@ IDENTIFIERS: dict[str, str] = {
     "social security numbers": rf"{_BEFORE}{_D}{{3}}({_DASH}|[ ./_]){_D}{{2}}({_DASH}|[ ./_]){_D}{{4}}{_AFTER}",
     "telephone numbers": rf"{_BEFORE}({_D}{{3}}({_DASH}|[ ./_])+|\({_D}{{3}}\) ?){_D}{{3}}({_DASH}|[ ./_])?{_D}{{4}}{_AFTER}"
     rf"|\+({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{7,14}}{_AFTER}",
-    "e-mail addresses": r"[\w.%+-]+ ?(@|\[at\]|\(at\)) ?[\w-]+( ?(\.|\[dot\]|\(dot\)) ?[\w-]+)*( ?(\.|\[dot\]|\(dot\)) ?)[a-z]{2,}",
+    "e-mail addresses": r"[\w.%+-]+ ?(@|\[at\]|\(at\)) ?[\w-]+( ?(\.|\[dot\]|\(dot\)) ?[\w-]+)*"
+    r"( ?(\.|\[dot\]|\(dot\)) ?)[a-z]{2,}",
     "web addresses": r"(https?|ftp)://|(^|[^a-z])www\.|[a-z0-9-]\.(com|org|net|gov|edu|info|io)($|[/:? ])",
     "network addresses": rf"(^|[^0-9.])({_OCTET}\.){{3}}{_OCTET}($|[^0-9.])"
     r"|(^|[^0-9a-f:])([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}($|[^0-9a-f:])|(^|[^0-9a-f])([0-9a-f]{2}[:-]){5}[0-9a-f]{2}($|[^0-9a-f])",
-    "dates": rf"(^|[^0-9]){_YEAR}[-/.]{_MONTH}[-/.]{_DAY}($|[^0-9])|(^|[^0-9])({_MONTH}[-/.]{_DAY}|{_DAY}[-/.]{_MONTH})[-/.]{_YEAR}($|[^0-9])"
-    rf"|(^|[^0-9]){_DAY}(st|nd|rd|th)?[ -]*(of )?{_MONTH_NAME},?[ -]*{_YEAR}($|[^0-9])|(^|[^a-z]){_MONTH_NAME} *{_DAY}(st|nd|rd|th)?,? *{_YEAR}($|[^0-9])",
+    "dates": rf"(^|[^0-9]){_YEAR}[-/.]{_MONTH}[-/.]{_DAY}($|[^0-9])"
+    rf"|(^|[^0-9])({_MONTH}[-/.]{_DAY}|{_DAY}[-/.]{_MONTH})[-/.]{_YEAR}($|[^0-9])"
+    rf"|(^|[^0-9]){_DAY}(st|nd|rd|th)?[ -]*(of )?{_MONTH_NAME},?[ -]*{_YEAR}($|[^0-9])"
+    rf"|(^|[^a-z]){_MONTH_NAME} *{_DAY}(st|nd|rd|th)?,? *{_YEAR}($|[^0-9])",
     "numbers of records or accounts": r"(^|[^a-z])(mrn|ssn|med(ical)?\.? ?rec(ord)?|patient|member|pat|acct|account|policy)"
     rf"[ .:#_-]*(id|no|nr|number)?[ .:#_-]*{_D}{{4,}}",
     "keys": r"(^|[^0-9a-f])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}|^[0-9a-f]{32,}$",
@@ -41,7 +45,8 @@ TITLE = r"(^|[^\p{L}])(Mr|Mrs|Ms|Miss|Dr|Prof|MR|MRS|DR|PROF)(\. ?| )\p{Lu}"
 FORMATS: dict[str, str] = {
     "ZIP codes": rf"{_D}{{5}}({_D}{{4}})?",
     "numbers of nine or ten digits": rf"{_D}{{9,10}}",
-    "dates without separators": rf"{_YEAR}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])|(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01]){_YEAR}",
+    "dates without separators": rf"{_YEAR}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])"
+    rf"|(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01]){_YEAR}",
     "numbers of records": rf"[a-z]{{1,4}}{_D}{{6,}}|0{_D}{{5,9}}",
 }
 """Forms that ordinary numbers have, too; of a whole value, without spaces and dashes."""
@@ -91,8 +96,9 @@ def patterns_of(table: Table, column: str, k: int) -> Patterns:
     is_strong = " OR ".join([*(f"s{number}" for number in range(len(strong))), "title"])
     is_weak = " OR ".join(f"w{number}" for number in range(len(weak)))
     found = [f"sum(n) FILTER ({name})" for name in _names(len(strong), len(weak))]
+    raw = f"{quoted(column)}::VARCHAR"
     row = table.query(
-        f"""WITH held AS (SELECT {quoted(column)}::VARCHAR AS raw, trim({_PLAIN.format(f"{quoted(column)}::VARCHAR")}) AS text, count(*) AS n
+        f"""WITH held AS (SELECT {raw} AS raw, trim({_PLAIN.format(raw)}) AS text, count(*) AS n
                 FROM {table.sql} WHERE {quoted(column)} IS NOT NULL GROUP BY ALL),
             filled AS (SELECT n, text, regexp_replace(text, '[\\s\\p{{Pd}}_]', '', 'g') AS bare FROM held
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),
@@ -113,15 +119,25 @@ def _names(strong: int, weak: int) -> list[str]:
     return [*(f"s{number}" for number in range(strong)), "title", *(f"w{number}" for number in range(weak))]
 
 
-_OF_PERSONS = ["first", "last", "full", "given", "family", "maiden", "middle", "sur", "nick", "fore", "birth", "patient", "member", "person", "subscriber", "beneficiary", "insured", "doctor", "physician", "provider", "mother", "father", "spouse", "child", "parent", "guardian", "contact", "user", "client", "customer", "employee"]
-_WORDS = frozenset(
-    ["name", "names", "surname", "forename", "firstname", "lastname", "fullname", "givenname", "familyname", "maidenname", "middlename", "nickname", "initials", "ssn", "nino", "mrn", "npi", "email", "mails", "phone", "phones", "telephone", "tel", "fax", "address", "addr", "street", "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday", "dateofbirth", "dod", "ip", "ipaddress", "mac", "url", "website", "passport", "licence", "license", "vin", "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym", "guid", "uuid", "hash", "md", "sha", "latitude", "longitude", "lat", "lon", "geohash"]
-)  # fmt: skip
+_OF_PERSONS = [
+    "first", "last", "full", "given", "family", "maiden", "middle", "sur", "nick", "fore", "birth", "patient", "member",
+    "person", "subscriber", "beneficiary", "insured", "doctor", "physician", "provider", "mother", "father", "spouse", "child",
+    "parent", "guardian", "contact", "user", "client", "customer", "employee",
+]  # fmt: skip
+_WORDS = frozenset([
+    "name", "names", "surname", "forename", "firstname", "lastname", "fullname", "givenname", "familyname", "maidenname",
+    "middlename", "nickname", "initials", "ssn", "nino", "mrn", "npi", "email", "mails", "phone", "phones", "telephone", "tel",
+    "fax", "address", "addr", "street", "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday",
+    "dateofbirth", "dod", "ip", "ipaddress", "mac", "url", "website", "passport", "licence", "license", "vin", "plate", "iban",
+    "fingerprint", "photo", "photograph", "pseudonym", "guid", "uuid", "hash", "md", "sha", "latitude", "longitude", "lat",
+    "lon", "geohash",
+])  # fmt: skip
 _PHRASES = (
     ("social", "security"), ("medical", "record"), ("record", "number"), ("record", "no"), ("record", "id"), ("e", "mail"),
-    ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"), ("death", "date"),
-    ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("health", "plan"), ("device", "id"),
-    ("serial", "number"), *((who, "id") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance")),
+    ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"),
+    ("death", "date"), ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("health", "plan"),
+    ("device", "id"), ("serial", "number"),
+    *((who, "id") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance")),
     *((who, "number") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance", "certificate")),
     *((who, "no") for who in ("patient", "member", "insurance")),
 )  # fmt: skip
@@ -143,7 +159,7 @@ def named_as_identifier(name: str) -> bool:
     parts = [part.lower().rstrip("0123456789") for part in _PART.findall(name)]
     if parts in (["id"], ["ids"], ["nr"], ["key"]):
         return True
-    pairs = set(zip(parts, parts[1:], strict=False))
+    pairs = set(itertools.pairwise(parts))
     persons = any((who, what) in pairs for who in _OF_PERSONS for what in ("name", "names"))
     others = [part for part in parts if part not in ("name", "names") or len(parts) == 1]
     return persons or bool(_WORDS & set(others)) or bool(pairs & set(_PHRASES))

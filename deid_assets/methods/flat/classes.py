@@ -147,7 +147,7 @@ class FlatTable:
     def _on_the_way(self, node: Node) -> Node:
         """The node directly below in which a quasi-identifier of few values is one level lower."""
         axis = min((axis for axis, level in enumerate(node) if level), key=lambda axis: self.domains[axis].sizes[0])
-        return node[:axis] + (node[axis] - 1,) + node[axis + 1 :]
+        return (*node[:axis], node[axis] - 1, *node[axis + 1 :])
 
     def _rolled_up(self, table: ClassTable, axis: int, level: int) -> ClassTable:
         """The classes after one quasi-identifier is generalized from a level to the next."""

@@ -201,7 +201,8 @@ class _Search:
         """Go down from the top, each time to the neighbour that loses least among those that pass."""
         while True:
             lower = [below for below in lower_neighbours(self._best[-1]) if self._open[below]]
-            if not any([self._look_at(below) for below in lower]):
+            better = [self._look_at(below) for below in lower]  # at all of them, whichever is better
+            if not any(better):
                 return
 
     def _improve(self) -> bool:

@@ -1,4 +1,7 @@
-"""Sampling of claim values without replacement, for many draws at once (El Emam et al. 2012, Multimedia Appendix 1, section 5, step 4.b.i.1; methods#node-risk)."""
+"""Sampling of claim values without replacement, for many draws at once (methods#node-risk).
+
+This is step 4.b.i.1 in section 5 of Multimedia Appendix 1 to El Emam et al. 2012.
+"""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
 """Class sizes by bit-sets: how many members share a target's demographics and hold what the adversary knows.
 
-This is step 4.b.ii of the node computation (methods#node-risk). `multiset` counts how often each generalized value is known, `rows_for_knowledge`
-turns 'known so often' into rows of the index, `matching_members` counts who has them all.
+This is step 4.b.ii of the node computation (methods#node-risk). `multiset` counts how often each generalized value is known,
+`rows_for_knowledge` turns 'known so often' into rows of the index, `matching_members` counts who has them all.
 
 For each draw the rows that its knowledge needs are ANDed over the blocks of its demographic cell, the rarest row first,
 and the bits left are members of its class. Draws go side by side through each step: a few blocks of every cell, then

@@ -102,7 +102,10 @@ class DrawnBlocks:
         return np.concatenate(parts)
 
     def lost(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
-        """Step 4.b.i.2 of the appendix (methods#node-risk), (B,) bool: whether some knowledge, at these levels, is gone from the own D'."""
+        """Return whether some knowledge, at these levels, is gone from the own D', (B,) bool.
+
+        This is step 4.b.i.2 of the appendix (methods#node-risk).
+        """
         lost = np.zeros(len(batch.members), dtype=bool)
         for history, level in _kept_histories(levels):
             if (history, level) not in batch.lost:

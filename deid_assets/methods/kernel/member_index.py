@@ -51,6 +51,7 @@ class DemographicCells:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its arrays."""
         return self.cell_of.nbytes + self.first.nbytes + self.blocks.nbytes + self.masks.nbytes
 
 

@@ -1,4 +1,6 @@
-"""The node computation of Multimedia Appendix 1 to El Emam et al. 2012, section 5: the share of draws at high risk at one node of the lattice (methods#node-risk).
+"""The node computation: the share of draws at high risk at one node of the lattice (methods#node-risk).
+
+It is section 5 of Multimedia Appendix 1 to El Emam et al. 2012.
 
 Where the steps of the appendix are:
 
@@ -162,7 +164,10 @@ class NodeComputation:
 
     @property
     def _draws(self) -> DrawnBlocks:
-        """Blocks of draws and the bit-sets that they are matched with; exact classes have others, and need not wait for these."""
+        """Blocks of draws and the bit-sets that they are matched with.
+
+        Exact classes have others, and need not wait for these.
+        """
         if self._made is None:
             index = self._given
             needed = (self.top if self._only_at is None else self.generalization(self._only_at)).histories
@@ -175,7 +180,7 @@ class NodeComputation:
 
     def _ready(self) -> "NodeComputation":
         """The same with its bit-sets made: once and here, before threads or workers share it."""
-        assert self._draws is not None
+        self._made = self._draws
         return self
 
     def __getstate__(self) -> dict:

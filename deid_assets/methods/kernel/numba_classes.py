@@ -16,7 +16,8 @@ from deid_assets.methods.kernel.numba_support import compiled
 from deid_assets.methods.population.longitudinal_data import Domain
 
 NO_ROW, TOO_RARE, WORDS = 2**31 - 1, -1, 8
-assert (NO_ROW, TOO_RARE, WORDS) == (member_index.NO_ROW, member_index.TOO_RARE, member_index.WORDS)
+# Written out for the cache of compiled code, see `numba_support.compiled`.
+assert (NO_ROW, TOO_RARE, WORDS) == (member_index.NO_ROW, member_index.TOO_RARE, member_index.WORDS)  # noqa: S101 - constants
 
 _DRAWS_AT_ONCE = 2048
 """Draws whose rows are gathered and then matched: these rows stay in the second-level cache."""

@@ -8,6 +8,7 @@ chosen one, whether that passes or not. Whoever trusts the measured failures, an
 nothing else: `problems` goes through the whole lattice again.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -245,7 +246,7 @@ class OptimalityCertificate:
             return [] if _same(own, self.chosen_loss) else ["the loss of the chosen node is not that measured there"]
         if [len(own) for own in self.losses] != [height + 1 for height in self.heights]:
             return ["each level needs its loss"]
-        if any(later < earlier for own in self.losses for earlier, later in zip(own, own[1:], strict=False)):
+        if any(later < earlier for own in self.losses for earlier, later in itertools.pairwise(own)):
             return ["losses must not fall from a level to the next"]
         total = math.fsum(own[level] for own, level in zip(self.losses, self.chosen, strict=True))
         return [] if _same(total, self.chosen_loss) else ["the loss of the chosen node is not the sum of its levels'"]

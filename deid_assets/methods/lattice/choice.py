@@ -1,4 +1,6 @@
-"""The node that is published, and the members that are suppressed so that it may be (methods#suppression; Multimedia Appendix 1, section 5: "flagged for suppression").
+"""The node that is published, and the members that are suppressed so that it may be (methods#suppression).
+
+Section 5 of Multimedia Appendix 1 calls the members "flagged for suppression".
 
 Candidates of the search are tried from the least loss on: each is measured on fresh draws in both readings of the
 appendix, and the first that holds is chosen. Only where none holds, and the policy allows it, members flagged on draws

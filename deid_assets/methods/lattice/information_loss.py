@@ -98,8 +98,8 @@ class LatticeLoss:
     """The loss of any node of a longitudinal lattice.
 
     Level-1 attributes are counted over the released members, level-2 attributes over their values in D'. Raw bits are
-    faithful to the article but let claims dominate, because there are many claims to a member; normalised divides each attribute
-    by its loss at its top level and averages over the attributes that the lattice can generalize.
+    faithful to the article but let claims dominate, because there are many claims to a member; normalised divides each
+    attribute by its loss at its top level and averages over the attributes that the lattice can generalize.
 
     Parameters
     ----------

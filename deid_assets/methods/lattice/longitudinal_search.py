@@ -129,7 +129,10 @@ class _Search:
         self._open = np.ones(len(nodes), dtype=bool)
 
     def is_candidate(self, node: Node) -> bool:
-        """Steps 4 and 5 of the node computation (methods#node-risk): draw until the rule decides or the cap is reached; asked once, remembered."""
+        """Draw until the rule decides or the cap is reached; asked once, remembered.
+
+        These are steps 4 and 5 of the node computation (methods#node-risk).
+        """
         if node not in self.measured:
             flagged = draws = 0
             decision: Decision = "undecided"

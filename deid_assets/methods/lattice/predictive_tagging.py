@@ -48,7 +48,7 @@ def lower_neighbours(node: Node) -> list[Node]:
     >>> lower_neighbours((2, 0, 1))
     [(1, 0, 1), (2, 0, 0)]
     """
-    return [node[:axis] + (level - 1,) + node[axis + 1 :] for axis, level in enumerate(node) if level > 0]
+    return [(*node[:axis], level - 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level > 0]
 
 
 def sums_of_losses(losses: Sequence[Sequence[float]]) -> np.ndarray:

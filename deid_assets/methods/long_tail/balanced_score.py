@@ -1,8 +1,9 @@
-"""The balanced score of El Emam & Arbuckle 2013: which claims single a member out, by mean and variability of their support (methods#long-tail).
+"""The balanced score of El Emam & Arbuckle 2013: which claims single a member out (methods#long-tail).
 
-The support of a value is the number of members who have it, the member himself included. A claim whose values are all
-rare is cut before one that joins a rare value with a common one. The book's equation (Figure 5-2) is lost; methods#long-tail
-reconstructs the simplest form with all properties that the book states, R1:
+It judges a claim by the mean and the variability of its support. The support of a value is the number of members who have it,
+the member himself included. A claim whose values are all rare is cut before one that joins a rare value with a common one. The
+book's equation (Figure 5-2) is lost; methods#long-tail reconstructs the simplest form with all properties that the book states,
+R1:
 
     v = sigma / sigma_max;   score = v + (1 - v) * (mu - 1) / (sup_max - 1)
 

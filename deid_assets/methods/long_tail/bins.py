@@ -1,4 +1,6 @@
-"""The number of claims as a quasi-identifier in bins, and the backward truncation of El Emam & Arbuckle 2013 (ch. 5; methods#bins-of-claims).
+"""The number of claims as a quasi-identifier in bins, and their backward truncation (methods#bins-of-claims).
+
+Both are of El Emam & Arbuckle 2013, ch. 5.
 
 An adversary who knows about how many claims a member has knows a bin of numbers, [1-5], [6-10] and so on. Where a bin
 holds members, but fewer than m = ceil(1 / risk), each of them loses claims until he is in the next lower bin:

@@ -1,4 +1,8 @@
-"""The ways to cut the long tail, side by side: percentile (El Emam et al. 2012), bins (El Emam & Arbuckle 2013), bins with fewest claims removed (methods#bins-of-claims)."""
+"""The ways to cut the long tail, side by side.
+
+They are the percentile (El Emam et al. 2012), bins (El Emam & Arbuckle 2013), and bins with the fewest claims removed
+(methods#bins-of-claims).
+"""
 
 from collections.abc import Mapping
 

@@ -1,10 +1,10 @@
 """Bins of the number of claims with the fewest claims removed (methods#bins-of-claims).
 
-The backward algorithm of El Emam & Arbuckle 2013 is not minimal: of 15, 9 and 100 members in three bins it moves the nine, and with them
-dozens of claims, where one member of the fifteen who gives up one claim is enough. Here members in descending order of
-their claims are cut into groups of at least m, each of which shares a bin; a member above his group's bin keeps as many
-claims as that bin allows. An exchange argument shows that some optimum is of this form. The lowest bin is repaired too,
-by members who move down into it.
+The backward algorithm of El Emam & Arbuckle 2013 is not minimal: of 15, 9 and 100 members in three bins it moves the nine, and
+with them dozens of claims, where one member of the fifteen who gives up one claim is enough. Here members in descending order
+of their claims are cut into groups of at least m, each of which shares a bin; a member above his group's bin keeps as many
+claims as that bin allows. An exchange argument shows that some optimum is of this form. The lowest bin is repaired too, by
+members who move down into it.
 
 Bins are passed from the highest to the lowest. All that the rest needs to know is how many members are carried down,
 and 2 m - 2 are always enough: of more, the m with the most claims could be a group of their own further up, and those

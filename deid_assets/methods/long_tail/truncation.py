@@ -1,4 +1,6 @@
-"""The long tail of claims per member, and which of its claims are cut (El Emam et al. 2012, Multimedia Appendix 1, section 1; methods#long-tail).
+"""The long tail of claims per member, and which of its claims are cut (methods#long-tail).
+
+This is section 1 of Multimedia Appendix 1 to El Emam et al. 2012.
 
 Members with very many claims stand out by their number alone. Above a cap, a percentile of the claims per member or
 per member and year, a member keeps his best supported claims. Support of a value is the number of OTHER members who
@@ -7,8 +9,8 @@ have it; a claim's score comes from its least supported value,
     s = 1 - min_h sup_h / N    in [1/N, 1],
 
 highest cut first. Scores are computed once, not after each cut. The appendix says "95th percentile" without its unit: 9,556 of
-113,000 members truncated are 8.5 %, which fits per member and year; the 139 claims of El Emam & Arbuckle 2013 are per member. So the unit is a
-choice of the policy.
+113,000 members truncated are 8.5 %, which fits per member and year; the 139 claims of El Emam & Arbuckle 2013 are per member.
+So the unit is a choice of the policy.
 """
 
 from collections.abc import Sequence

@@ -208,6 +208,7 @@ class EvaluationRecords:
 
     @property
     def members(self) -> int:
+        """Number of released members."""
         return len(self.demographics)
 
     @property

@@ -3,8 +3,8 @@
 Everything is encoded: a value is a small integer, a hierarchy is one array per level. The population is every member
 of the delivery (methods#population: risk is 1/F in the population); the adversary's targets are the released ones.
 
-Level 1 (one value per member) and level 2 (one value per claim) are the words of El Emam et al. 2012. A missing level-1 value is a
-category of its own and has its own code; a missing level-2 value is no knowledge and is left out (methods#hierarchies).
+Level 1 (one value per member) and level 2 (one value per claim) are the words of El Emam et al. 2012. A missing level-1 value
+is a category of its own and has its own code; a missing level-2 value is no knowledge and is left out (methods#hierarchies).
 """
 
 import copy

@@ -66,10 +66,12 @@ def released_records(
             WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
         joins_held.append(f"LEFT JOIN {places} AS d ON d.label = c.{quoted(claim_names[DAY])}")
         day = f"coalesce(d.place, {MISSING})"
-    of_release = f"""SELECT p.position, coalesce(CAST(substr(c."Year", 2) AS SMALLINT) - 1, {MISSING}) AS year, {day}::SMALLINT AS day,
+    year = f'coalesce(CAST(substr(c."Year", 2) AS SMALLINT) - 1, {MISSING})'
+    own_year, own_day = f"coalesce(o.year - 1, {MISSING})", f"coalesce(o.{DAY}, {MISSING})"
+    of_release = f"""SELECT p.position, {year} AS year, {day}::SMALLINT AS day,
         {", ".join(held)} FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
         {" ".join(joins_held)} ORDER BY ALL"""
-    of_members = f"""SELECT p.position, coalesce(o.year - 1, {MISSING})::SMALLINT AS year, coalesce(o.{DAY}, {MISSING})::SMALLINT AS day,
+    of_members = f"""SELECT p.position, {own_year}::SMALLINT AS year, {own_day}::SMALLINT AS day,
         {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, crosswalk)} AS p USING (member_id)
         JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)} ORDER BY ALL"""
     return EvaluationRecords(

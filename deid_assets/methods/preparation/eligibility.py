@@ -94,8 +94,10 @@ def removed_members(members: Table, claims: Table, quarantined: Table, code_book
 
 
 def _alike(identifier: str) -> str:
-    """SQL of an identifier without what often differs between two files: case, white space, quotes, commas, semicolons,
-    leading zeros, letters that are not seen, and how accents are encoded.
+    """SQL of an identifier without what often differs between two files.
+
+    That is case, white space, quotes, commas, semicolons, leading zeros, letters that are not seen, and how accents are
+    encoded.
     """
     return rf"ltrim(lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g'))), '0')"
 
@@ -124,16 +126,17 @@ class OptOutMatch:
         found = []
         if self.listed and self.matched < matched_at_least * self.listed:
             found.append(
-                f"opt_outs: of {self.listed:,} identifiers listed fewer than the share {matched_at_least:g} (matched_at_least) are "
-                "those of delivered members, so that members who opted out may be released; check whether the list is of this "
-                "delivery, and writes identifiers as it does: prefixes, leading zeros, upper and lower case, white space. Where "
-                "a delivery holds few of those listed, state a smaller share; 0 asks for none"
+                f"opt_outs: of {self.listed:,} identifiers listed fewer than the share {matched_at_least:g} (matched_at_least) "
+                "are those of delivered members, so that members who opted out may be released; check whether the list is of "
+                "this delivery, and writes identifiers as it does: prefixes, leading zeros, upper and lower case, white space. "
+                "Where a delivery holds few of those listed, state a smaller share; 0 asks for none"
             )
         if self.nearly:
             found.append(
-                f"opt_outs: among {self.listed:,} identifiers listed are some that match no delivered member as they are written, "
-                "but would if upper and lower case, white space, quotes, commas, leading zeros, invisible characters and the encoding of "
-                "accents did not count; write them as the delivery does, or take those out who are not meant"
+                f"opt_outs: among {self.listed:,} identifiers listed are some that match no delivered member as they are "
+                "written, but would if upper and lower case, white space, quotes, commas, leading zeros, invisible characters "
+                "and the encoding of accents did not count; write them as the delivery does, or take those out who are not "
+                "meant"
             )
         return tuple(found)
 

@@ -1,4 +1,6 @@
-"""Removed members beside the remaining ones: how far removal changes the data (El Emam et al. 2012, Multimedia Appendix 1, Tables 1-4).
+"""Removed members beside the remaining ones: how far removal changes the data.
+
+The comparison is that of Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012.
 
 Sex and age are compared over members; days since the first claim and length of stay over claims, known values only;
 and the median number of claims. The two-sample Kolmogorov-Smirnov distance between removed and remaining comes with a
@@ -47,9 +49,9 @@ DSFC_MONTHS = Bins(tuple(range(0, 336, 28)), tuple(f"{m}-{m + 1} month{'s' * (m 
 # A stay that begins and ends on one day, length 0 in some deliveries, is a stay of one day.
 LENGTHS_OF_STAY = Bins(
     (0, 2, 3, 4, 5, 6, 7, 15, 29, 57, 85, 183),
-    ("1 day", "2 days", "3 days", "4 days", "5 days", "6 days")
-    + ("1-2 weeks", "2-4 weeks", "4-8 weeks", "8-12 weeks", "12-26 weeks", "26+ weeks"),
-)
+    ("1 day", "2 days", "3 days", "4 days", "5 days", "6 days",
+     "1-2 weeks", "2-4 weeks", "4-8 weeks", "8-12 weeks", "12-26 weeks", "26+ weeks"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

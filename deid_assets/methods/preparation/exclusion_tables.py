@@ -1,4 +1,7 @@
-"""Removed against remaining members in one long table: Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012, claims per member, KS distances (methods#excluded-members)."""
+"""Removed against remaining members in one long table (methods#excluded-members).
+
+It holds Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012, claims per member, and KS distances.
+"""
 
 import numpy as np
 import pandas as pd

@@ -28,6 +28,7 @@ class Figure:
 
     @property
     def share(self) -> float | None:
+        """`count` of `of`; None of nothing."""
         return self.count / self.of if self.of else None
 
 

@@ -1,4 +1,6 @@
-"""Top codes: values above a percentile are released as one open class, such as PayDelay '162+' (El Emam et al. 2012; methods#top-codes).
+"""Top codes: values above a percentile are released as one open class, such as PayDelay '162+' (methods#top-codes).
+
+The codes are those of El Emam et al. 2012.
 
 Percentiles are nearest-rank, the smallest value that at least the wanted share of the rows do not exceed: a value that
 occurs, the same for any order of the rows, without interpolation. The top code is that value, and every value from it
@@ -69,12 +71,12 @@ class TopCode:
         return f"CASE WHEN {quoted(column)} > {self.code} THEN {self.code} ELSE {quoted(column)} END"
 
     def text(self, column: str) -> str:
-        """SQL expression: the column as released text, '0', '1' .. '162+'; NULL stays NULL.
+        r"""SQL expression: the column as released text, '0', '1' .. '162+'; NULL stays NULL.
 
         Examples
         --------
         >>> TopCode(162).text("pay_delay")
-        'CASE WHEN "pay_delay" >= 162 THEN \\'162+\\' ELSE CAST("pay_delay" AS VARCHAR) END'
+        'CASE WHEN "pay_delay" >= 162 THEN \'162+\' ELSE CAST("pay_delay" AS VARCHAR) END'
         """
         name = quoted(column)
         return f"CASE WHEN {name} >= {self.code} THEN '{self.label}' ELSE CAST({name} AS VARCHAR) END"

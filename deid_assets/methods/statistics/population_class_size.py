@@ -1,4 +1,6 @@
-"""How large a class is in the population, given its size in the sample (methods#class-size; El Emam & Dankar 2008; Dankar & El Emam 2010).
+"""How large a class is in the population, given its size in the sample (methods#class-size).
+
+See El Emam & Dankar 2008; Dankar & El Emam 2010.
 
 Where the delivery holds the population, F is counted, and nothing here is needed to gate. These estimators stand
 beside the count, and gate only where no population is at hand (a public extract of a large register). f is the size

@@ -1,7 +1,7 @@
-"""How many members of the population are unique, judged from class sizes in the sample (methods#population-uniqueness; Dankar et al. 2012).
+"""How many members of the population are unique, judged from class sizes in the sample (methods#population-uniqueness).
 
-s_i is the number of classes of size i in the sample, u = sum s_i their number, n the members sampled, N those of the
-population, f = n / N. Three estimators, each wrong in its own way, and a rule that chooses among them:
+See Dankar et al. 2012. s_i is the number of classes of size i in the sample, u = sum s_i their number, n the members sampled, N
+those of the population, f = n / N. Three estimators, each wrong in its own way, and a rule that chooses among them:
 
 =======================  ===========================================================================================
 zayatz                   Each unique of the sample is unique in the population with probability P, as if classes of
@@ -131,8 +131,9 @@ def _checked(sizes: ArrayLike, classes: ArrayLike) -> tuple[NDArray[np.float64],
 
 
 def zayatz(i: NDArray, s: NDArray, population: int) -> float:
-    """Return s1 P N/n, with P = s1 Hyp(1; N, 1, n) / sum_i s_i Hyp(1; N, i, n), and Hyp(1; N, i, n) the probability that
-    one of i members is sampled.
+    """Return s1 P N/n, with P = s1 Hyp(1; N, 1, n) / sum_i s_i Hyp(1; N, i, n).
+
+    Hyp(1; N, i, n) is the probability that one of i members is sampled.
     """
     n = int(i @ s)
     one_sampled = stats.hypergeom.pmf(1, population, i.astype(np.int64), n)

@@ -1,8 +1,9 @@
-"""When to stop drawing: is a node's high-risk share above or below MaxSup? (El Emam et al. 2012, Multimedia Appendix 1, section 5, steps 4 and 5; methods#sequential-decision)
+"""When to stop drawing: whether a node's high-risk share is above or below MaxSup (methods#sequential-decision).
 
-The appendix repeats 10,000 draws a thousand times 'or until the stopping criterion is met' and does not state the criterion. This
-one is a pair of test martingales with a Beta mixture, valid at any stopping time by Ville's inequality: whatever the
-true share, a wrong rejection and a wrong acceptance each have at most the stated probability.
+These are steps 4 and 5 in section 5 of Multimedia Appendix 1 to El Emam et al. 2012. The appendix repeats 10,000 draws a
+thousand times 'or until the stopping criterion is met' and does not state the criterion. This one is a pair of test martingales
+with a Beta mixture, valid at any stopping time by Ville's inequality: whatever the true share, a wrong rejection and a wrong
+acceptance each have at most the stated probability.
 """
 
 import math

@@ -23,12 +23,23 @@ class Rule(Protocol):
 
     scope: str
 
-    def covers(self, values: np.ndarray) -> np.ndarray: ...
-    def labels(self, values: np.ndarray, level: int) -> list[str]: ...
-    def sort_key(self, value: object) -> object: ...
-    def all_labels(self, level: int) -> list[str] | None: ...
-    def all_values(self) -> list | None: ...
-    def problems(self, names: tuple[str, ...]) -> list[str]: ...
+    def covers(self, values: np.ndarray) -> np.ndarray:
+        """Say for each value whether it has a label; bool."""
+
+    def labels(self, values: np.ndarray, level: int) -> list[str]:
+        """Return the label of each covered value at a level."""
+
+    def sort_key(self, value: object) -> object:
+        """Key of the display order."""
+
+    def all_labels(self, level: int) -> list[str] | None:
+        """Every label of a level; None where they are not listed."""
+
+    def all_values(self) -> list | None:
+        """Every value covered; None where they are not listed."""
+
+    def problems(self, names: tuple[str, ...]) -> list[str]:
+        """Say what keeps this from being a hierarchy."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What the rules of a policy need from a delivery, and whether they have it.
 
-A rule that cannot apply protects nobody: a list of sensitive codes removes nobody where the codes cannot be read. So each
-rule states its needs here. They are measured in the delivery (`methods/preparation/rule_figures.py`) before anybody is drawn for a
+A rule that cannot apply protects nobody: a list of sensitive codes removes nobody where the codes cannot be read. So each rule
+states its needs here. They are measured in the delivery (`methods/preparation/rule_figures.py`) before anybody is drawn for a
 release, and again at the gate. A need that is not met refuses, and the policy says explicitly what a delivery may lack.
 
 Only rules that protect people who are released have needs. A rule that coarsens or caps the values of a column (top codes,
@@ -85,6 +85,7 @@ class JudgedNeed:
 
     @property
     def met(self) -> bool:
+        """Whether the delivery has what the rule needs."""
         return self.need.met(self.figure)
 
     @property

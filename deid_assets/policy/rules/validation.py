@@ -240,8 +240,8 @@ def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem
         yield Problem(
             ("neighbor_attack", "trials"),
             f"{trials} trials are too few for {name}: with no success in any of them, the {confidence:g} upper "
-            f"bound of the last try is {bound:.4g}, above at_most {gate.at_most:g}, so that {_too_few(gate.statistic)}; at least "
-            f"{needed} are needed",
+            f"bound of the last try is {bound:.4g}, above at_most {gate.at_most:g}, so that {_too_few(gate.statistic)}; at "
+            f"least {needed} are needed",
         )
 
 

@@ -25,7 +25,10 @@ SENSITIVE_BY_DEFAULT = SENSITIVE_COLUMNS[:4]
 
 
 class PopulationEstimates(Section):
-    """Class sizes and uniques of the population as estimated from the release (methods#population-uniqueness), beside those counted."""
+    """Class sizes and uniques of the population as estimated from the release, beside those counted.
+
+    See methods#population-uniqueness.
+    """
 
     estimator: Literal["large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = Field(
         "truncated_poisson", description="whose share of members in small classes small_class_share_at_most is for"

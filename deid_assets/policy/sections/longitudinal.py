@@ -20,7 +20,10 @@ CLAIM_COLUMNS = (
     "days_since_first_claim",
     "condition_group",
 )
-"""The columns that an adversary may know: of a member, and of each claim (El Emam et al. 2012, Tables 2 and 3; methods#hierarchies)."""
+"""The columns that an adversary may know: of a member, and of each claim (methods#hierarchies).
+
+See Tables 2 and 3 of El Emam et al. 2012.
+"""
 
 DATE_COLUMNS = ("service_interval", "service_period")
 """What an adversary may know of the dates of claims, where a policy releases dates."""
@@ -245,13 +248,15 @@ _WITHOUT_EFFECT = {"percentile": ("width", "risk", "cap", "lowest_bin"), "bins":
 class LongTail(Section):
     """Claims of members with very many are cut (methods#long-tail, methods#bins-of-claims).
 
-    A percentile is the way of El Emam et al. 2012; bins of the number of claims, each empty or large enough, are that of El Emam & Arbuckle 2013.
+    A percentile is the way of El Emam et al. 2012; bins of the number of claims, each empty or large enough, are that of El
+    Emam & Arbuckle 2013.
     """
 
     method: Literal["percentile", "bins", "optimal_bins"] = Field(
         "percentile",
         description="how many claims stay: up to a percentile, or so many that every bin of the number of claims is "
-        "empty or large enough, by the backward algorithm of El Emam & Arbuckle 2013 (bins) or with the fewest claims removed (optimal_bins)",
+        "empty or large enough, by the backward algorithm of El Emam & Arbuckle 2013 (bins) or with the fewest claims removed "
+        "(optimal_bins)",
     )
     percentile: Percentile | None = Field(None, description="claims beyond this percentile of claims per unit are cut")
     width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims in a bin")

@@ -30,8 +30,8 @@ class NumberOfClaims(Section):
     )
     with_values: AttackGate | None = Field(
         None,
-        description="gate on a neighbour who knows the bin and values of claims, and that the target is in the release: the worst of "
-        "attack_sensitivity's rows of this width at its plausible powers; null: reported only",
+        description="gate on a neighbour who knows the bin and values of claims, and that the target is in the release: the "
+        "worst of attack_sensitivity's rows of this width at its plausible powers; null: reported only",
     )
 
 
@@ -96,7 +96,7 @@ def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iter
         yield (
             ("number_of_claims", "with_values", "at_most"),
             (
-                f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound of the "
-                f"last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
+                f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound "
+                f"of the last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
             ),
         )

@@ -67,12 +67,12 @@ class PopulationTable(Section):
         description="people whom the table may stand for: those of the area that the release is of. A larger area hides "
         "more people than there are; a gate needs it",
     )
-    _folder: Folder | None = PrivateAttr(None)
+    _folder: Folder = PrivateAttr(Folder(None))
     _digest: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _find(self, info: ValidationInfo) -> "PopulationTable":
-        if self._folder is None:  # a section that was already read may become part of another policy
+        if not self._digest:  # a section that was already read may become part of another policy
             folder = info.context if isinstance(info.context, Folder) else Folder(None)
             self._digest = folder.digest(self.file)
             self._folder = folder
@@ -91,7 +91,6 @@ class PopulationTable(Section):
         ValueError
             If the file is no longer the one that the policy was read with.
         """
-        assert self._folder is not None
         target = folder / self.file.split("/")[-1]
         if self._folder.copy(self.file, target) != self._digest:
             raise ValueError(f"file {self.file} changed while it was used; run again")
@@ -126,7 +125,10 @@ class VoterListAttack(Section):
 
 
 class InpatientAttack(Section):
-    """Attack 3 (methods#inpatient-database): the release's inpatient visits are matched with a discharge database, all visits of a person."""
+    """Attack 3 (methods#inpatient-database): the release's inpatient visits are matched with a discharge database.
+
+    All visits of a person count together.
+    """
 
     table: DischargeTable | None = Field(
         None, description="the database; null: the inpatient claims of the delivery, before the long tail is cut"

@@ -1,4 +1,7 @@
-"""The section that says under which other assumptions attack 1 is simulated, and which of them gate (methods#sensitivity; El Emam et al. 2012, Table 7)."""
+"""The section that says under which other assumptions attack 1 is simulated, and which of them gate.
+
+See methods#sensitivity; El Emam et al. 2012, Table 7.
+"""
 
 from typing import Annotated, Literal
 

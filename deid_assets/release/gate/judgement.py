@@ -29,7 +29,7 @@ from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
 CROSS_CHECKED_DRAWS = 2_000
-assert CROSS_CHECKED_DRAWS <= DRAWS_PER_BLOCK
+assert CROSS_CHECKED_DRAWS <= DRAWS_PER_BLOCK  # noqa: S101 - two constants
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Staged:
     days_in_hospital: Table
 
     def by_name(self) -> dict[str, Table]:
+        """Return the tables by the names of the assets that they were staged from."""
         return {
             "release_members": self.members,
             "release_claims": self.claims,
@@ -215,6 +216,7 @@ def provider_refusals(
 
 
 def either_way(one: str, other: str) -> str:
+    """Return a SELECT of the number of rows, n, that only one of two SELECTs gives."""
     return (
         f"SELECT (SELECT count(*) FROM (({one}) EXCEPT ALL ({other})))"
         f" + (SELECT count(*) FROM (({other}) EXCEPT ALL ({one}))) AS n"
@@ -306,7 +308,8 @@ def _population(
 ) -> Counted:
     """The population in which classes are counted: released members as staged, everybody else from the store.
 
-    Where classes are estimated from the release there is nobody else. Members go by their number: joins on long texts cost most of the time.
+    Where classes are estimated from the release there is nobody else. Members go by their number: joins on long texts cost most
+    of the time.
     """
     pseudonyms = f"""(SELECT x.pseudonym, m.member_number FROM {crosswalk.sql} AS x JOIN {profiles.sql} AS m
         ON m.member_id = x.original_id WHERE x.kind = 'member')"""
@@ -343,7 +346,8 @@ def _released_at_top(
         profiles,
         "sample_at_top",
         f"SELECT member_number AS member_id, member_number AS own_id FROM {sample}",
-        f"SELECT o.member_number AS member_id, c.* EXCLUDE (member_id, claim_id) FROM ({claims}) AS c JOIN {sample} AS o USING (member_id)",
+        f"SELECT o.member_number AS member_id, c.* EXCLUDE (member_id, claim_id) FROM ({claims}) AS c "
+        f"JOIN {sample} AS o USING (member_id)",
         claim_names,
     )
 

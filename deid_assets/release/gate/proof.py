@@ -173,7 +173,10 @@ def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: StagedTable) -> 
         ).fetchone()
         for rule, cells in zip(rules, counts, strict=True):
             if cells:
-                text = f"column {name}, {_about(int(cells))}: {rule}; change the texts in the delivery, or the labels in the policy"
+                text = (
+                    f"column {name}, {_about(int(cells))}: {rule}; "
+                    "change the texts in the delivery, or the labels in the policy"
+                )
                 found.append(_refusal("unsafe_text", f"data/{table.name}", text, float(cells)))
     return found
 

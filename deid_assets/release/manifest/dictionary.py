@@ -61,7 +61,8 @@ def dictionary(tables: Mapping[str, DescribedTable]) -> dict:
         If a staged table has a column that its contract has not: nothing is published that nobody describes.
     """
     return {
-        "about": "Every column of the release. Labels are those that occur, in the order of their level; a blank is told apart.",
+        "about": "Every column of the release. Labels are those that occur, in the order of their level; "
+        "a blank is told apart.",
         "tables": {
             name: {
                 "files": [f"data/{name}.csv", f"data/{name}.parquet"],

@@ -1,8 +1,8 @@
 """The manifest: what a release is made of and how it was judged.
 
-Two editions. The restricted one holds exact numbers and stays in the restricted store. The public one is published
-with the release and signed; its numbers about people are protected counts (`public_numbers`). The public edition holds the digest of the restricted one, which therefore holds a salt: without
-it, whoever knows all else could try exact counts until the digest fits.
+Two editions. The restricted one holds exact numbers and stays in the restricted store. The public one is published with the
+release and signed; its numbers about people are protected counts (`public_numbers`). The public edition holds the digest of the
+restricted one, which therefore holds a salt: without it, whoever knows all else could try exact counts until the digest fits.
 """
 
 import platform
@@ -44,6 +44,7 @@ class ReleasedFile:
     rows_digest: str | None = None
 
     def to_json(self) -> dict:
+        """Return the file as the manifest lists it."""
         return {
             "path": self.path,
             "sha256": self.sha256,

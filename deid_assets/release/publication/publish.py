@@ -76,8 +76,9 @@ class Releases:
     key
         Signs manifests. A release left by a crash is completed only if this key signed it.
     restricted
-        Where restricted editions of manifests are kept, as <policy>/<number>.json with the tags of the released members
-        as <number>.members, the roll of its delivery as <number>.roll and the exact certificate as <number>.certificate.json; in the restricted store.
+        Where restricted editions of manifests are kept, as <policy>/<number>.json with the tags of the released members as
+        <number>.members, the roll of its delivery as <number>.roll and the exact certificate as <number>.certificate.json; in
+        the restricted store.
     """
 
     folder: Path
@@ -86,6 +87,7 @@ class Releases:
 
     @property
     def registry(self) -> Registry:
+        """The registry of all releases."""
         return Registry(self.folder / REGISTRY)
 
     def path(self, policy: str, number: int) -> Path:
@@ -329,8 +331,8 @@ class Staging:
         Raises
         ------
         ReleaseError
-            If no data or no certificate is staged, the same inputs were released before, a staged file was changed after it was written,
-            or the editions do not describe this release; nothing is published then.
+            If no data or no certificate is staged, the same inputs were released before, a staged file was changed after it was
+            written, or the editions do not describe this release; nothing is published then.
         """
         if not any(file.path.startswith("data/") for file in self._files):
             raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
@@ -347,7 +349,8 @@ class Staging:
             last = registry.chain().last_time
             if last and goes_back(created, last):
                 raise ReleaseError(
-                    f"the release was begun at {created}, before the registry's newest entry of {last}: set the clock right, and run again"
+                    f"the release was begun at {created}, before the registry's newest entry of {last}: set the clock right, "
+                    "and run again"
                 )
             signer = self.releases.key.public.raw.hex()
             place = Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files)
@@ -391,7 +394,7 @@ class Staging:
         # Its lock file is no part of a release. From here on the lock of the folder of releases keeps it from removal.
         (self.folder / LOCK).unlink()
         for folder in (self.folder / "data", self.folder):
-            os.chmod(folder, 0o755)
+            os.chmod(folder, 0o755)  # noqa: S103 - a release is for others to read
             durable.sync(folder)
         reasons = [f"{check.name}: {check.reason}" for check in verify(self.folder, self.releases.key.public).failures]
         # Verified is what lies there; it must also be what was made, not another release that the same key signed.

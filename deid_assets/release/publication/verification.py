@@ -1,4 +1,4 @@
-"""What an auditor runs, offline: is this release whole, unchanged, signed by a key that he trusts, and registered?
+"""What an auditor runs, offline: whether a release is whole, unchanged, signed by a key that he trusts, and registered.
 
 Every question is asked and answered by itself; a release is in order when none was answered with no. What a hostile
 release could hold (links, repeated JSON keys, paths that lead outside) is answered with no and never followed.
@@ -70,6 +70,7 @@ class VerificationReport:
 
     @property
     def failures(self) -> tuple[Check, ...]:
+        """The checks that were answered with no."""
         return tuple(check for check in self.checks if check.outcome == "failed")
 
     def text(self) -> str:

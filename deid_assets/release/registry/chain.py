@@ -215,7 +215,8 @@ class Registry:
             raise ReleaseError(f"{what} does not follow the head of the registry")
         if _goes_back(entry, chain.last_time):
             raise ReleaseError(
-                f"the entry's time {entry.time} lies before that of the registry's newest entry, {chain.last_time}: set the clock right"
+                f"the entry's time {entry.time} lies before that of the registry's newest entry, {chain.last_time}: set the "
+                "clock right"
             )
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         try:

@@ -68,8 +68,8 @@ def now(last: str | None) -> str:
         )
     if last and goes_back(text, last):
         raise ReleaseError(
-            f"the clock of this machine shows {text}, but the registry's newest entry is of {last}: set the clock right, and run "
-            "again. If that entry was made while the clock was ahead, record that with `deid clock correct --reason TEXT`"
+            f"the clock of this machine shows {text}, but the registry's newest entry is of {last}: set the clock right, and "
+            "run again. If that entry was made while the clock was ahead, record that with `deid clock correct --reason TEXT`"
         )
     if shown - known > AHEAD_AT_MOST:
         raise ReleaseError(

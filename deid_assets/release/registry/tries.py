@@ -88,6 +88,7 @@ class Tried:
     number: int
 
     def to_json(self) -> dict:
+        """Return what the restricted manifest keeps."""
         return asdict(self)
 
     @classmethod
@@ -138,7 +139,10 @@ class Tries:
 
     @property
     def choosing(self) -> int:
-        """The number of the try in which a generalization is chosen: after a publication its own, so that it is chosen again."""
+        """The number of the try in which a generalization is chosen.
+
+        After a publication it is the number of the published try, so that the same generalization is chosen again.
+        """
         return self.published or self.next
 
     def number_of(self, node: str) -> int:

@@ -57,8 +57,8 @@ def _led_to(signer: str, key: str, rotations: list[KeyRotation]) -> Trust:
         if line.lost:
             return Trust(
                 False,
-                f"not anchored: the registry says that the key after yours took its place unsigned at {_shown(line.time)}, because of "
-                f"{_shown(line.reason)!r}; get the publisher's key of now by another way than the release",
+                f"not anchored: the registry says that the key after yours took its place unsigned at {_shown(line.time)}, "
+                f"because of {_shown(line.reason)!r}; get the publisher's key of now by another way than the release",
             )
         key, steps = line.new_key, steps + 1
         if key == signer:

@@ -67,10 +67,12 @@ class SyntheticDelivery:
 
     @property
     def members_file(self) -> Path:
+        """The file of members."""
         return self.folder / MEMBERS_FILE
 
     @property
     def claims_file(self) -> Path:
+        """The file of claims."""
         return self.folder / CLAIMS_FILE
 
 

@@ -1,8 +1,9 @@
 """The published shape of the Heritage data before de-identification, as numbers and quantile functions.
 
-What is published, and where: claims per member, El Emam & Arbuckle 2013, ch. 5, "Long Tails" and Figure 5-1; age, sex, days since first claim and
-length of stay of excluded and remaining patients, El Emam et al. 2012, Multimedia Appendix 1, Tables 1-4; sizes before and after, the article's Results and
-methods#synthetic-deliveries. What is not published is a judgement of ours and says so.
+What is published, and where: claims per member, El Emam & Arbuckle 2013, ch. 5, "Long Tails" and Figure 5-1; age, sex, days
+since first claim and length of stay of excluded and remaining patients, El Emam et al. 2012, Multimedia Appendix 1, Tables 1-4;
+sizes before and after, the article's Results and methods#synthetic-deliveries. What is not published is a judgement of ours and
+says so.
 
 Claims per member
 -----------------
@@ -23,11 +24,11 @@ claims beyond the 99th percentile      2.6-2.8 %   2.7 %
 largest of 145,650                     "> 1,300"   1,305
 =====================================  ==========  ==========
 
-The book also says that "the vast majority of patients had less than 10 claims", which contradicts the article's median of 11; here
-44 % have. The median before removal is not published; here it is 13, and 11 after sensitive members, newborn claims and
-claims that are no procedure are removed. After the cut at the 95th percentile the article's mean is 23.6 and ours 29: the book's own
-numbers leave 33.2 claims per member after that cut, so the article's authors cut or removed more than that (methods#long-tail infers a cut per
-member-year).
+The book also says that "the vast majority of patients had less than 10 claims", which contradicts the article's median of 11;
+here 44 % have. The median before removal is not published; here it is 13, and 11 after sensitive members, newborn claims and
+claims that are no procedure are removed. After the cut at the 95th percentile the article's mean is 23.6 and ours 29: the
+book's own numbers leave 33.2 claims per member after that cut, so the article's authors cut or removed more than that
+(methods#long-tail infers a cut per member-year).
 """
 
 import functools
@@ -50,7 +51,8 @@ _SMALLEST_EXCEEDANCE: Final = 1e-9
 # Members with a sensitive code: the share is ours. The published 145,650 and 113,000 include sampling.
 SENSITIVE_SHARE: Final = 0.13
 
-# Table 3 of Multimedia Appendix 1, per cent by decade 0-9 .. 70-79, 80+; columns: remaining, excluded (here: sensitive) members.
+# Table 3 of Multimedia Appendix 1, per cent by decade 0-9 .. 70-79, 80+; columns: remaining, excluded (here: sensitive)
+# members.
 AGE_DECADES: Final = np.array(
     [
         [10.32, 10.83, 8.63, 12.19, 15.27, 12.62, 11.66, 12.00, 6.48],
@@ -72,9 +74,9 @@ _BURDEN_OF_DECADE: Final = np.array([-0.05, -0.40, -0.30, -0.15, 0.0, 0.20, 0.40
 _BURDEN_OF_YEARS: Final = np.array([0.0, -0.50, 0.0, 0.30])
 _BURDEN_OF_SENSITIVE: Final = 0.50
 
-# Table 4 of Multimedia Appendix 1, per cent of remaining patients' claims: 1 to 6 days; then 1-2, 2-4, 4-8, 8-12, 12-26 and 26+ weeks. The
-# printed row has .27 at 1-2 weeks and 6.27, 5.54, 4.54, .43, .37 after it; its labels look rotated by one (methods#synthetic-deliveries
-# ), so .27 stands last here and the row falls throughout.
+# Table 4 of Multimedia Appendix 1, per cent of remaining patients' claims: 1 to 6 days; then 1-2, 2-4, 4-8, 8-12, 12-26 and 26+
+# weeks. The printed row has .27 at 1-2 weeks and 6.27, 5.54, 4.54, .43, .37 after it; its labels look rotated by one
+# (methods#synthetic-deliveries), so .27 stands last here and the row falls throughout.
 LENGTH_OF_STAY_SHARES: Final = np.array([58.2, 9.84, 6.47, 4.07, 2.58, 1.42, 6.27, 5.54, 4.54, 0.43, 0.37, 0.27])
 # Of these, the part from emergency visits, which count as one day (ours); the rest are stays.
 EMERGENCY_DAYS: Final = 45.0
