@@ -218,7 +218,8 @@ def fingerprint(table: Table, key: bytes) -> str:
         f' FROM {table.sql} AS "whole row"',
         [f"{key.hex()} {columns}"],
     )
-    return blake2b(found["found"].iloc[0].encode(), digest_size=16, key=key).hexdigest()
+    # The columns once more: a table without rows has no hash that tells of them.
+    return blake2b(f"{columns} {found['found'].iloc[0]}".encode(), digest_size=16, key=key).hexdigest()
 
 
 def write_table(table: Table, content: str | Query | pd.DataFrame) -> int:

@@ -212,6 +212,11 @@ class TestFingerprint:
         original = self.of(table, "SELECT * FROM (VALUES (1, 'a'), (1, 'a'), (2, 'b')) AS t(n, x)")
         assert self.of(table, changed) != original
 
+    def test_the_columns_count_where_there_is_no_row(self, table):
+        original = self.of(table, "SELECT 1 AS n WHERE false")
+        for changed in ("SELECT 1 AS n, 1 AS more WHERE false", "SELECT 1 AS m WHERE false", "SELECT 'a' AS n WHERE false"):
+            assert self.of(table, changed) != original
+
     @pytest.mark.parametrize("name", ["t", "T", "found", "whole_row", "hash"])
     def test_no_name_of_a_column_hides_the_others(self, table, name):
         """DuckDB takes the name of a table for its whole row only where no column has that name."""
