@@ -14,6 +14,7 @@ import deid_assets
 from deid_assets.command_line.main import main
 from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
+from deid_assets.policy.reference import reference
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
 README = DOCS.parent.parent / "README.md"
@@ -127,3 +128,10 @@ def test_a_level_that_missing_values_join():
     ((level,),) = [found for found in values if isinstance(found, list)]
     level |= {name: tuple(level[name]) for name in ("starts", "labels")}
     assert IntervalLevel(**level).missing_joins == 0
+
+
+def test_the_policy_reference_is_what_the_command_prints_and_leaves_no_key_unexplained():
+    text = (DOCS / "policy-reference.md").read_text(encoding="utf-8")
+    assert text == reference()
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) > 100 and all(len(row) == 4 and row[3].strip() for row in rows)

@@ -219,6 +219,14 @@ def policy_check(file: str) -> None:
     click.echo(explain(found))
 
 
+@policy.command("reference")
+def policy_reference() -> None:
+    """Print every key of a policy with its type, default and meaning, as Markdown."""
+    from deid_assets.policy.reference import reference
+
+    click.echo(reference(), nl=False)
+
+
 @policy.command("list")
 def policy_list() -> None:
     """List the policies that ship, and those that were run here."""

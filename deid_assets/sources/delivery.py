@@ -205,19 +205,20 @@ class Years(_Model):
 
 
 class TableMap(_Model):
-    """Where a table lies in the delivery and which of its columns is which: canonical name -> their name.
+    """Where a table is in the delivery, and which of its columns is which: canonical name -> their name."""
 
-    `file` is a name or a pattern (`claims_*.parquet`) below each folder of the delivery: CSV (`.csv`, `.txt`, `.tsv`,
-    also `.gz`), Parquet (`.parquet`) or a DuckDB file (`.duckdb`, `.db`), whose `table` must be named
-    (`table` or `schema.table`). Without `file`, the delivery's path is itself the file. `date_formats` says how the
-    dates of a column (by its canonical name) are written, where that differs from the source's `date_format`: one
-    format, or a list where a column mixes several.
-    """
-
-    file: str | None = None
-    table: str | None = None
-    columns: dict[str, ColumnName] = Field(min_length=1)
-    date_formats: dict[str, DateFormats] = {}
+    file: str | None = Field(
+        None,
+        description="name or pattern (`claims_*.parquet`) below each folder of the delivery: CSV (`.csv`, `.txt`, `.tsv`, also "
+        "`.gz`), Parquet (`.parquet`) or DuckDB (`.duckdb`, `.db`); null: the delivery's path is the file",
+    )
+    table: str | None = Field(None, description="table of a DuckDB file: `table` or `schema.table`")
+    columns: dict[str, ColumnName] = Field(min_length=1, description="canonical name -> the name in the delivery")
+    date_formats: dict[str, DateFormats] = Field(
+        {},
+        description="how the dates of a column, by its canonical name, are written where that differs from the source's "
+        "`date_format`: one format, or a list where a column mixes several",
+    )
 
     @model_validator(mode="after")
     def _formats_of_dates(self) -> "TableMap":
@@ -295,7 +296,9 @@ class DesynpufSource(_Model):
     """CMS DE-SynPUF files as downloaded. Its codes are synthetic: `blank` turns unknown ones into NULL, counted."""
 
     kind: Literal["desynpuf"] = "desynpuf"
-    unknown_codes: UnknownCodes = "blank"
+    unknown_codes: UnknownCodes = Field(
+        "blank", description="whether a row with an unknown code is quarantined, or the code becomes NULL and is counted"
+    )
 
 
 class TablesSource(_Model):
