@@ -15,6 +15,7 @@ from deid_assets.command_line.main import main
 from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
+from deid_assets_tests import package_graph
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
 README = DOCS.parent.parent / "README.md"
@@ -135,3 +136,12 @@ def test_the_policy_reference_is_what_the_command_prints_and_leaves_no_key_unexp
     assert text == reference()
     rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) > 100 and all(len(row) == 4 and row[3].strip() for row in rows)
+
+
+def test_the_picture_of_the_packages_is_drawn_from_the_code():
+    assert f"```mermaid\n{package_graph.drawn()}\n```" in (DOCS / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_every_package_is_explained():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert [name for name in package_graph.packages() if f"| `{name}/` |" not in text] == []
