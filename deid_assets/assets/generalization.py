@@ -439,7 +439,7 @@ def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> li
     """
     if "record_generalization" in tables:
         return [(str(row.column), str(row.level_name)) for row in tables["record_generalization"].frame().itertuples()]
-    if "chosen_generalization" not in tables:
+    if not isinstance(policy, Policy) or "chosen_generalization" not in tables:
         return []
     levels = chosen_levels(policy, tables["chosen_generalization"])
     return [
