@@ -54,7 +54,8 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        error.exit_code = os.EX_USAGE  # type: ignore[misc] - declared of the class, read from the instance
+        # Declared of the class, and read from the instance.
+        error.exit_code = os.EX_USAGE  # type: ignore[misc]
         raise
 
 

@@ -145,7 +145,8 @@ def _release_or_unchanged(
     verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
         raise ReleaseError(
-            f"this delivery was released under this policy before, and that release is not in order any more:\n{verified.text()}"
+            "this delivery was released under this policy before, and that release is not in order any more:\n"
+            f"{verified.text()}"
         )
     if as_json:
         unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}

@@ -114,6 +114,19 @@ class Policy(ReleasePolicy):
             raise PolicyError(f"policy {self.name} has no section dates")
         return self.dates
 
+    @property
+    def number_of_claims_section(self) -> NumberOfClaims:
+        """The section `number_of_claims`.
+
+        Raises
+        ------
+        PolicyError
+            If the policy has none: no claims are cut for their number.
+        """
+        if self.number_of_claims is None:
+            raise PolicyError(f"policy {self.name} has no section number_of_claims")
+        return self.number_of_claims
+
     # What the lattice is made of
 
     def quasi_identifier(self, column: str) -> AnyQuasiIdentifier:
