@@ -6,8 +6,10 @@ another home, for instance in tests, or to merge into another project.
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assets import (
@@ -35,9 +37,11 @@ from deid_assets.automation.refused_runs import refusal_sensor
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
 from deid_assets.partitions import deliveries
-from deid_assets.policy.base import RESTRICTED_SECTIONS, ReleasePolicy
+from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policies_in
+from deid_assets.policy.models import Policy
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
 from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
@@ -56,7 +60,7 @@ FLAT_MODULES = (flat_intake, flat, record_risk, flat_disclosure)
 """The assets of a longitudinal policy, and those of a flat one."""
 
 
-def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home: Home | None = None) -> dg.Definitions:
+def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Home | None = None) -> dg.Definitions:
     """The definitions for some policies.
 
     Parameters
@@ -68,17 +72,18 @@ def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home:
     """
     home = home or Home.here()
     policies = policies if policies is not None else policies_in(home.policies)
-    assets: list = []
-    checks: list = []
-    jobs: list = []
+    assets: list[dg.AssetsDefinition] = []
+    checks: list[dg.AssetChecksDefinition] = []
+    jobs: list[UnresolvedAssetJobDefinition] = []
     for policy in policies.values():
         with_dates = getattr(policy, "dates", None) is not None
         modules = FLAT_MODULES if isinstance(policy, FlatPolicy) else (*MODULES, *((dates,) if with_dates else ()))
-        made = dg.load_assets_from_modules(modules, key_prefix=policy.name)
+        loaded = dg.load_assets_from_modules(modules, key_prefix=policy.name)
+        made = [asset for asset in loaded if isinstance(asset, dg.AssetsDefinition)]  # the modules hold no others
         if with_dates:
             made = [reading_dates(asset, policy.name) for asset in made]
         contracts = contracts_of(policy)
-        assets += dg.map_asset_specs(lambda spec, policy=policy, own=contracts: specialize(spec, policy, own), made)
+        assets += dg.map_asset_specs(partial(specialize, policy=policy, contracts=contracts), made)
         checks += [*contract_checks(policy), *risk_checks(policy)]
         jobs.append(
             dg.define_asset_job(
@@ -90,7 +95,7 @@ def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home:
                     partitions_def=deliveries,
                     run_config_for_partition_key_fn=lambda key: {},
                     # The instance allows one run at a time for each value of this tag.
-                    tags_for_partition_key_fn=lambda key, name=policy.name: {STORE_TAG: f"{name}/{key}"},
+                    tags_for_partition_key_fn=partial(_store_tag, policy.name),
                 ),
             )
         )
@@ -109,6 +114,10 @@ def build_definitions(policies: Mapping[str, ReleasePolicy] | None = None, home:
     )
 
 
+def _store_tag(policy: str, delivery: str) -> dict[str, str]:
+    return {STORE_TAG: f"{policy}/{delivery}"}
+
+
 def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinition:
     """Let an asset after the stage of preparation read claims with released dates instead of those without."""
     names = {key.path[-1] for key in asset.keys}
@@ -118,7 +127,7 @@ def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinitio
     return asset.with_attributes(asset_key_replacements=replaced)
 
 
-def specialize(spec: dg.AssetSpec, policy: ReleasePolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
+def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
     """Give an asset what depends on the policy: partition, group, code version, owners, column schema.
 
     The code version is the method's version and the hash of the policy sections that the asset reads, so that a changed
@@ -128,9 +137,9 @@ def specialize(spec: dg.AssetSpec, policy: ReleasePolicy, contracts: Mapping[str
     # A plain digest of who opted out would let a guess be tried; the keyed one of `made_under` covers it.
     sections = [section for section in metadata["policy_sections"] if section not in RESTRICTED_SECTIONS]
     name = spec.key.path[-1]
-    described = {"dagster/column_schema": column_schema(contracts[name])}
-    derived = None if isinstance(policy, FlatPolicy) else candidate.release_lineage(policy).get(name)
-    if derived and policy.dates is not None:
+    described: dict[str, object] = {"dagster/column_schema": column_schema(contracts[name])}
+    derived = candidate.release_lineage(policy).get(name) if isinstance(policy, Policy) else None
+    if derived and isinstance(policy, Policy) and policy.dates is not None:
         derived = {column: [_with_dates(source) for source in sources] for column, sources in derived.items()}
     if derived:
         described["derived_columns"] = derived

@@ -2,5 +2,6 @@
 
 import dagster as dg
 
-deliveries = dg.DynamicPartitionsDefinition(name="deliveries")
+DELIVERIES = "deliveries"
+deliveries = dg.DynamicPartitionsDefinition(name=DELIVERIES)
 """One key per delivery, added when the delivery is registered."""

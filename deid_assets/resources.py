@@ -18,6 +18,7 @@ from pydantic import PrivateAttr
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.release.cumulative import (
     EarlierReleases,
@@ -93,7 +94,7 @@ class Policies(dg.ConfigurableResource):
         _readings.setdefault((step.run_id, step.step.key), set()).add(policy.reading)
         return policy
 
-    def named(self, name: str) -> ReleasePolicy:
+    def named(self, name: str) -> AnyPolicy:
         """The policy of this name."""
         return policy_called(name, Home(Path(self.root)).policies)
 

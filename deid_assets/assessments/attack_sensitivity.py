@@ -1,6 +1,7 @@
 """From the cells of the sensitivity analysis to measurements, and back to the table that report and UI show."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.methods.attacks.attack_sensitivity import Cell, worst_cell
@@ -124,8 +125,24 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
     )
 
 
+class Valued(Protocol):
+    """A measurement, or one as the public edition shows it."""
+
+    @property
+    def name(self) -> str:
+        """What was measured."""
+
+    @property
+    def value(self) -> float | None:
+        """What was found; None where nothing was."""
+
+    @property
+    def bound(self) -> float | None:
+        """Its upper bound; None where there is none."""
+
+
 def table_rows(
-    policy: Policy, measurements: Iterable[Measurement]
+    policy: Policy, measurements: Iterable[Valued]
 ) -> list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]]:
     """(row, power, {figure: (value, bound)}) of every cell that was measured, in the order of the policy."""
     by_name = {found.name: found for found in measurements}

@@ -5,7 +5,7 @@ all the same, beside their limits, and the report shows them with the reason. Sh
 tell to whoever counts them are shown; those that are counted in the population are protected.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.assessments.evidence import Measurement, Refusal
@@ -78,7 +78,7 @@ class ColumnLeaks:
 
 
 def leak_measurements(
-    found: Mapping[str, ColumnLeaks], together: Sequence[Together], reviewed: Mapping[str, str], counted_in_release: bool
+    found: Mapping[str, ColumnLeaks], together: Sequence[Together], reviewed: Container[str], counted_in_release: bool
 ) -> tuple[Measurement, ...]:
     """The measurements of all columns, by their names in the release.
 
@@ -87,7 +87,7 @@ def leak_measurements(
     together
         Sets of columns that refine together what none refines alone. One of which every column was reviewed gates nothing.
     reviewed
-        Reason of each column that was reviewed.
+        Columns that were reviewed.
     counted_in_release
         Whether those who hold a value were counted in the release itself, which then tells their number.
     """

@@ -18,6 +18,7 @@ from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.methods.attacks.provider_graph import Recognition
 from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.methods.disclosure.membership import Membership
+from deid_assets.methods.statistics.population_class_size import Estimator
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -30,7 +31,7 @@ PATTERN_SUCCESS, GRAPH_SUCCESS = "provider_pattern_success", "provider_graph_suc
 ALL_PATTERNS_SUCCESS = "provider_all_patterns_success"
 
 COUNTED = "demographic_high_risk_share"
-ESTIMATORS = ("large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test")
+ESTIMATORS: tuple[Estimator, ...] = ("large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test")
 KINDS = ("provider", "vendor", "pcp")
 KNOWLEDGE = ("one_pattern", "some_patterns", "all_patterns", "shared_patients")
 """What an adversary knows of a provider."""

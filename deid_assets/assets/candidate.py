@@ -72,7 +72,8 @@ def released_dates(policy: Policy) -> dict[str, str]:
 
 def members_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
     """SELECT the members table of the release from the restricted store."""
-    listed = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
+    members = policy.quasi_identifiers.members
+    listed: dict[str, str] = {qi.column: qi.release_as for qi in members if qi.column not in IN_DAYS_IN_HOSPITAL}
     own = {column: levels[column] for column in listed}
     return released_tables.release_members(profiles, suppressed, crosswalk, domains, own, listed)
 

@@ -1,6 +1,5 @@
 """The number of claims as a quasi-identifier: claims cut to safe bins, and the share of members whose bin is too rare."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dagster as dg
@@ -8,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assets.encoded import member_columns, smallest_safe_class
-from deid_assets.assets.long_tail_cut import require_bins
+from deid_assets.assets.long_tail_cut import first_cut_of, require_bins
 from deid_assets.assets.stage_asset import prefix_of
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk as summarize
@@ -47,7 +46,7 @@ def cut_to_safe_bins(
     DeliveryError
         If bins of the long tail do not stay whole.
     """
-    section = policy.number_of_claims
+    section = policy.number_of_claims_section
     secret, prefix = workplace.secret(), prefix_of(context)
     units = claims_of_units(left, section.per)
     ids, classes = reference_classes(policy, members)
@@ -71,9 +70,8 @@ def cut_to_safe_bins(
             "claims_cut_for_their_number_share": lost / max(int(counts.sum()), 1),
         }
     )
-    first_cut = "highest" if policy.long_tail.score == "support" else "lowest"
     ties = secret.derive("truncation ties", prefix, context.partition_key)
-    return keep_claims(left, scores, plan, section.per, ties, first_cut)
+    return keep_claims(left, scores, plan, section.per, ties, first_cut_of(policy.long_tail))
 
 
 def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:
@@ -139,13 +137,9 @@ def number_of_claims_risk(policy: Policy, population: Table, released: Table, cl
     """
     section, columns, years = policy.measured_number_of_claims, member_columns(policy), years_of(policy, claims.held)
     shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {claims.released.sql})"""
-    views: Mapping[str, str] = {
-        "numbered_population": with_bins(population.sql, "member_id", claims.held.sql, section.width, years),
-        "numbered_release": with_bins(released.sql, "MemberID", shown, section.width, years),
-    }
-    tables = []
-    for name, sql in views.items():
-        tables.append(Table(population.file, "scratch", name))
-        write_table(tables[-1], sql)
-    sizes = population.arrays(demographic_class_sizes(*tables, (*columns, *bin_columns(years))))
+    everybody = Table(population.file, "scratch", "numbered_population")
+    write_table(everybody, with_bins(population.sql, "member_id", claims.held.sql, section.width, years))
+    candidate = Table(population.file, "scratch", "numbered_release")
+    write_table(candidate, with_bins(released.sql, "MemberID", shown, section.width, years))
+    sizes = population.arrays(demographic_class_sizes(everybody, candidate, (*columns, *bin_columns(years))))
     return summarize(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -105,12 +106,12 @@ def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
     return [Refusal("intervals_as_delivered", "release_claims", same / n, at_most / n, text, "share of claims")]
 
 
-def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict:
+def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict[str, Any]:
     """What goes with a release about its dates: how they were made, what is preserved, and how far they are off.
 
     It also says what the two ways that are not recommended would have done.
     """
-    dates = policy.dates
+    dates = policy.dates_section
     events = released.events
     as_days = dates.format != "dates"
     errors = date_errors(
@@ -184,7 +185,7 @@ def _noisy(policy: Policy, workplace: Workplace, delivery: str) -> Callable[[int
     return partial(noise.protect, {"cell": "dates/members beyond the percentile", "shape": of_rows})
 
 
-def _grown(intervals: np.ndarray, width: int) -> dict:
+def _grown(intervals: np.ndarray, width: int) -> dict[str, object]:
     """What some intervals become on average, and the days from the first to the last event before and after."""
     drawn = drawn_on_average(intervals, width)
     return {
@@ -196,7 +197,7 @@ def _grown(intervals: np.ndarray, width: int) -> dict:
     }
 
 
-def notes_of(told: dict) -> tuple[str, ...]:
+def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
     """The same for people who read the report."""
     anchor, bins, errors = told["anchor"]["generalized_to"].replace("_", " "), told["interval_bins"], told["errors"]
     found = [
@@ -225,10 +226,10 @@ def notes_of(told: dict) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _bias_of(bias: dict) -> str:
+def _bias_of(bias: dict[str, Any]) -> str:
     """One sentence on how sequences grow, in the numbers of El Emam & Arbuckle 2013 and in those of the release."""
 
-    def example(of: dict) -> str:
+    def example(of: dict[str, Any]) -> str:
         return (
             f"at a width of {of['width']} days intervals of {_listed(of['intervals'])} days ({of['days']} in all) are drawn as "
             f"{_listed(of['drawn_on_average'])} on average ({of['days_on_average']:g})"

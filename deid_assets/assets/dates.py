@@ -48,7 +48,7 @@ def dated_claims(
     """Claims after the long tail is cut, with dates drawn anew, and with what follows from them computed again."""
     policy = policies.of(context, Policy)
     columns = date_columns(policy, eligible_claims)
-    recompute = policy.dates.derived == "recompute"
+    recompute = policy.dates_section.derived == "recompute"
     delivered = (members, truncated_claims, eligible_claims, recompute)
     found = members.arrays(dated.events(*delivered))
     events = Events(*(np.ma.getdata(found[name]) for name in ("member", "day", "service")))
@@ -63,7 +63,7 @@ def dated_claims(
     sampled = events.take(of_sample)
     moved = days.day[of_sample]
     services = sampled.take(sampled.service)
-    as_days = policy.dates.format != "dates"
+    as_days = policy.dates_section.format != "dates"
     errors, _ = released_errors(services.member, services.day, moved[sampled.service], as_days)
     compared = compared_ways(sampled, moved, np.repeat(width, np.diff(np.append(events.firsts, len(events))))[of_sample], key)
     misplaced = {name: int(count[0]) for name, count in members.arrays(dated.misplaced(*delivered)).items()}
@@ -107,7 +107,7 @@ def date_keys(workplace: Workplace, policy: str, delivery: str) -> list[bytes]:
 
 def date_columns(policy: Policy, eligible: Table) -> dated.DateColumns:
     """What the columns made from dates are like under this policy and delivery."""
-    dates = policy.dates
+    dates = policy.dates_section
     first_year, _ = _years(eligible)
     return dated.DateColumns(dates.narrowest, dates.anchor, dates.format != "dates", dates.derived, first_year)
 
@@ -123,17 +123,18 @@ def _years(eligible: Table) -> tuple[int, int]:
 
 def _redrawing(policy: Policy, columns: dated.DateColumns, eligible: Table) -> Redrawing:
     first, last = columns.first_year, _years(eligible)[1]
-    window = tuple(int(np.datetime64(text, "D").astype(np.int64)) for text in (f"{first:04}-01-01", f"{last:04}-12-31"))
-    return Redrawing(policy.dates.anchor, window, policy.dates.study_end)
+    begin, end = (int(np.datetime64(text, "D").astype(np.int64)) for text in (f"{first:04}-01-01", f"{last:04}-12-31"))
+    return Redrawing(policy.dates_section.anchor, (begin, end), policy.dates_section.study_end)
 
 
 def widths_of(policy: Policy, members: Table, events: Events) -> np.ndarray:
     """(m,) days in a bin for each member with events."""
-    dates = policy.dates
+    dates = policy.dates_section
     if dates.narrower is None:
         return np.full(len(events.firsts), dates.width)
     sizes = np.asarray(members.arrays(dated.class_sizes_of(members))["class_size"])[events.member[events.firsts]]
-    return np.where(sizes >= dates.narrower.class_size_at_least, dates.narrower.width, dates.width)
+    width: np.ndarray = np.where(sizes >= dates.narrower.class_size_at_least, dates.narrower.width, dates.width)
+    return width
 
 
 def _in_sample(members: Table, sample: Table, events: Events) -> np.ndarray:
@@ -141,7 +142,8 @@ def _in_sample(members: Table, sample: Table, events: Events) -> np.ndarray:
     drawn = members.arrays(
         f"SELECT member_id IN (SELECT member_id FROM {sample.sql}) AS drawn FROM {members.sql} ORDER BY member_id"
     )["drawn"]
-    return np.asarray(drawn, dtype=bool)[events.member]
+    of_events: np.ndarray = np.asarray(drawn, dtype=bool)[events.member]
+    return of_events
 
 
 def compared_ways(events: Events, moved: np.ndarray, width: np.ndarray, key: list[bytes]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from deid_assets.assets.candidate import YEARS
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.manifest.dictionary import DescribedTable
@@ -30,7 +31,7 @@ def described_tables(
     """
     contracts = release_contracts(policy)
 
-    def of(columns: Mapping[str, str]) -> dict:
+    def of(columns: Mapping[str, str]) -> dict[str, tuple[Hierarchy, int]]:
         return {name: (policy.hierarchy_of(column), levels[column]) for name, column in columns.items()}
 
     members = {qi.release_as: qi.column for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}

@@ -166,12 +166,12 @@ def gains_knowing_claims(
     One stream for both counts: what is known of a member does not depend on who is counted.
     """
     levels = generalization_at(data, dimensions, node)
-    sizes = []
-    for counted in (data.released_only(), data):
+    released, everybody = (
         # Only whole classes are counted: with so large a k the index for "fewer than k" is left empty.
-        computation = NodeComputation(counted, (), k=counted.members + 1)
-        sizes.append(computation.drawn_classes(levels, key, draws).sizes)
-    return membership.shortfalls(*sizes, len(data.targets) / data.members)
+        NodeComputation(counted, (), k=counted.members + 1).drawn_classes(levels, key, draws).sizes
+        for counted in (data.released_only(), data)
+    )
+    return membership.shortfalls(released, everybody, len(data.targets) / data.members)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def estimates(policy: Policy, sizes: Mapping[str, np.ndarray], population: int, 
     in_population, released = sizes["population_size"], sizes["released_size"]
     shown, enough = released[released > 0], smallest_safe_class(policy)
     n = int(shown.sum())
-    shares = {
+    shares: dict[str, float] = {
         name: float(shown[shown < minimum_sample_class_size(alpha, name, enough)].sum() / n) for name in measures.ESTIMATORS
     }
     counted = None

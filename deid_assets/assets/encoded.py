@@ -102,9 +102,10 @@ def sampling_fraction(policy: Policy, released: int, delivered: int) -> float:
 
 def class_size_needed(policy: Policy, alpha: float) -> int:
     """The smallest class, in what the kernel counts, that is not at high risk."""
-    if policy.counts_population:
+    rule = policy.risk.class_size
+    if rule == "counted":
         return policy.safe_class_size
-    return minimum_sample_class_size(alpha, policy.risk.class_size, policy.safe_class_size)
+    return minimum_sample_class_size(alpha, rule, policy.safe_class_size)
 
 
 def smallest_safe_class(policy: Policy) -> int:

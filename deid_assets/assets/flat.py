@@ -39,7 +39,7 @@ from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
-from deid_assets.release.manifest.editions import AttritionStep
+from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Staging
 from deid_assets.reports.figures import frontier_figure, heights_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
@@ -63,10 +63,10 @@ def domains_frame(policy: FlatPolicy, records: Table) -> pd.DataFrame:
     frames = []
     for qi in policy.quasi_identifiers:
         hierarchy = policy.hierarchy(qi.hierarchy)
-        values = set(distinct_values(records, qi.release_as))
+        found = set(distinct_values(records, qi.release_as))
         if population is not None:
-            values |= set(distinct_values(population, qi.release_as))
-        values = sorted(values)
+            found |= set(distinct_values(population, qi.release_as))
+        values = sorted(found)
         hierarchy.check(values, qi.column)
         labels = [hierarchy.labels(values, level) for level in range(hierarchy.levels)]
         missing = [hierarchy.missing_label(level) for level in range(hierarchy.levels)]

@@ -86,7 +86,7 @@ def _withheld(policy: FlatPolicy, records: Table, domains: Table, chosen: Table,
     numbers = records.query(f"SELECT record, {selects} FROM {records.sql} ORDER BY record")
     place = np.searchsorted(numbers["record"].to_numpy(), rows)
     coded = record_codes(records, domains, names)[place]
-    found = []
+    found: list[Withheld] = []
     for axis, (name, domain) in enumerate(zip(names, domains_of(domains, names), strict=True)):
         values = column_of(numbers[name].iloc[place]).codes
         by_level = [values, *(level[coded[:, axis]] for level in domain.levels)]

@@ -39,7 +39,7 @@ def population_of(policy: FlatPolicy, records: Table) -> Table | None:
         ),
     }
 )
-def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
+def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
     """Read the delivered table, and the population's where the policy names one."""
     start_meter(context)
     policy = policies.of(context, FlatPolicy)

@@ -100,7 +100,7 @@ def generalization_lattice(
     with search_executor() as executor:
         search = search_lattice(
             computation,
-            LatticeLoss(computation.data, computation.dimensions, risk.loss.removeprefix("entropy_")),
+            LatticeLoss(computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised"),
             stream_key(context, workplace, "search"),
             risk.search.aim * risk.max_high_risk_share,
             risk.search.error,
@@ -186,7 +186,7 @@ def generalization_choice(
     removed_members: Table,
     policies: Policies,
     workplace: Workplace,
-) -> Iterator[dg.Output]:
+) -> Iterator[dg.Output[object]]:
     """Try the candidates from the least loss on, and suppress flagged members only where the policy allows it."""
     start_meter(context)
     policy = policies.of(context, Policy)
@@ -439,7 +439,7 @@ def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> li
     """
     if "record_generalization" in tables:
         return [(str(row.column), str(row.level_name)) for row in tables["record_generalization"].frame().itertuples()]
-    if "chosen_generalization" not in tables:
+    if not isinstance(policy, Policy) or "chosen_generalization" not in tables:
         return []
     levels = chosen_levels(policy, tables["chosen_generalization"])
     return [

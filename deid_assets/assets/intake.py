@@ -25,7 +25,7 @@ _SECTIONS = ["source", "intake"]
         )
     }
 )
-def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output]:
+def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
     """Read the delivery, hold it against the row-level rules, and write the canonical tables."""
     start_meter(context)
     policy = policies.of(context, Policy)

@@ -13,6 +13,7 @@ from deid_assets.methods.long_tail.bins import Bins, smallest_bin, truncate_to_b
 from deid_assets.methods.long_tail.comparison import truncation_comparison
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
 from deid_assets.methods.long_tail.truncation import (
+    FirstCut,
     claims_cap,
     claims_histogram,
     claims_of_units,
@@ -42,8 +43,8 @@ def cut_long_tail(
         If there are no claims, or fewer members with claims than a bin must hold.
     """
     key = workplace.secret().derive("truncation ties", prefix_of(context), context.partition_key)
-    first_cut = "highest" if tail.score == "support" else "lowest"
-    if tail.method == "percentile":
+    first_cut = first_cut_of(tail)
+    if tail.percentile is not None:
         cap = claims_cap(claims, tail.percentile, tail.unit)
         _describe(context, tail, claims_histogram(claims), claims_histogram(claims, (cap, tail.unit)), cap)
         return truncate_claims(claims, scores, cap, tail.unit, key, first_cut)
@@ -58,6 +59,11 @@ def cut_long_tail(
     columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
     write_table(plan, pd.DataFrame(columns | {"kept": kept[cut]}).astype({"member_id": "str"}))
     return keep_claims(claims, scores, plan, tail.unit, key, first_cut)
+
+
+def first_cut_of(tail: LongTail) -> FirstCut:
+    """Which claims are cut first, by their score."""
+    return "highest" if tail.score == "support" else "lowest"
 
 
 def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, truncated: Table) -> str:
@@ -94,7 +100,7 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
     return [Refusal("small_bin", truncated.name, float(smallest), float(needed), text, "members")]
 
 
-def require_bins(tail: LongTail, claims: Table, left: dict) -> None:
+def require_bins(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) -> None:
     """Raise DeliveryError if what `number_of_claims` took besides leaves too few members in a bin of the long tail.
 
     Its classes are smaller than the delivery, and those of too few members are not cut with the others; nor need its bins
@@ -119,7 +125,7 @@ def require_bins(tail: LongTail, claims: Table, left: dict) -> None:
         )
 
 
-def _smallest_bin(tail: LongTail, claims: Table, left: dict) -> tuple[int, int]:
+def _smallest_bin(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) -> tuple[int, int]:
     """Members in the smallest bin that holds any, and how many it must hold."""
     units = claims_of_units(claims, tail.unit)
     bins = bins_of(tail, units, np.asarray(units["claims"], dtype=np.int64))
@@ -127,7 +133,7 @@ def _smallest_bin(tail: LongTail, claims: Table, left: dict) -> tuple[int, int]:
     return min((smallest_bin(kept[table], bins) for table in _tables(left, len(kept))), default=0), needed
 
 
-def bins_of(tail: LongTail, units: dict, counts: np.ndarray) -> Bins:
+def bins_of(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray) -> Bins:
     """The bins that hold by the policy's method: as wide as it says, or wider where the lowest one would be too small.
 
     Raises
@@ -151,7 +157,7 @@ def bins_of(tail: LongTail, units: dict, counts: np.ndarray) -> Bins:
     return bins
 
 
-def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
+def units_kept(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
     """How many claims each unit keeps by the policy's method, and the bins that hold."""
     bins, m = bins_of(tail, units, counts), smallest_at_least(1 / tail.risk)
     if tail.method == "optimal_bins":
@@ -164,7 +170,7 @@ def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> 
     return kept, bins
 
 
-def _backward(units: dict, counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
+def _backward(units: dict[str, np.ndarray], counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
     """The backward algorithm, in each table of the number of claims by itself."""
     kept = counts.copy()
     for number, table in enumerate(_tables(units, len(counts))):
@@ -172,7 +178,7 @@ def _backward(units: dict, counts: np.ndarray, bins: Bins, m: int, seed: bytes) 
     return kept
 
 
-def _optimal(units: dict, counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
+def _optimal(units: dict[str, np.ndarray], counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
     """The fewest claims removed, in each table of the number of claims by itself."""
     kept = counts.copy()
     for table in _tables(units, len(counts)):
@@ -180,7 +186,7 @@ def _optimal(units: dict, counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
     return kept
 
 
-def _tables(units: dict, members: int) -> Iterator[np.ndarray]:
+def _tables(units: dict[str, np.ndarray], members: int) -> Iterator[np.ndarray]:
     """Masks of the units whose numbers of claims are known side by side: all, or those of one year."""
     if "year" not in units:
         yield np.ones(members, dtype=bool)
@@ -195,8 +201,8 @@ def _of_table(seed: bytes, number: int) -> bytes:
 
 
 def _compare(
-    context: dg.AssetExecutionContext, claims: Table, tail: LongTail, units: dict, counts: np.ndarray, kept: np.ndarray,
-    bins: Bins, seed: bytes,
+    context: dg.AssetExecutionContext, claims: Table, tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray,
+    kept: np.ndarray, bins: Bins, seed: bytes,
 ) -> None:  # fmt: skip
     """The three ways side by side, as a table and a figure."""
     cap = claims_cap(claims, COMPARED_PERCENTILE, tail.unit)
@@ -235,7 +241,7 @@ def _describe(
     context.add_output_metadata(found if cap is None else {"claims_kept_at_most": cap} | found)
 
 
-def _histogram(units: dict, counts: np.ndarray) -> np.ndarray:
+def _histogram(units: dict[str, np.ndarray], counts: np.ndarray) -> np.ndarray:
     """(m, 2) int64: number of claims of a member, and members with that number."""
     _, member = np.unique(units["member_id"], return_inverse=True)
     claims, members = np.unique(np.bincount(member, weights=counts).astype(np.int64), return_counts=True)

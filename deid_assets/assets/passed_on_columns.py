@@ -16,7 +16,7 @@ from deid_assets.assets.candidate import released_dates
 from deid_assets.assets.encoded import PopulationTables
 from deid_assets.assets.flat_attributes import column_of
 from deid_assets.methods.candidate.released_tables import passed_on
-from deid_assets.methods.disclosure.attribute_leaks import Column, Withheld, most_told, told_together, withheld_labels
+from deid_assets.methods.disclosure.attribute_leaks import Column, Told, Withheld, most_told, told_together, withheld_labels
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
 from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
 from deid_assets.methods.population.value_domains import label_joins
@@ -137,7 +137,7 @@ def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
     return (rows["level_code"].to_numpy() for _, rows in own.groupby("level"))
 
 
-def _told(column: Column, withheld: list[tuple[np.ndarray, tuple[Withheld, ...]]], k: int):
+def _told(column: Column, withheld: list[tuple[np.ndarray, tuple[Withheld, ...]]], k: int) -> tuple[Told, Told]:
     """The greatest fall and the greatest share of sure knowledge, over all quasi-identifiers."""
     found = [most_told(Column(column.codes[known], column.blank[known]), labels, k) for known, labels in withheld]
     return max((one for one, _ in found), key=lambda one: one.fall), max((one for _, one in found), key=lambda one: one.sure)

@@ -34,6 +34,7 @@ Levels = Mapping[str, int]
 Rolls = Iterable[tuple[str, Roll]]
 Shares = Mapping[tuple[int, tuple[str, ...]], float]
 Sizes = Mapping[str, np.ndarray]
+Estimate = Callable[[Sizes, int, float], Iterable[Measurement]]
 
 _MAY_BE_MISSING = MEMBER_LEVEL
 """Columns that are missing one by one; days in hospital and what is published with them are missing together."""
@@ -147,12 +148,15 @@ def voters_of_canaries(
 Visits = tuple[tuple[int, Mapping[str, object]], ...]
 """Year of each visit, and the columns in which it differs from a plain visit."""
 
+Inpatient = tuple[Mapping[str, object], Visits, bool]
+"""Own member-level values, visits, and whether he is released."""
 
-def inpatients_of(columns: Sequence[str]) -> list[tuple[Mapping[str, object], Visits, bool]]:
+
+def inpatients_of(columns: Sequence[str]) -> list[Inpatient]:
     """Own member-level values, visits, and whether he is released, of each inpatient: three alike, and the others."""
     values = own_values()
     plain: Visits = ((1, {}),)
-    made = [({}, plain, True), ({}, plain, True), ({}, plain, False)]
+    made: list[Inpatient] = [({}, plain, True), ({}, plain, True), ({}, plain, False)]
     made += [({column: next(values)}, plain, True) for column in MEMBER_LEVEL if column in columns]
     of_visit = [column for column in VISIT_LEVEL if column in columns]
     made += [({}, ((1, {column: next(values)}),), True) for column in of_visit]
@@ -168,7 +172,7 @@ def inpatients_of(columns: Sequence[str]) -> list[tuple[Mapping[str, object], Vi
 
 def inpatients_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], hospital: str,
-    listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence]],
+    listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence[Measurement]]],
 ) -> Findings:  # fmt: skip
     """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as it must.
 
@@ -204,9 +208,9 @@ def inpatients_of_canaries(
     return found + as_certain(of_all, measured)
 
 
-def certain_matches(inpatients: Sequence, columns: Sequence[str]) -> Shares:
+def certain_matches(inpatients: Sequence[Inpatient], columns: Sequence[str]) -> Shares:
     """The share of released canaries to be matched, of each period and choice of columns: 1/m for each of m alike."""
-    found = {}
+    found: dict[tuple[int, tuple[str, ...]], float] = {}
     for period in (ALL_YEARS, 1, 2):
         held = [
             (own, [told for year, told in visits if period in (ALL_YEARS, year)], released)
@@ -219,16 +223,18 @@ def certain_matches(inpatients: Sequence, columns: Sequence[str]) -> Shares:
     return found
 
 
-def _history(own: Mapping[str, object], visits: Sequence[Mapping[str, object]], chosen: Sequence[str]) -> tuple:
+def _history(own: Mapping[str, object], visits: Sequence[Mapping[str, object]], chosen: Sequence[str]) -> tuple[object, ...]:
     of_visit = [column for column in chosen if column in VISIT_LEVEL]
     told = tuple(sorted(tuple(visit.get(column, PLAIN) for column in of_visit) for visit in visits)) if of_visit else ()
     return tuple(own.get(column) for column in chosen if column in MEMBER_LEVEL), VISITS in chosen and len(visits), told
 
 
-def _listed_visits(inpatients: Sequence, columns: Sequence[str], levels: Levels, listed: Table) -> list[dict]:
+def _listed_visits(
+    inpatients: Sequence[Inpatient], columns: Sequence[str], levels: Levels, listed: Table
+) -> list[dict[str, object]]:
     rows = [
         {"person": number, "weight": 1, "year": str(year)}
-        | {column: label((own | told).get(column, PLAIN), levels[column]) for column in columns if column != VISITS}
+        | {column: label({**own, **told}.get(column, PLAIN), levels[column]) for column in columns if column != VISITS}
         for number, (own, visits, _) in enumerate(inpatients)
         for year, told in visits
     ]
@@ -253,7 +259,7 @@ def presence_of_canaries(
 
 def small_classes_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int,
-    count: Callable[[Mapping[str, Table]], Sizes], estimate: Callable[[Sizes, int, float], Iterable[Measurement]],
+    count: Callable[[Mapping[str, Table]], Sizes], estimate: Estimate,
 ) -> Findings:  # fmt: skip
     """Whether estimates are exact where everybody is released, and right where a sample leaves no doubt.
 
@@ -281,7 +287,7 @@ def small_classes_of_canaries(
     return found + _estimates_without_doubt(enough, estimate)
 
 
-def _counts_beyond_estimates(enough: int, estimate: Callable) -> Findings:
+def _counts_beyond_estimates(enough: int, estimate: Estimate) -> Findings:
     """A class that is released whole looks large in a sample of one in ten; who is alone and not released is in no sample."""
     people = np.array([enough - 1] + [1] * 9 * enough)
     told = {"population_size": people, "released_size": np.where(np.arange(people.size) == 0, people, 0)}
@@ -289,7 +295,7 @@ def _counts_beyond_estimates(enough: int, estimate: Callable) -> Findings:
     return as_certain(certain, estimate(told, int(people.sum()), 0.1))
 
 
-def _estimates_without_doubt(enough: int, estimate: Callable) -> Findings:
+def _estimates_without_doubt(enough: int, estimate: Estimate) -> Findings:
     """Samples of nine in ten: classes far too large to be small, with members who are alone; all alone; none alone."""
 
     def sample(released: list[int]) -> tuple[Sizes, int]:

@@ -86,11 +86,12 @@ def attributes_of_canaries(
         Judges one column on the tables given.
     """
     # At which level the release tells something is nothing to its classes.
-    levels = {qi.column: 0 for qi in policy.quasi_identifiers.all}
+    levels: dict[str, int] = {qi.column: 0 for qi in policy.quasi_identifiers.all}
     found, classes = {}, {}
     for sensitive in policy.sensitive_columns:
         others = [column for column in columns if column != sensitive]
-        members, claims = [], []
+        members: list[PlantedMember] = []
+        claims: list[PlantedClaim] = []
         for own, values in attribute_classes(others):
             for value in values:
                 number = len(members)

@@ -47,7 +47,7 @@ def label(value: object, level: int) -> str | None:
     return None if value is None else f"{value} at level {level}"
 
 
-def domain_rows(column: str, values: Iterable[object], level: int) -> list[dict]:
+def domain_rows(column: str, values: Iterable[object], level: int) -> list[dict[str, object]]:
     """Rows of a column's domain, with a level above that of the release: an attack must not take the wrong one."""
     return [
         {
@@ -97,7 +97,7 @@ def _value(values: Mapping[str, object], column: str) -> object:
     return values.get(column, PLAIN)
 
 
-def _profiles(policy: Policy, members: Sequence[PlantedMember]) -> list[dict]:
+def _profiles(policy: Policy, members: Sequence[PlantedMember]) -> list[dict[str, object]]:
     columns = _columns(policy, "members")
     return [
         {"member_id": _member_id(number), "member_number": number, "released": member.released}
@@ -106,7 +106,7 @@ def _profiles(policy: Policy, members: Sequence[PlantedMember]) -> list[dict]:
     ]
 
 
-def _crosswalk(members: Sequence[PlantedMember]) -> list[dict]:
+def _crosswalk(members: Sequence[PlantedMember]) -> list[dict[str, object]]:
     return [
         {"kind": "member", "original_id": _member_id(number), "pseudonym": PSEUDONYM + number} for number in range(len(members))
     ]
@@ -114,7 +114,7 @@ def _crosswalk(members: Sequence[PlantedMember]) -> list[dict]:
 
 def _domains(
     policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember], claims: Sequence[PlantedClaim]
-) -> list[dict]:
+) -> list[dict[str, object]]:
     rows = []
     for kind, told in (("members", [member.own for member in members]), ("claims", [claim.values for claim in claims])):
         for column in _columns(policy, kind):
@@ -123,7 +123,7 @@ def _domains(
     return rows
 
 
-def _release_members(policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember]) -> list[dict]:
+def _release_members(policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember]) -> list[dict[str, object]]:
     listed = [qi for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL]
     return [
         {"MemberID": PSEUDONYM + number}
@@ -133,7 +133,7 @@ def _release_members(policy: Policy, levels: Mapping[str, int], members: Sequenc
     ]
 
 
-def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember]) -> list[dict]:
+def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember]) -> list[dict[str, object]]:
     columns = _columns(policy, "members")
     rows = []
     for number, member in enumerate(members):
@@ -150,7 +150,7 @@ def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[P
     return rows
 
 
-def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict]:
+def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict[str, object]]:
     columns = _columns(policy, "claims")
     return [
         {"claim_id": f"claim {number}", "member_id": _member_id(claim.member), "year": claim.year}
@@ -160,10 +160,12 @@ def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict]:
     ]
 
 
-def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[PlantedClaim]) -> list[dict]:
+def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[PlantedClaim]) -> list[dict[str, object]]:
     listed = policy.quasi_identifiers.claims
     # Pseudonyms of providers are numbers; which one is whose tells nothing.
-    providers = {claim.provider: PSEUDONYM + place for place, claim in enumerate(claims) if claim.provider}
+    providers: dict[str | None, int] = {
+        claim.provider: PSEUDONYM + place for place, claim in enumerate(claims) if claim.provider
+    }
     return [
         {"MemberID": PSEUDONYM + claim.member, "Year": f"Y{claim.year}", "CharlsonIndex": claim.charlson}
         | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}

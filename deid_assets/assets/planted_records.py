@@ -63,7 +63,7 @@ def _record(levels: Mapping[str, int], own: str, value: object) -> dict[str, obj
     return dict.fromkeys(levels, PLAIN) | {own: value}
 
 
-def _numbered(rows: list[dict]) -> list[dict]:
+def _numbered(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     return [
         {"record": number} | {column: None if value is None else str(value) for column, value in row.items()}
         for number, row in enumerate(rows, start=1)

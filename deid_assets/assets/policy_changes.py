@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 import pandas as pd
@@ -36,7 +37,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
 
     Nothing in it is a person's: it names columns, dimensions and thresholds.
     """
-    sections: dict = {}
+    sections: dict[str, Any] = {}
     if change.without:
         sections |= _sections(policy, "quasi_identifiers", "dimensions")
         listed = sections["quasi_identifiers"]
@@ -56,7 +57,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict:
+def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The section number_of_claims with the levels of what is left of dimensions of members; nothing where it stays as it is.
 
     Claims are then cut in classes that hold those in which they were cut when the change was tried: fewer of them are.
@@ -84,7 +85,7 @@ def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> 
     return section
 
 
-def _sections(policy: Policy, *names: str) -> dict:
+def _sections(policy: Policy, *names: str) -> dict[str, Any]:
     return policy.model_dump(mode="json", by_alias=True, include=set(names), exclude_unset=True)
 
 

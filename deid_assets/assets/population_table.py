@@ -1,7 +1,8 @@
 """A table of people that an adversary holds, read for attacks 2 and 3 at the levels of the release."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -11,7 +12,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
 from deid_assets.policy.sections.population import DischargeTable, PopulationTable
-from deid_assets.sources.population_tables import TableLayout, read_population_table
+from deid_assets.sources.population_tables import Labels, TableLayout, read_population_table
 from deid_assets.store.tables import Table, owner_only
 
 
@@ -20,11 +21,9 @@ def read_table(
 ) -> Table:
     """Read a population table, generalized to the levels of the release; what was not usable goes into the metadata."""
     mapped = dict(table.columns)
-    labels: dict[str, Callable] = {
-        column: lambda values, column=column: table_labels(
-            column, mapped[column], policy.hierarchy_of(column), levels[column], values
-        )
-        for column in mapped
+    labels: dict[str, Labels] = {
+        column: partial(table_labels, column, one, policy.hierarchy_of(column), levels[column])
+        for column, one in mapped.items()
     }
     year = table.year if isinstance(table, DischargeTable) else None
     if year is not None:

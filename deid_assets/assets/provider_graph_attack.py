@@ -136,7 +136,7 @@ def recognized_providers(
     pattern, released_pattern = (list(names), list(names.values())) if names else (["any_claim"], ["any_claim"])
     patterns = Table(file, "scratch", "patterns_of_care")
     count = write_table(patterns, provider_graph.numbered_patterns(register(), pattern))
-    found = {}
+    found: dict[tuple[str, str, str], provider_graph.Recognition] = {}
     for kind, (column, released) in IDENTIFIERS.items():
         pairs = patterns.arrays(provider_graph.shown_patterns(register(column), column, patterns, pattern))
         everybody = provider_graph.PatternRegister(pairs["provider"], pairs["number"], count)

@@ -21,7 +21,7 @@ from deid_assets.checks.risk import risk_checks_of
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
-from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.release.event_log import (
     data_versions,
@@ -36,13 +36,14 @@ from deid_assets.release.keys import Secret
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import certificate_editions
 from deid_assets.release.manifest.editions import (
-    AttritionStep,
+    Editions,
     Manifest,
     Place,
     PolicyText,
     editions,
     package_versions,
 )
+from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Releases, Staging
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Entry
@@ -61,7 +62,7 @@ def releases_of(workplace: Workplace) -> Releases:
 
 def common_refusals(
     context: dg.AssetExecutionContext,
-    policy: ReleasePolicy,
+    policy: AnyPolicy,
     workplace: Workplace,
     store_file: Path,
     evidence: tuple[Evidence, ...],
@@ -93,7 +94,7 @@ def common_refusals(
 
 def publish(
     context: dg.AssetExecutionContext,
-    policy: ReleasePolicy,
+    policy: AnyPolicy,
     workplace: Workplace,
     releases: Releases,
     staging: Staging,
@@ -159,7 +160,7 @@ def publish(
     )
     staging.write_file(CERTIFICATE, certificate.public)
 
-    def describe(place: Place):
+    def describe(place: Place) -> Editions:
         if not _is_still(policy, workplace):
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not still_so():
@@ -225,7 +226,7 @@ def delivery_key_digest(secret: Secret, key: str) -> str:
     return secret.keyed_digest("delivery key", key)[:16]
 
 
-def inputs_digest(policy: ReleasePolicy, secret: Secret, delivery: Delivery, delivery_digest: str) -> str:
+def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, delivery_digest: str) -> str:
     """The keyed digest of everything that decides what a release is: policy, delivery, its parameters, code."""
     return secret.keyed_digest(
         "inputs", policy.hash, delivery_digest, delivery.key, json.dumps(dict(delivery.parameters), sort_keys=True),
@@ -255,7 +256,7 @@ def _files_frame(staging: Staging) -> pd.DataFrame:
     ).astype({"rows": "Int64"})
 
 
-def policy_text(policy: ReleasePolicy) -> PolicyText:
+def policy_text(policy: AnyPolicy) -> PolicyText:
     """The policy as a manifest shows it: whole, and as the public may see it."""
     return PolicyText(
         policy.name,
@@ -286,7 +287,7 @@ def content_of(table: Table, secret: Secret) -> str | None:
         return None
 
 
-def _policy_refusals(context: dg.AssetExecutionContext, policy: ReleasePolicy, workplace: Workplace) -> list[Refusal]:
+def _policy_refusals(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace) -> list[Refusal]:
     """Refuse when the policy that judges is not, byte by byte, the one that measured, or its files are others by now."""
     found = [
         Refusal(
@@ -307,7 +308,7 @@ def _policy_refusals(context: dg.AssetExecutionContext, policy: ReleasePolicy, w
 _POLICY_CHANGED = "its text, or a file that it names, changed while the release was judged; run again"
 
 
-def _is_still(policy: ReleasePolicy, workplace: Workplace) -> bool:
+def _is_still(policy: AnyPolicy, workplace: Workplace) -> bool:
     """Whether the home holds the policy as it was read, byte by byte."""
     try:
         return policy_called(policy.name, workplace.home.policies).reading == policy.reading
@@ -327,14 +328,14 @@ def _delivery_refusals(
     return [Refusal("changed_delivery", "delivery", None, None, text)]
 
 
-def gating_checks(policy: ReleasePolicy) -> list[dg.AssetCheckKey]:
+def gating_checks(policy: AnyPolicy) -> list[dg.AssetCheckKey]:
     """Every blocking check of the assets before the release."""
     contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy)]
     risk = [dg.AssetCheckKey(dg.AssetKey([policy.name, check.asset]), check.name) for check in risk_checks_of(policy)]
     return contracts + risk
 
 
-def upstream(policy: ReleasePolicy) -> list[dg.AssetKey]:
+def upstream(policy: AnyPolicy) -> list[dg.AssetKey]:
     """Every asset before the release."""
     return [
         dg.AssetKey([policy.name, name]) for stage, names in stages_of(policy).items() if stage != "release" for name in names
@@ -358,7 +359,11 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
         metadata={
             "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
-            **{f"{refusal.rule}: {refusal.name}": float(refusal.measured) for refusal in refusals if _may_be_shown(refusal)},
+            **{
+                f"{refusal.rule}: {refusal.name}": float(refusal.measured)
+                for refusal in refusals
+                if refusal.measured is not None and _may_be_shown(refusal)
+            },
         },
         allow_retries=False,
     )

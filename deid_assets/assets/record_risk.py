@@ -5,7 +5,7 @@ import pandas as pd
 
 from deid_assets.assessments import measure
 from deid_assets.assessments.canaries import canaries_measurement
-from deid_assets.assessments.evidence import Evidence, to_frame
+from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assets.flat_intake import population_of
 from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_records import records_of_canaries
@@ -54,7 +54,9 @@ def levels_of(policy: FlatPolicy, chosen: Table) -> dict[str, int]:
     return {qi.release_as: int(levels[qi.release_as]) for qi in policy.quasi_identifiers}
 
 
-def measured_risk(policy: FlatPolicy, released: Table, records: Table, domains: Table, levels: dict[str, int]):
+def measured_risk(
+    policy: FlatPolicy, released: Table, records: Table, domains: Table, levels: dict[str, int]
+) -> tuple[Measurement, ...]:
     """The smallest class of the rows given, counted in them or in the population, and the share of records left out."""
     population = population_of(policy, records)
     hiding = released.sql if population is None else f"({queries.generalized_records(population, domains, levels)})"

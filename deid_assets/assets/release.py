@@ -47,7 +47,7 @@ from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
-from deid_assets.release.manifest.editions import AttritionStep
+from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.registry.tries import Tried
 from deid_assets.reports.rare_labels import rare_labels
@@ -190,7 +190,8 @@ class _Earlier:
 
 
 def _against_earlier(
-    context, policy: Policy, workplace: Workplace, tables: PopulationTables, staged: judgement.Staged, chosen: Table,
+    context: dg.AssetExecutionContext,
+    policy: Policy, workplace: Workplace, tables: PopulationTables, staged: judgement.Staged, chosen: Table,
     crosswalk: Table, removed: Table,
 ) -> Callable[[], _Earlier]:  # fmt: skip
     """Hold the staged rows against the earlier releases there are whenever it is asked."""
@@ -247,7 +248,8 @@ def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
 
 
 def _judge(
-    context, policy: Policy, workplace: Workplace, tries: DeliveryTries, tried: Tried, tables: PopulationTables,
+    context: dg.AssetExecutionContext,
+    policy: Policy, workplace: Workplace, tries: DeliveryTries, tried: Tried, tables: PopulationTables,
     staged: judgement.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table,
     crosswalk: Table, eligible: Table, removed: Table, sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip

@@ -6,8 +6,9 @@ certificate has them, so that it cannot tell more about people than these do: co
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assets.encoded import smallest_safe_class
 from deid_assets.assets.generalization import chosen_node
 from deid_assets.assets.sensitivity import figure_limits
+from deid_assets.errors import ReleaseError
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, node_text, parse_node
@@ -31,6 +33,9 @@ from deid_assets.reports.report import CertificateRow, ReportFigure, ReportTable
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
 from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.store.tables import Table
+
+Figures = Mapping[str, tuple[float | None, float | None]]
+"""Value and bound, by figure."""
 
 
 def report_of(
@@ -73,12 +78,15 @@ def report_of(
     held = bool((nodes["chosen"] & (nodes["decision"] == "candidate")).any())
     released = next((found for found in _measured(manifest, "longitudinal_risk") if found.name == measure.FIXED), None)
     after = None if held or released is None else released.value
+    certificate = [*_certificate(policy, nodes, node)]
+    if released is not None and after is not None:
+        certificate.append(_released_row(policy, node, after, released.bound))
     content = content_from_manifest(
         public_edition,
         f"Release under the policy {policy.name}",
         policy.title,
         retained_rows(columns),
-        (*_certificate(policy, nodes, node), *(_released_row(policy, node, released) if after is not None else ())),
+        tuple(certificate),
         heritage_comparison(attack, limit, expected_reidentified_share(limit, policy.risk.threshold))
         + exposure_comparison(public_edition)
         + population_comparison(public_edition)
@@ -131,7 +139,7 @@ def report_of(
     )
 
 
-def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> Iterator[str]:
+def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[tuple[str, int, Figures]]) -> Iterator[str]:
     """What one finds who knows how many claims a member has; from the public edition's numbers."""
     known = policy.measured_number_of_claims
     alone = next((one.value for one in _measured(manifest, "demographic_risk") if one.name == measure.NUMBERED), None)
@@ -165,11 +173,9 @@ def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> 
         )
 
 
-def _released_row(policy: Policy, node: tuple[int, ...], released: "_Shown") -> Iterator[CertificateRow]:
+def _released_row(policy: Policy, node: tuple[int, ...], share: float, bound: float | None) -> CertificateRow:
     """The chosen node once more, as it was released."""
-    yield CertificateRow(
-        f"{named(policy, node)}, without the suppressed members", released.value, None, released.bound, "as released"
-    )
+    return CertificateRow(f"{named(policy, node)}, without the suppressed members", share, None, bound, "as released")
 
 
 def _twice(policy: Policy) -> str:
@@ -208,7 +214,7 @@ class _Shown:
     threshold: float | None
 
 
-def _measured(manifest: dict, asset: str) -> list[_Shown]:
+def _measured(manifest: dict[str, Any], asset: str) -> list[_Shown]:
     """What an assessment measured, as published."""
     return [
         _Shown(found["name"], *(_finite(found[field]) for field in ("value", "bound", "threshold")))
@@ -216,7 +222,7 @@ def _measured(manifest: dict, asset: str) -> list[_Shown]:
     ]
 
 
-def _found(manifest: dict, asset: str) -> list[dict]:
+def _found(manifest: dict[str, Any], asset: str) -> list[dict[str, Any]]:
     """The same as the manifest has it."""
     return [found for item in manifest["evidence"] if item["asset"] == asset for found in item["measurements"]]
 
@@ -226,8 +232,10 @@ def _finite(number: float | str | None) -> float | None:
     return number if isinstance(number, int | float) and math.isfinite(number) else None
 
 
-def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict], nodes: Sequence[str]) -> list[float]:
+def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict[str, Any]], nodes: Sequence[str]) -> list[float]:
     """The losses of nodes as the public certificate tells them: exact ones are functions of the delivered rows."""
     released = next(step["rows_out"] for step in reversed(attrition) if step["unit"] == "members")
     losses = proof.rounded(rounding_step(released), hide_counts=False).losses
+    if losses is None:
+        raise ReleaseError("the certificate of optimality tells no losses, so that the report can not show them")
     return [math.fsum(own[level] for own, level in zip(losses, parse_node(node), strict=True)) for node in nodes]

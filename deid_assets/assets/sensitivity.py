@@ -172,7 +172,8 @@ def sensitivity_table(policy: Policy, measured: Sequence[Measurement]) -> pd.Dat
 def figure_limits(policy: Policy) -> tuple[float | None, float | None]:
     """The thresholds that the figure shows: unconditional, and given membership."""
     gates = policy.attack_sensitivity.gates
-    return tuple(gates[figure].at_most if figure in gates else None for figure in ("unconditional", "given_membership"))
+    one, other = (gates[figure].at_most if figure in gates else None for figure in ("unconditional", "given_membership"))
+    return one, other
 
 
 class _Power:

@@ -4,6 +4,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pandas as pd
@@ -23,8 +24,8 @@ def stage_asset(
     version: str = "1",
     kinds: Sequence[str] = ("duckdb",),
     derived_columns: Mapping[str, Sequence[str]] | None = None,
-    **options,
-) -> Callable:
+    **options: Any,
+) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
     """Make an asset of the stage that `stages.py` names for it.
 
     Parameters
@@ -38,18 +39,19 @@ def stage_asset(
         For columns that are made from others under a new name: where they come from, as "asset.column".
     """
 
-    def make(function: Callable) -> dg.AssetsDefinition:
+    def make(function: Callable[..., object]) -> dg.AssetsDefinition:
         @functools.wraps(function)
-        def metered(context: dg.AssetExecutionContext, *args, **kwargs):
+        def metered(context: dg.AssetExecutionContext, *args: object, **kwargs: object) -> object:
             start_meter(context)
             with guarded(context):
                 return function(context, *args, **kwargs)
 
-        return dg.asset(
+        made: dg.AssetsDefinition = dg.asset(
             metadata=asset_metadata(function.__name__, policy_sections, version, derived_columns),
             kinds=set(kinds),
             **options,
         )(metered)
+        return made
 
     return make
 
@@ -59,7 +61,7 @@ def asset_metadata(
     policy_sections: Sequence[str],
     version: str,
     derived_columns: Mapping[str, Sequence[str]] | None = None,
-) -> dict:
+) -> dict[str, object]:
     """What `definitions.specialize` reads to give an asset its group and code version for one policy."""
     MADE_FROM[name] = (version, tuple(policy_sections))
     return {
@@ -90,7 +92,8 @@ def start_meter(context: dg.AssetExecutionContext) -> None:
 
 def prefix_of(context: dg.AssetExecutionContext) -> str:
     """The policy's name: the first part of the keys of the assets that are being made."""
-    return next(iter(context.selected_asset_keys)).path[0]
+    key: dg.AssetKey = next(iter(context.selected_asset_keys))
+    return key.path[0]
 
 
 def markdown_table(frame: pd.DataFrame) -> dg.MarkdownMetadataValue:

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from deid_assets.partitions import deliveries
-from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import Policies
 from deid_assets.schemas import contracts_of
 from deid_assets.schemas.contract import violations
@@ -17,7 +17,7 @@ def contract_check_name(asset: str) -> str:
     return f"{asset}_keeps_contract"
 
 
-def contract_checks(policy: ReleasePolicy) -> list[dg.AssetChecksDefinition]:
+def contract_checks(policy: AnyPolicy) -> list[dg.AssetChecksDefinition]:
     """The contract checks of one policy's assets."""
     return [_contract_check(policy.name, asset) for assets in stages_of(policy).values() for asset in assets]
 

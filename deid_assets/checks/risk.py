@@ -9,8 +9,8 @@ from deid_assets.assessments.attack_sensitivity import ASSET, WITH_VALUES, WORST
 from deid_assets.assessments.canaries import CANARIES, FLAT_WITH_CANARIES, WITH_CANARIES
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.partitions import deliveries
-from deid_assets.policy.base import ReleasePolicy
-from deid_assets.stages import FLAT_STAGES, stages_of
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import Table
 
@@ -233,14 +233,14 @@ POPULATION_RISK_CHECKS = (
 )
 
 
-def risk_checks_of(policy: ReleasePolicy) -> tuple[RiskCheck, ...]:
+def risk_checks_of(policy: AnyPolicy) -> tuple[RiskCheck, ...]:
     """The risk checks of a policy's family."""
-    if stages_of(policy) is not FLAT_STAGES:
+    if not isinstance(policy, FlatPolicy):
         return RISK_CHECKS
     return FLAT_RISK_CHECKS + (POPULATION_RISK_CHECKS if policy.population else ())
 
 
-def risk_checks(policy: ReleasePolicy) -> list[dg.AssetChecksDefinition]:
+def risk_checks(policy: AnyPolicy) -> list[dg.AssetChecksDefinition]:
     """The risk checks of one policy's assets."""
     return [_risk_check(policy.name, check) for check in risk_checks_of(policy)]
 
@@ -266,9 +266,11 @@ def _risk_check(policy: str, check: RiskCheck) -> dg.AssetChecksDefinition:
             # What the policy does not gate on is shown and passes; what it gates on passes only below its threshold.
             passed=found.passed or not found.gating,
             description=None if found.gating else "Reported only: the policy sets no limit for it, so that nothing was judged.",
-            metadata={name: float(number) for name, number in numbers.items() if number is not None}
-            | {"statistic": found.statistic, "gating": found.gating, "section": found.section}
-            | of_draws,
+            metadata={
+                **{name: float(number) for name, number in numbers.items() if number is not None},
+                **{"statistic": found.statistic, "gating": found.gating, "section": found.section},
+                **of_draws,
+            },
         )
 
     return within_threshold

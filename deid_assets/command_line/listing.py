@@ -70,8 +70,10 @@ def _listed(home: Home, entry: Entry) -> ListedRelease:
 
 def _delivery_of(home: Home, entry: Entry) -> str | None:
     file = home.store / "manifests" / entry.policy / f"{entry.number:04d}.json"
-    with contextlib.suppress(DeidError, OSError, KeyError, TypeError):
-        return str(parse_json(regular_bytes(file, _RESTRICTED_AT_MOST))["delivery"]["key"])
+    with contextlib.suppress(DeidError, OSError):
+        manifest = parse_json(regular_bytes(file, _RESTRICTED_AT_MOST))
+        delivery = manifest.get("delivery") if isinstance(manifest, dict) else None
+        return str(delivery["key"]) if isinstance(delivery, dict) and "key" in delivery else None
     return None
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,7 +16,13 @@ from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
+
+_Function = TypeVar("_Function", bound=Callable[..., None])
+_Listed = TypeVar("_Listed", bound="DataclassInstance")
 
 
 class Command(click.Group):
@@ -24,10 +31,12 @@ class Command(click.Group):
     A command line that cannot be read exits with 64, the customary code: 2 means a refusal.
     """
 
-    def make_context(self, *arguments, **options) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
         """Return the context of a command line; one that cannot be read ends with code 64."""
         with _usage_errors():
-            return super().make_context(*arguments, **options)
+            return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, context: click.Context) -> object:
         """Return what the command returns; what goes wrong is printed, and the process exits."""
@@ -45,7 +54,8 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        error.exit_code = os.EX_USAGE
+        # Declared of the class, and read from the instance.
+        error.exit_code = os.EX_USAGE  # type: ignore[misc]
         raise
 
 
@@ -109,7 +119,7 @@ _OPTIONS_OF_A_RUN = (
 )
 
 
-def _of_a_run(command: Callable) -> Callable:
+def _of_a_run(command: _Function) -> _Function:
     """Add the options that say what is run on what."""
     for option in reversed(_OPTIONS_OF_A_RUN):
         command = option(command)
@@ -259,7 +269,7 @@ def policy_new(name: str, title: str, owners: tuple[str, ...], description: str 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
 
 
-def _print_listed(found: Sequence, as_json: bool, line: Callable, nothing: str) -> None:
+def _print_listed(found: Sequence[_Listed], as_json: bool, line: Callable[[_Listed], str], nothing: str) -> None:
     """Print what is listed, one line each, or as JSON."""
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=1))

@@ -15,8 +15,8 @@ from deid_assets.automation.outcomes import PUBLISHED, REFUSED
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import clean_orphans, execute
-from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.home import Home
@@ -26,7 +26,7 @@ from deid_assets.store.tables import Table, interrupt_queries
 REACHABLE, FLAT_CHOICE = "reachable_risk", "record_generalization"
 
 
-def planned_assets(policy: ReleasePolicy) -> tuple[str, ...]:
+def planned_assets(policy: AnyPolicy) -> tuple[str, ...]:
     """What a plan makes: everything up to the foresight of a longitudinal policy, or to the choice of a flat one.
 
     The choice of a flat policy is quick.
@@ -35,7 +35,7 @@ def planned_assets(policy: ReleasePolicy) -> tuple[str, ...]:
     return tuple(made[: made.index(FLAT_CHOICE if isinstance(policy, FlatPolicy) else REACHABLE) + 1])
 
 
-def plan(home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
+def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
     """Make what a plan needs and print what cannot pass; return the exit code.
 
     It is 0 where nothing proves that the policy cannot pass, else 2 or 1 as for a run.
@@ -61,7 +61,7 @@ def plan(home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock,
     return code
 
 
-def _print_reach(console: Console, home: Home, policy: ReleasePolicy, delivery: Delivery) -> int:
+def _print_reach(console: Console, home: Home, policy: AnyPolicy, delivery: Delivery) -> int:
     """Print the least of each gate; the exit code is that of a refusal where counts prove that one fails."""
     stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[REACHABLE], REACHABLE)
     table = RichTable(title="The best that any generalization of this policy can reach", title_justify="left")

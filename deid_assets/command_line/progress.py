@@ -77,9 +77,9 @@ class Progress:
     def line(self) -> Text:
         """The live line; never longer than the terminal is wide, so that it stays one."""
         text = f"{self._doing}  {time.monotonic() - self._since:.0f} s"
-        text = Text(f"{text}  {self._told}" if self._told else text)
-        text.truncate(max(self.console.width - 4, 10), overflow="ellipsis")
-        return text
+        line = Text(f"{text}  {self._told}" if self._told else text)
+        line.truncate(max(self.console.width - 4, 10), overflow="ellipsis")
+        return line
 
 
 class _Live:

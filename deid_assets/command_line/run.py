@@ -33,10 +33,10 @@ from deid_assets.command_line.instance import dagster_instance, prepare_dagster_
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import DELIVERIES
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.adoption import adopt
-from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.publication.recovery import release_folders
@@ -58,7 +58,7 @@ MODULE = "deid_assets.definitions"
 LOCATION = "deid_assets"
 REPOSITORY = "__repository__"
 
-Work = Callable[[Home, ReleasePolicy, Delivery, StoreLock, Progress], int]
+Work = Callable[[Home, AnyPolicy, Delivery, StoreLock, Progress], int]
 """What is done with a registered delivery while its store is locked; returns the exit code."""
 
 _SECONDS_TO_BEGIN = 300
@@ -117,7 +117,7 @@ def run_policy(
 
 
 def _release_or_unchanged(
-    home: Home, policy: ReleasePolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool
+    home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool
 ) -> int:
     """Run the policy's job, unless the same was released before; what a crash left is mended first in any case."""
     started = time.monotonic()
@@ -142,10 +142,11 @@ def _release_or_unchanged(
                     if report := report_refusal(home, policy, delivery.key, summary):
                         progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
             return summary.exit_code if interruption.received() is None else interruption.say()
-    report = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
-    if not report.ok:
+    verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
+    if not verified.ok:
         raise ReleaseError(
-            f"this delivery was released under this policy before, and that release is not in order any more:\n{report.text()}"
+            "this delivery was released under this policy before, and that release is not in order any more:\n"
+            f"{verified.text()}"
         )
     if as_json:
         unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
@@ -161,7 +162,7 @@ def _write_json(document: Mapping[str, object]) -> None:
     sys.stdout.write(f"{json.dumps(document, indent=1, allow_nan=False)}\n")
 
 
-def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
+def _released_before(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path | None:
     """The release of the same policy and delivery, made by the same code; unchanged inputs are not released again."""
     workplace = Workplace(root=str(home.root))
     releases = releases_of(workplace)
@@ -171,7 +172,7 @@ def _released_before(home: Home, policy: ReleasePolicy, delivery: Delivery) -> P
     return None if earlier is None else releases.path(earlier.policy, earlier.number)
 
 
-def _left_behind(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path | None:
+def _left_behind(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path | None:
     """The release that a run published before it failed or was stopped, registered or not: it is out all the same."""
     with contextlib.suppress(DeidError):
         inputs = inputs_digest(policy, Workplace(root=str(home.root)).secret(), delivery, delivery.digest())
@@ -184,7 +185,7 @@ def _left_behind(home: Home, policy: ReleasePolicy, delivery: Delivery) -> Path 
     return None
 
 
-def find_policy(home: Home, name: str) -> tuple[ReleasePolicy, Path | None]:
+def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
     """A policy by its name, or by the path of its YAML file; with the file if it is from elsewhere.
 
     Raises
@@ -211,7 +212,7 @@ def find_policy(home: Home, name: str) -> tuple[ReleasePolicy, Path | None]:
 
 def _requested_delivery(
     home: Home,
-    policy: ReleasePolicy,
+    policy: AnyPolicy,
     paths: tuple[Path, ...],
     key: str | None,
     members: int,
@@ -284,7 +285,7 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
 
 def execute(
     instance: dg.DagsterInstance,
-    policy: ReleasePolicy,
+    policy: AnyPolicy,
     delivery: Delivery,
     run_id: str,
     progress: Progress,
@@ -325,14 +326,14 @@ _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAI
 
 
 def _new_run(
-    instance: dg.DagsterInstance, policy: ReleasePolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
+    instance: dg.DagsterInstance, policy: AnyPolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
 ) -> tuple[ReconstructableJob, dg.DagsterRun]:
     """A run of the job that the UI runs, or of some of its assets.
 
     It has both origins, so that the UI shows it and can execute it again.
     """
-    if delivery.key not in instance.get_dynamic_partitions(deliveries.name):
-        instance.add_dynamic_partitions(deliveries.name, [delivery.key])
+    if delivery.key not in instance.get_dynamic_partitions(DELIVERIES):
+        instance.add_dynamic_partitions(DELIVERIES, [delivery.key])
     # Loaded anew: the policy may have been copied to where the definitions find it just now.
     sys.modules.pop(MODULE, None)
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
@@ -390,7 +391,12 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
         made = event.step_materialization_data.materialization
         name = made.asset_key.path[-1]
         rows, seconds = made.metadata.get("dagster/row_count"), made.metadata.get("seconds")
-        progress.made(STAGE_OF[name], name, rows.value if rows else None, seconds.value if seconds else None)
+        progress.made(
+            STAGE_OF[name],
+            name,
+            rows.value if isinstance(rows, dg.IntMetadataValue) else None,
+            seconds.value if isinstance(seconds, dg.FloatMetadataValue) else None,
+        )
         if "notice" in made.metadata:
             progress.note(str(made.metadata["notice"].value))
 

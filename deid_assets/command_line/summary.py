@@ -139,7 +139,7 @@ def _print_gates(console: Console, gates: Sequence[Gate], reported: int, detail:
             numbers = (_number(gate.measured), _number(gate.bound), _number(gate.threshold))
             table.add_row(shown, *numbers, "passed" if gate.passed else "FAILED")
     if folded:
-        least = min(gate.measured for gate in folded)
+        least = min((gate.measured for gate in folded if gate.measured is not None), default=None)
         table.add_row(f"{CANARIES} ({len(folded)} assessments)", _number(least), "", _number(folded[0].threshold), "passed")
     console.print(table)
     if reported:

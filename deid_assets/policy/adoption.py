@@ -11,9 +11,10 @@ import shutil
 from pathlib import Path
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.adopted import RECORD, TEXT, Record, record_of, stored_text, text_at, text_digest
+from deid_assets.policy.adopted import TEXT, Record, record_of, stored_text, text_at, text_digest
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.files import Folder, stored_name
+from deid_assets.policy.files import RECORD, Folder, stored_name
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import load_policy, policy_file_called, shipped_policies
 from deid_assets.store import durable
 from deid_assets.store.home import Home
@@ -22,7 +23,7 @@ from deid_assets.store.tables import owner_only
 _DRAFT = ".adopting-"
 
 
-def adopt(home: Home, policy: ReleasePolicy, file: Path) -> ReleasePolicy:
+def adopt(home: Home, policy: ReleasePolicy, file: Path) -> AnyPolicy:
     """Adopt a policy that was read from a YAML file; return it as it is read from its folder in the home.
 
     Nothing is written unless the policy and its files are valid, which they are once it was read. A policy that ships, or

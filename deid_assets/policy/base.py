@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
@@ -57,7 +58,7 @@ class Origin:
     text: str | None = None
 
 
-class ReleasePolicy(Section):
+class ReleasePolicy(Section, ABC):
     """The sections that all policies share, and the identity of a policy."""
 
     policy: PolicyName = Field(description="name of the policy; the first part of asset keys")
@@ -101,7 +102,7 @@ class ReleasePolicy(Section):
         """Where the policy was read from."""
         return self._origin
 
-    def read_from(self, origin: Origin) -> "ReleasePolicy":
+    def read_from(self, origin: Origin) -> Self:
         """Note where the policy was read from, and return it."""
         self._origin = origin
         return self
@@ -139,9 +140,14 @@ class ReleasePolicy(Section):
         """Hierarchies as they were first asked for: a policy does not change."""
         return {}
 
+    @property
+    @abstractmethod
+    def generalized(self) -> dict[str, str]:
+        """Columns that have coarser levels, by their names in the release."""
+
     # Identity
 
-    def content(self, *sections: str) -> dict:
+    def content(self, *sections: str) -> dict[str, Any]:
         """Return sections (all, if none is named) as JSON values, with the contents of the files that they name.
 
         Restricted: it holds the identifiers of members who opted out.
@@ -158,7 +164,7 @@ class ReleasePolicy(Section):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]
         return content
 
-    def public_content(self) -> dict:
+    def public_content(self) -> dict[str, Any]:
         """Return the policy as JSON values, as recipients and auditors may see it.
 
         Left out is who opted out. Not shown are names of files, and the size of the sample: beside the released rows it
@@ -204,6 +210,6 @@ def _without_files(content: object) -> object:
     }
 
 
-def _digest(content: Mapping) -> str:
+def _digest(content: Mapping[str, object]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -6,12 +6,14 @@ from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.rules.needs import LISTED, needs_of
+from deid_assets.policy.sections.dates import Dates
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS, PASSED_ON_COLUMNS, AttackGate, Statistic
 
 
-def explain(policy: ReleasePolicy) -> str:
+def explain(policy: AnyPolicy) -> str:
     """Return what a policy does, in plain words.
 
     That is what is removed, sampled, cut and generalized, against whom, and which gates decide.
@@ -32,7 +34,7 @@ def explain(policy: ReleasePolicy) -> str:
         ("What these rules need of a delivery, or it is refused", _needs(policy)),
         ("Released", _released(policy)),
         ("Grouped, cut and top-coded", _cut(policy)),
-        *((("Dates", _dates(policy)),) if policy.dates else ()),
+        *((("Dates", _dates(policy.dates)),) if policy.dates else ()),
         ("Quasi-identifiers: what an adversary may know, and its levels", _quasi_identifiers(policy)),
         ("Lattice", _lattice(policy)),
         ("Adversary", _adversary(policy)),
@@ -150,7 +152,7 @@ def _needs(policy: Policy) -> Iterator[str]:
 
 def _released(policy: Policy) -> Iterator[str]:
     sample = policy.sample
-    size = f"{sample.members} members" if sample.members is not None else f"{_share(sample.fraction)} of the members"
+    size = f"{sample.members} members" if sample.fraction is None else f"{_share(sample.fraction)} of the members"
     yield f"a random sample: {size}, drawn from those who are eligible"
     if sample.keyed_by == "member":
         yield "members are drawn by a secret order of their own: the same from every delivery, as far as they are eligible"
@@ -192,8 +194,7 @@ def _long_tail(policy: Policy) -> str:
     )
 
 
-def _dates(policy: Policy) -> Iterator[str]:
-    dates = policy.dates
+def _dates(dates: Dates) -> Iterator[str]:
     period = dates.anchor.replace("_", " ")
     yield (
         f"released as {dates.release_as}, "

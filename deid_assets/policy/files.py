@@ -10,11 +10,10 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 LARGEST_TEXT = 64_000_000
 """Bytes of a list or of a hierarchy, which are kept in memory."""
@@ -51,7 +50,7 @@ class Folder:
     stored: Mapping[str, str] | None = None
 
     @contextmanager
-    def opened(self, file: str, at_most: int = LARGEST_TEXT) -> Iterator[BinaryIO]:
+    def opened(self, file: str, at_most: int = LARGEST_TEXT) -> Iterator[io.BufferedReader]:
         """Open a file that the policy names.
 
         Raises
@@ -156,7 +155,7 @@ def parts_of(file: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def opened_below(folder: Path, parts: tuple[str, ...], shown: str, at_most: int) -> Iterator[BinaryIO]:
+def opened_below(folder: Path, parts: tuple[str, ...], shown: str, at_most: int) -> Iterator[io.BufferedReader]:
     """Open a regular file below a folder, by descriptors all the way: a swap between check and read changes nothing.
 
     Raises
@@ -202,7 +201,7 @@ def _open_below(folder: Path, parts: tuple[str, ...]) -> int:
     return descriptor
 
 
-def _require(is_kind, part: str, above: int, what: str) -> None:
+def _require(is_kind: Callable[[int], bool], part: str, above: int, what: str) -> None:
     mode = os.stat(part, dir_fd=above, follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
         raise _Refused(f"{what} is a symbolic link, which could lead anywhere; put the file itself below the policy's folder")

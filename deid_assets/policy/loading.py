@@ -12,6 +12,7 @@ from deid_assets.policy.adopted import PolicyText, files_in, text_at, text_diges
 from deid_assets.policy.base import Origin, ReleasePolicy
 from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.rules.population import population_problems
@@ -21,7 +22,7 @@ from deid_assets.policy.yaml_text import Parsed, parse
 SHIPPED = Path(str(resources.files("deid_assets.policy") / "shipped"))
 
 
-def load_policy(path: Path) -> ReleasePolicy:
+def load_policy(path: Path) -> AnyPolicy:
     """Return the policy in a YAML file, or the adopted policy in a folder.
 
     Raises
@@ -34,7 +35,7 @@ def load_policy(path: Path) -> ReleasePolicy:
     return _loaded(text_at(Path(path)))
 
 
-def _loaded(text: PolicyText) -> ReleasePolicy:
+def _loaded(text: PolicyText) -> AnyPolicy:
     content = text.content()
     parsed = _parsed(text, content)
     policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(Origin(text.folder, text_digest(content)))
@@ -55,7 +56,7 @@ def _parsed(text: PolicyText, content: bytes) -> Parsed:
     return parsed
 
 
-def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> ReleasePolicy:
+def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> AnyPolicy:
     """Return the policy that a mapping of sections describes, judged by the same rules as a file.
 
     Parameters
@@ -73,7 +74,7 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> Releas
     return _judged(values, Folder(folder), "this policy").read_from(Origin(Folder(folder)))
 
 
-def with_sections(policy: ReleasePolicy, **sections: Any) -> ReleasePolicy:
+def with_sections(policy: ReleasePolicy, **sections: Any) -> AnyPolicy:
     """Return the policy with some sections replaced, judged again: how the command line changes what is released.
 
     Parameters
@@ -103,7 +104,7 @@ def shipped_policies() -> tuple[Path, ...]:
     return tuple(text.path for text in files_in(SHIPPED))
 
 
-def policies_in(*folders: Path) -> dict[str, ReleasePolicy]:
+def policies_in(*folders: Path) -> dict[str, AnyPolicy]:
     """Return the policies that ship and those in some folders (YAML files and adopted policies), by name.
 
     Raises
@@ -114,7 +115,7 @@ def policies_in(*folders: Path) -> dict[str, ReleasePolicy]:
     return _by_name(_texts(folders))
 
 
-def policy_called(name: str, *folders: Path) -> ReleasePolicy:
+def policy_called(name: str, *folders: Path) -> AnyPolicy:
     """Return the policy of a name, among those that ship and those in some folders; no other is judged.
 
     Raises
@@ -140,8 +141,8 @@ def _name_in(text: PolicyText) -> Any:
     return values.get("policy") if isinstance(values, Mapping) else None
 
 
-def _by_name(texts: Iterable[PolicyText]) -> dict[str, ReleasePolicy]:
-    found: dict[str, tuple[PolicyText, ReleasePolicy]] = {}
+def _by_name(texts: Iterable[PolicyText]) -> dict[str, AnyPolicy]:
+    found: dict[str, tuple[PolicyText, AnyPolicy]] = {}
     for text in texts:
         policy = _loaded(text)
         other = found.get(policy.name)
@@ -152,7 +153,7 @@ def _by_name(texts: Iterable[PolicyText]) -> dict[str, ReleasePolicy]:
     return {name: policy for name, (_, policy) in found.items()}
 
 
-def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> ReleasePolicy:
+def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:
     """Return a policy that ships or lies in one of some folders.
 
     Parameters
@@ -187,23 +188,29 @@ def _texts(folders: Iterable[Path]) -> tuple[PolicyText, ...]:
     return (*files_in(SHIPPED), *(text for folder in folders for text in texts_in(folder)))
 
 
-def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> ReleasePolicy:
+def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> AnyPolicy:
     """Return the policy if it is one and keeps every rule; else refuse with all problems."""
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must hold sections such as policy, source and risk, each with its keys")
-    flat = values.get("kind") == "flat"
-    model, rules = (FlatPolicy, flat_problems) if flat else (Policy, problems)
+    model = FlatPolicy if values.get("kind") == "flat" else Policy
+    notes: tuple[str, ...] = ()
     try:
-        policy = model.model_validate(_immutable(values), context=folder)
+        policy: AnyPolicy = model.model_validate(_immutable(values), context=folder)
     except ValidationError as error:
         found, notes = problems_of(error, model), ("rules that look at several sections are applied once these are mended",)
     else:
-        found, notes = (*rules(policy), *(() if flat else population_problems(policy))), ()
+        found = _broken_rules(policy)
         if not found:
             return policy
     placed = [(parsed.line_of(problem.path) if parsed else None, problem) for problem in found]
     placed.sort(key=lambda pair: pair[0] or 0)  # stable: problems of one line keep the order of the rules
     raise PolicyError(_listed(where, [_line(line, problem) for line, problem in placed], notes))
+
+
+def _broken_rules(policy: AnyPolicy) -> tuple[Problem, ...]:
+    if isinstance(policy, FlatPolicy):
+        return flat_problems(policy)
+    return (*problems(policy), *population_problems(policy))
 
 
 def _immutable(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -18,7 +18,6 @@ from deid_assets.policy.sections.disclosure import (
     ProviderGraph,
 )
 from deid_assets.policy.sections.longitudinal import (
-    PASSED_ON_COLUMNS,
     Adversary,
     AnyQuasiIdentifier,
     Demographics,
@@ -28,6 +27,7 @@ from deid_assets.policy.sections.longitudinal import (
     LongTail,
     NeighborAttack,
     OptOuts,
+    PassedOnColumn,
     ProviderSuppression,
     QuasiIdentifiers,
     Removal,
@@ -76,7 +76,7 @@ class Policy(ReleasePolicy):
     attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
-    reviewed_attributes: dict[Literal[PASSED_ON_COLUMNS], Said] = Field(
+    reviewed_attributes: dict[PassedOnColumn, Said] = Field(
         {},
         description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each "
         "with the reason why it is published all the same; the report shows both",
@@ -93,8 +93,39 @@ class Policy(ReleasePolicy):
     @property
     def population_tables(self) -> dict[str, PopulationTable]:
         """Tables of people that an adversary holds, by the section that names them."""
-        sections = {"voter_list_attack": self.voter_list_attack, "inpatient_attack": self.inpatient_attack}
+        sections: dict[str, VoterListAttack | InpatientAttack] = {
+            "voter_list_attack": self.voter_list_attack,
+            "inpatient_attack": self.inpatient_attack,
+        }
         return {name: section.table for name, section in sections.items() if section.table is not None}
+
+    # Sections that not every policy has, for what is only made where they are
+
+    @property
+    def dates_section(self) -> Dates:
+        """The section `dates`.
+
+        Raises
+        ------
+        PolicyError
+            If the policy has none: it releases no dates.
+        """
+        if self.dates is None:
+            raise PolicyError(f"policy {self.name} has no section dates")
+        return self.dates
+
+    @property
+    def number_of_claims_section(self) -> NumberOfClaims:
+        """The section `number_of_claims`.
+
+        Raises
+        ------
+        PolicyError
+            If the policy has none: no claims are cut for their number.
+        """
+        if self.number_of_claims is None:
+            raise PolicyError(f"policy {self.name} has no section number_of_claims")
+        return self.number_of_claims
 
     # What the lattice is made of
 
@@ -184,7 +215,7 @@ class Policy(ReleasePolicy):
             return self.sample.members / self.risk.population_size
         return None
 
-    def content(self, *sections: str) -> dict:
+    def content(self, *sections: str) -> dict[str, Any]:
         """As every policy's; with the identifiers of the members who opted out, and digests of population tables."""
         content = super().content(*sections)
         for name, table in self.population_tables.items():

@@ -7,6 +7,7 @@ import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.models import Policy
@@ -43,7 +44,7 @@ def problems_of(error: ValidationError, model: type[BaseModel] = Policy) -> tupl
     return tuple(_problem(found, model) for found in errors if not (found["type"] == "too_short" and found["loc"] in wrong))
 
 
-def _problem(found: dict, whole: type[BaseModel]) -> Problem:
+def _problem(found: ErrorDetails, whole: type[BaseModel]) -> Problem:
     path, model = _located(found["loc"], whole)
     kind, context = found["type"], found.get("ctx", {})
     shown = "this value" if path and path[0] in RESTRICTED_SECTIONS else _shown(found["input"])
@@ -162,7 +163,7 @@ def _kinds(annotation: Any) -> dict[str, type[BaseModel]]:
     if get_origin(annotation) not in (Union, types.UnionType):
         return {}
     models = [_bare(argument) for argument in get_args(annotation)]
-    found = {}
+    found: dict[str, type[BaseModel]] = {}
     for model in models:
         if isinstance(model, type) and issubclass(model, BaseModel) and "kind" in model.model_fields:
             kind = model.model_fields["kind"].annotation

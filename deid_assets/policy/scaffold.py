@@ -43,7 +43,7 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
     text = shipped[like].read_text("utf-8")
     own = {"policy": name, "title": _quoted(title), "owners": f"[{', '.join(map(_quoted, owners))}]"}
     for field, value in own.items():
-        text = re.sub(rf"^{field}: .*$", lambda _, line=f"{field}: {value}": line, text, count=1, flags=re.MULTILINE)
+        text = _with_line(text, field, value)
     text = _DESCRIPTION.sub(lambda _: f"description: {_quoted(description or title)}\n", text, count=1)
     text = f"# Made from {like} by `deid policy new`. What differs from it is yours to say; its comments follow.\n#\n{text}"
     draft = file.with_name(f".{file.name}.new.yaml")
@@ -62,6 +62,12 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
     finally:
         draft.unlink(missing_ok=True)
     return file
+
+
+def _with_line(text: str, field: str, value: str) -> str:
+    """The text with another value of a field that stands on one line."""
+    line = f"{field}: {value}"
+    return re.sub(rf"^{field}: .*$", lambda _: line, text, count=1, flags=re.MULTILINE)
 
 
 def _quoted(text: str) -> str:

@@ -48,7 +48,7 @@ class _Plain(yaml.SafeLoader):
     Dates are text: a policy has no field that is a date, and 2012-04 is a name.
     """
 
-    yaml_implicit_resolvers: dict = {}  # noqa: RUF012 - PyYAML declares it without ClassVar
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML declares it without ClassVar
 
 
 _TAG = "tag:yaml.org,2002:"

@@ -1,14 +1,17 @@
 """Every distinct code of a delivery, looked up once in all the reference tables."""
 
+from collections.abc import Callable, Sequence
+from typing import Literal
+
 import pandas as pd
 
 from deid_assets.reference.condition_groups import condition_groups
 from deid_assets.reference.places import place_groups
 from deid_assets.reference.procedure_groups import is_procedure, procedure_groups
-from deid_assets.reference.sensitive import CodeList, sensitive_codes
+from deid_assets.reference.sensitive import CodeList, Kind, sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
 
-_GROUPS = {
+_GROUPS: dict[Kind | Literal["specialty"], tuple[Callable[[Sequence[str]], pd.DataFrame], str]] = {
     "diagnosis": (condition_groups, "condition_group"),
     "procedure": (procedure_groups, "procedure_group"),
     "place": (place_groups, "place_group"),

@@ -29,7 +29,7 @@ _UNIQUE = {
 }
 
 
-def disclosure_tables(manifest: Mapping) -> tuple[ReportTable, ...]:
+def disclosure_tables(manifest: Mapping[str, Any]) -> tuple[ReportTable, ...]:
     """The tables for whatever of it was measured; none for what was not."""
     tables = []
     for asset, table in (
@@ -45,7 +45,7 @@ def disclosure_tables(manifest: Mapping) -> tuple[ReportTable, ...]:
     return tuple(table for table in tables if table.rows)
 
 
-def _published_as_they_are(manifest: Mapping) -> ReportTable:
+def _published_as_they_are(manifest: Mapping[str, Any]) -> ReportTable:
     """What the gate measured of such columns on the published files, and the reasons of those that were reviewed."""
     found = {one["name"]: one for item in manifest["evidence"] if item["asset"] == "gate" for one in item["measurements"]}
     names = [name.removesuffix(f"/{leaks.REFINEMENT}") for name in found if name.endswith(f"/{leaks.REFINEMENT}")]

@@ -39,9 +39,9 @@ def dots_figure(rows: Sequence[tuple[str, Sequence[float | None]]], series: Sequ
         axes.axhline(place, color=GREY, linewidth=0.4)
     for number, (name, (color, marker)) in enumerate(zip(series, MARKS, strict=False)):
         drawn = [
-            (100 * shares[number], place)
+            (100 * share, place)
             for place, (_, shares) in enumerate(rows)
-            if shares[number] is not None and math.isfinite(shares[number])
+            if (share := shares[number]) is not None and math.isfinite(share)
         ]
         axes.plot(
             [share for share, _ in drawn], [place for _, place in drawn], marker, color=color, label=name, markersize=7,

@@ -8,6 +8,7 @@ drawn at two significant digits.
 
 import math
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -254,7 +255,7 @@ def _coarse(share: float) -> float:
     return float(f"{share:.1e}")
 
 
-def _known(number: float | None) -> bool:
+def _known(number: float | None) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
 
 

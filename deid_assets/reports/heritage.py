@@ -7,6 +7,7 @@ counted in the population the same generalizations carry more risk (methods#popu
 import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from deid_assets.reports.numbers import shown, shown_bound
 from deid_assets.reports.rendering import percent, words
@@ -108,7 +109,7 @@ def exposure_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     return tuple(ComparisonRow(what, percent(published), _told(measured.get(name))) for what, published, name in rows)
 
 
-def _told(found: Mapping | None) -> str:
+def _told(found: Mapping[str, Any] | None) -> str:
     if found is None or not isinstance(found["value"], int | float):
         return "not measured"
     value = shown(found["value"], found["unit"])

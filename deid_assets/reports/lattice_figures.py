@@ -5,6 +5,7 @@ All show a decision by shape as well as by colour, and in the same way.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, node_text, parse_node
@@ -176,7 +178,9 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
         lines = [(star, lower) for lower in zip(x[below], y[below], strict=True)]
         axes.add_collection(LineCollection(lines, colors=BLACK, linewidths=0.8, zorder=4))
         axes.axhline(y[chosen][0], color=THRESHOLD, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    locator = axes.xaxis.get_major_locator()
+    if isinstance(locator, MaxNLocator):
+        locator.set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("height: levels above the finest node")
     axes.set_ylabel(loss_label)
@@ -233,7 +237,7 @@ def frontier_figure(
     figure, axes = new_figure(4.2, 4.4)
     axes.set_yscale("log")
     ends = [np.column_stack([loss, np.maximum(bound, zero)])[measured] for bound in (lower, upper)]
-    axes.add_collection(LineCollection(np.stack(ends, axis=1), colors=PALE, linewidths=1.0, zorder=1))
+    axes.add_collection(LineCollection(list(np.stack(ends, axis=1)), colors=PALE, linewidths=1.0, zorder=1))
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))
     axes.step(loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=3.5)
@@ -259,7 +263,7 @@ def frontier_figure(
 
 
 def _plot_nodes(
-    axes: Axes, x: NDArray, y: NDArray, decisions: NDArray, chosen: NDArray[np.bool_], hollow: bool = False
+    axes: Axes, x: np.ndarray, y: np.ndarray, decisions: np.ndarray, chosen: NDArray[np.bool_], hollow: bool = False
 ) -> None:
     """Nodes as marks by decision, undecided ones above the others, the chosen one as a star above all."""
     for mark in _MARKS:
@@ -302,7 +306,7 @@ def _cells_figure(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> tu
 
 
 def _stamp(
-    axes: Axes, x: NDArray, y: NDArray, outline: Sequence[tuple[float, float]], face: str, edge: str, cell: float
+    axes: Axes, x: np.ndarray, y: np.ndarray, outline: Sequence[tuple[float, float]], face: str, edge: str, cell: float
 ) -> None:
     """Draw one outline, in units of cells, at many places; as a marker, which an SVG defines once."""
     if len(x):
@@ -359,7 +363,7 @@ def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
 
 def _legend(
     figure: Figure,
-    decisions: NDArray,
+    decisions: np.ndarray,
     chosen: bool,
     framed: bool,
     outside: bool = False,
@@ -384,10 +388,10 @@ def _legend(
         handles.append(_sample(label, marker="*", markersize=12, color=BLACK, markeredgecolor="white"))
     if frontier:
         handles.append(_sample("least share", linestyle="-", color=GREY, linewidth=1))
-    place = "outside lower center" if outside else "lower center"
+    place: Literal["outside lower center", "lower center"] = "outside lower center" if outside else "lower center"
     in_a_row = min(len(handles), 2) if frontier else len(handles)
     figure.legend(handles=handles, loc=place, ncols=in_a_row, frameon=False, fontsize=8, handletextpad=0.3)
 
 
-def _sample(label: str, **style: object) -> Line2D:
-    return Line2D([], [], label=label, **({"linestyle": "none"} | style))
+def _sample(label: str, **style: Any) -> Line2D:
+    return Line2D([], [], label=label, **{"linestyle": "none", **style})

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from deid_assets.assessments import measure
 from deid_assets.assessments.attribute_leaks import MEANINGS as LEAKS
@@ -125,7 +126,7 @@ def content_from_manifest(
     )
 
 
-def tried(manifest: Mapping) -> tuple[str, ...]:
+def tried(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """In which try the release was judged by draws, and how surely their bounds hold; empty where nothing was drawn."""
     of_draws = [item for item in manifest["evidence"] if item.get("try_number") is not None]
     if not of_draws:
@@ -143,7 +144,7 @@ def tried(manifest: Mapping) -> tuple[str, ...]:
     )
 
 
-def _of_an_extract(manifest: Mapping) -> tuple[str, ...]:
+def _of_an_extract(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """Which members the classes of an extract are counted among, with both numbers; empty for a whole population."""
     shares = {
         found["name"]: _number(found["value"])
@@ -161,7 +162,7 @@ def _of_an_extract(manifest: Mapping) -> tuple[str, ...]:
     )
 
 
-def _ungated_match(manifest: Mapping) -> list[str]:
+def _ungated_match(manifest: Mapping[str, Any]) -> list[str]:
     """What a discharge database would match: beside the verdict, because the share is high, and seldom gated."""
     return [
         f"Whoever holds a discharge database is expected to match {shown(found['value'], found['unit'])} of the released "
@@ -177,7 +178,7 @@ def _ungated_match(manifest: Mapping) -> list[str]:
     ]
 
 
-def gates_of(manifest: Mapping) -> list[Gate]:
+def gates_of(manifest: Mapping[str, Any]) -> list[Gate]:
     """The gating measurements; the gate's own are marked, because an assessment measured the same before."""
     return [
         Gate(
@@ -202,7 +203,7 @@ def _group(name: str) -> str:
     return "canaries" if name == CANARIES else "columns" if name.rpartition("/")[0] and name.rpartition("/")[2] in LEAKS else ""
 
 
-def _meaning(found: Mapping) -> str:
+def _meaning(found: Mapping[str, Any]) -> str:
     """What a measurement means; one of a column, "column/what", means the same for every column."""
     name = found["name"]
     return (

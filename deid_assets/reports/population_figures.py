@@ -65,8 +65,8 @@ def inpatient_figure(shares: Mapping[tuple[int, tuple[str, ...]], float], at_mos
     )
     if at_most is not None:
         axes.axhline(100 * at_most, color=GREY, linewidth=1.2, linestyle=(0, (5, 2)))
-        place = (0.6, 100 * at_most)
-        axes.annotate(f"at most {plain(100 * at_most)}", place, xytext=(0, 3), textcoords="offset points")
+        beside = (0.6, 100 * at_most)
+        axes.annotate(f"at most {plain(100 * at_most)}", beside, xytext=(0, 3), textcoords="offset points")
     axes.set_yscale("log")
     axes.set_ylim(100 * _LEAST * 0.8, 130)
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))

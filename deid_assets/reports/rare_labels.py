@@ -47,7 +47,9 @@ def rare_labels(tables: Mapping[str, DescribedTable], few: int = FEW) -> tuple[R
     (ReportTable or None, str)
         None and an empty text where there is none. The text names each hierarchy that is cut into intervals.
     """
-    rows, least, levels_of = [], {}, {}
+    rows: list[tuple[str, ...]] = []
+    least: dict[tuple[str, int], dict[str, int]] = {}
+    levels_of: dict[tuple[str, int], Hierarchy] = {}
     for table, described in tables.items():
         for column, (hierarchy, level) in described.hierarchies.items():
             counts = counted_labels(described, column)
@@ -64,7 +66,7 @@ def rare_labels(tables: Mapping[str, DescribedTable], few: int = FEW) -> tuple[R
         for (name, level), members in least.items()
         if min(members.values(), default=few) < few and (levels := joined_levels(levels_of[name, level], level, members, few))
     }
-    table = ReportTable(
+    listed = ReportTable(
         "rare",
         "Rare labels",
         f"Labels that fewer than {few} released members have, as the files tell. They are safe by the gates, and of little "
@@ -74,10 +76,10 @@ def rare_labels(tables: Mapping[str, DescribedTable], few: int = FEW) -> tuple[R
         (("Column", "name"), ("Label", "name"), ("Rows", "number"), ("Members", "number")),
         tuple(rows),
     )
-    return table, yaml.safe_dump({"hierarchies": advised}, sort_keys=False, allow_unicode=True, width=110) if advised else ""
+    return listed, yaml.safe_dump({"hierarchies": advised}, sort_keys=False, allow_unicode=True, width=110) if advised else ""
 
 
-def joined_levels(hierarchy: Hierarchy, level: int, members: Mapping[str, int], few: int = FEW) -> list[dict]:
+def joined_levels(hierarchy: Hierarchy, level: int, members: Mapping[str, int], few: int = FEW) -> list[dict[str, object]]:
     """A level and those above it without the cuts that keep rare classes apart, as a policy writes them.
 
     Parameters
@@ -95,20 +97,18 @@ def joined_levels(hierarchy: Hierarchy, level: int, members: Mapping[str, int], 
     rule = hierarchy.rule
     if not isinstance(rule, Intervals) or any(cuts.count is None or cuts.step is not None for cuts in rule.cuts[level:]):
         return []
-    kept = _kept_starts(rule.cuts[level], [members.get(label, 0) for label in rule.all_labels(level)], few)
-    found = []
+    kept = _kept_starts(rule.cuts[level], [members.get(label, 0) for label in rule.all_labels(level) or ()], few)
+    found: list[dict[str, object]] = []
     for place in range(level, hierarchy.levels):
-        cuts, labels = rule.cuts[place], rule.all_labels(place)
+        cuts, labels = rule.cuts[place], rule.all_labels(place) or ()
         starts = [start for start in cuts.starts if start in kept]
         joined = [
             " or ".join(label for label, own in zip(labels, cuts.starts, strict=True) if start <= own < following)
             for start, following in zip(starts, [*starts[1:], float("inf")], strict=True)
         ]
         missing = hierarchy.missing_joins[place] if hierarchy.missing_joins else None
-        found.append(
-            {"name": hierarchy.level_names[place], "starts": starts, "labels": joined}
-            | ({} if missing is None else {"missing_joins": missing})
-        )
+        entry: dict[str, object] = {"name": hierarchy.level_names[place], "starts": starts, "labels": joined}
+        found.append(entry if missing is None else {**entry, "missing_joins": missing})
     return found
 
 

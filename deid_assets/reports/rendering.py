@@ -10,13 +10,15 @@ import functools
 import io
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from types import MappingProxyType
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.typing import RcKeyType
 from PIL import Image
 
 LARGEST = 50_000
@@ -32,7 +34,7 @@ THRESHOLD = BLACK
 DARK_ORANGE = "#A85300"
 """Orange of which text and thin lines are legible on white (contrast 5.3; Okabe and Ito's has 2.2)."""
 
-STYLE: Mapping[str, object] = MappingProxyType(
+STYLE: Mapping[RcKeyType, Any] = MappingProxyType(
     {
         # Text stays text: smaller than outlines, sharp at any size, and shown in whatever sans-serif the reader has.
         # DejaVu Sans comes with matplotlib, so that the layout is the same everywhere; it is wide, so that no other
@@ -95,7 +97,8 @@ def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
     ValueError
         If not even the coarsest PNG fits.
     """
-    for draw in (_svg, *(functools.partial(_png, dpi=dpi) for dpi in _DPI)):
+    ways: tuple[Callable[[Figure], bytes], ...] = (_svg, *(functools.partial(_png, dpi=dpi) for dpi in _DPI))
+    for draw in ways:
         image = draw(figure)
         if len(data_uri(image)) <= largest - _ROOM_FOR_ALT:
             return image

@@ -5,6 +5,7 @@ What is told of classes is the policy's, and what is left of the information is 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deid_assets.assessments.detail import kept_name
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
@@ -52,7 +53,7 @@ def classes_at(hierarchy: Hierarchy, level: int) -> int | None:
 
 
 def released_columns(
-    hierarchies: Mapping[str, tuple[Hierarchy, int]], measured: Iterable[Mapping]
+    hierarchies: Mapping[str, tuple[Hierarchy, int]], measured: Iterable[Mapping[str, Any]]
 ) -> tuple[ReleasedColumn, ...]:
     """The columns with what was measured of them.
 
@@ -106,10 +107,12 @@ def retained_sentences(columns: Sequence[ReleasedColumn]) -> tuple[str, ...]:
     kept = [column.kept for column in columns if column.kept is not None]
     found = []
     if kept:
-        least = min((column for column in columns if column.kept is not None), key=lambda column: column.kept)
+        share, least = min(
+            ((column.kept, column) for column in columns if column.kept is not None), key=lambda of_column: of_column[0]
+        )
         found.append(
             f"Of the information of the {len(kept)} columns that could be generalized, {percent(sum(kept) / len(kept), 2)} is "
-            f"left on average; least of {least.name}, {percent(least.kept, 2)} (level {least.level_name})."
+            f"left on average; least of {least.name}, {percent(share, 2)} (level {least.level_name})."
         )
     nothing = [column for column in columns if column.tells_nothing]
     if nothing:

@@ -66,7 +66,8 @@ def sensitivity_figure(
         if power in TABLE_7.get(name, {}):
             s0 = 100 * TABLE_7[name][power]
             axes.plot(s0, place, "D", markersize=5, color=BLACK, markerfacecolor="none", zorder=5)
-        numbers = ["not measured" if found[of][0] is None else plain(100 * found[of][0], 2) for of in _MARKS]
+        values = (found[of][0] for of in _MARKS)
+        numbers = ["not measured" if value is None else plain(100 * value, 2) for value in values]
         axes.annotate(
             " / ".join(numbers), (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
             textcoords="offset points", va="center", fontsize=8, color=GREY,
@@ -88,7 +89,11 @@ def sensitivity_figure(
         Line2D([], [], marker=mark, color=color, linewidth=1.6, markersize=5, label=label)
         for mark, color, label in _MARKS.values()
     ]
-    hollow = {"color": BLACK, "markerfacecolor": "none", "linestyle": "none", "markersize": 5}
-    handles.append(Line2D([], [], marker="D", label="El Emam et al. 2012, any member", **hollow))
+    handles.append(
+        Line2D(
+            [], [], marker="D", label="El Emam et al. 2012, any member", color=BLACK, markerfacecolor="none",
+            linestyle="none", markersize=5,
+        )
+    )  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return rendered(figure)

@@ -6,8 +6,8 @@ the same under every policy.
 
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.schemas import (
     adversary,
     assessment,
@@ -30,7 +30,7 @@ CONTRACTS: dict[str, DataFrameSchema] = {
 }
 
 
-def contracts_of(policy: ReleasePolicy) -> dict[str, DataFrameSchema]:
+def contracts_of(policy: AnyPolicy) -> dict[str, DataFrameSchema]:
     """The contract of every asset, by its name."""
     if isinstance(policy, FlatPolicy):
         return flat.flat_contracts(policy)

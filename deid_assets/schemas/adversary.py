@@ -1,7 +1,7 @@
 """Contracts of the adversary stage: how varied a member's values are, and how many of them an adversary knows."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check, DataFrameSchema
+from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.schemas.contract import Role, column, contract
@@ -10,7 +10,7 @@ MEASURED_COLUMNS = ("year", *CLAIM_COLUMNS)
 """Columns whose diversity is measured: those of Table 5 of Multimedia Appendix 1 (El Emam et al. 2012)."""
 
 
-def _quasi_identifier(names: tuple[str, ...]):
+def _quasi_identifier(names: tuple[str, ...]) -> Column:
     return column(
         dt.string,
         Role.OTHER,

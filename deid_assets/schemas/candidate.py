@@ -1,7 +1,7 @@
 """Contracts of the release: its columns, and the values that the policy's hierarchies allow in them."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check, DataFrameSchema
+from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
@@ -81,7 +81,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     }
 
 
-def _claim_year(policy: Policy):
+def _claim_year(policy: Policy) -> Column:
     of_member = policy.dates is not None and policy.dates.format != "dates"
     return column(
         dt.string,
@@ -92,7 +92,7 @@ def _claim_year(policy: Policy):
     )
 
 
-def _dates(policy: Policy) -> dict:
+def _dates(policy: Policy) -> dict[str, Column]:
     """The column of released dates, where there is one."""
     if policy.dates is None:
         return {}
@@ -101,7 +101,7 @@ def _dates(policy: Policy) -> dict:
     return {policy.dates.release_as: contract_days(Role.QUASI_IDENTIFIER, "since the member's first service, drawn anew")}
 
 
-def _member():
+def _member() -> Column:
     return column(
         dt.int64,
         Role.PSEUDONYM,
@@ -110,7 +110,7 @@ def _member():
     )
 
 
-def _pseudonym(what: str):
+def _pseudonym(what: str) -> Column:
     return column(
         dt.int64,
         Role.PSEUDONYM,
@@ -120,7 +120,7 @@ def _pseudonym(what: str):
     )
 
 
-def _quasi_identifier(policy: Policy, name: str):
+def _quasi_identifier(policy: Policy, name: str) -> Column:
     hierarchy = policy.hierarchy_of(name)
     return column(
         dt.string,
@@ -138,10 +138,12 @@ def _allowed_days(policy: Policy) -> list[Check]:
     are numbers.
     """
     columns = [column for column in IN_DAYS_IN_HOSPITAL[:2] if policy.publishes(column)]
-    found = [_labels(policy.hierarchy_of(column)) for column in columns]
-    if None in found:
-        return []
-    labels = {label for each in found for label in each}
+    labels: set[str] = set()
+    for name in columns:
+        found = _labels(policy.hierarchy_of(name))
+        if found is None:
+            return []
+        labels |= found
     opened = {f"{label.split('-')[0]}+" for label in labels if label[:1].isdigit()}
     numbers = {label.removesuffix("+") for label in labels if label.removesuffix("+").isdigit()}
     return [Check.isin(sorted(labels | opened | numbers), error="a label of the hierarchy")]

@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 def column(
-    dtype,
+    dtype: dt.DataType,
     role: Role,
     description: str,
     checks: Check | Sequence[Check] = (),
@@ -58,7 +58,8 @@ def contract(columns: dict[str, Column], unique: Sequence[str] | Sequence[Sequen
 
     Uniqueness is stated for the whole table: on DuckDB tables pandera passes over the `unique` of a single column.
     """
-    return DataFrameSchema(columns, strict=True, unique=list(unique) or None)
+    # Several keys are more than pandera takes; it is never asked, and `violations` reads either.
+    return DataFrameSchema(columns, strict=True, unique=list(unique) or None)  # type: ignore[arg-type]
 
 
 def violations(table: Table, expected: DataFrameSchema) -> dict[str, int]:
@@ -89,7 +90,7 @@ def _broken_columns(expression: ir.Table, expected: DataFrameSchema, filled: boo
     broken: dict[str, int] = {}
     with config_context(validation_enabled=True, validation_depth=depth):
         try:
-            DataFrameSchema(expected.columns, strict=expected.strict).validate(expression, lazy=True)
+            DataFrameSchema(expected.columns, strict=bool(expected.strict)).validate(expression, lazy=True)
         except pandera.errors.SchemaErrors as errors:
             for error in errors.schema_errors:
                 rule = _rule(error)
@@ -106,10 +107,11 @@ def _keys(expected: DataFrameSchema) -> list[list[str]]:
 def _repeated(connection: duckdb.DuckDBPyConnection, table: Table, key: Sequence[str]) -> int:
     """Count the rows that share their key with others; a group by, where pandera's window takes twice the time."""
     columns = ", ".join(quoted(name) for name in key)
-    return connection.execute(
+    ((repeated,),) = connection.execute(
         f"""SELECT coalesce(sum(n), 0)::BIGINT
             FROM (SELECT count(*) AS n FROM {table.sql} GROUP BY {columns} HAVING count(*) > 1)"""
-    ).fetchall()[0][0]
+    ).fetchall()
+    return int(repeated)
 
 
 def _rule(error: pandera.errors.SchemaError) -> str:

@@ -1,7 +1,7 @@
 """Contracts of a flat table's assets: its columns are the policy's."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check, DataFrameSchema
+from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.schemas.assessment import evidence_contract
@@ -69,7 +69,7 @@ def _records(policy: FlatPolicy) -> DataFrameSchema:
     return contract({"record": number, **quasi_identifiers, **_attributes(policy)}, unique=["record"])
 
 
-def _attributes(policy: FlatPolicy) -> dict:
+def _attributes(policy: FlatPolicy) -> dict[str, Column]:
     return {
         one.release_as: column(dt.string, Role.SENSITIVE_ATTRIBUTE, f"{one.column}, published as it is", nullable=True)
         for one in policy.attributes

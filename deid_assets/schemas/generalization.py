@@ -1,7 +1,7 @@
 """Contracts of the generalization stage. Most depend on the policy: its quasi-identifiers, dimensions and levels."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check, DataFrameSchema
+from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, NOT_COARSER, NUMBER, REFUSED, TOO_LITTLE
 from deid_assets.methods.lattice.choice import HIGH_RISK
@@ -200,17 +200,17 @@ def _chosen_generalization(policy: Policy) -> DataFrameSchema:
     )
 
 
-def _number(what: str):
+def _number(what: str) -> Column:
     return column(dt.int32, Role.OTHER, f"{what}, from 0", Check.ge(0, error="at least 0"))
 
 
-def _level(what: str, levels: int, dtype: dt.DataType = dt.int32):
+def _level(what: str, levels: int, dtype: dt.DataType = dt.int32) -> Column:
     return column(dtype, Role.OTHER, what, Check.in_range(0, levels - 1, error=f"0 to {levels - 1}"))
 
 
-def _node(what: str, nullable: bool = False):
+def _node(what: str, nullable: bool = False) -> Column:
     return column(dt.string, Role.OTHER, f"{what}, in the order of the dimensions", nullable=nullable)
 
 
-def _share(what: str):
+def _share(what: str) -> Column:
     return column(dt.float64, Role.MEASUREMENT, what, Check.in_range(0, 1, error="0 to 1"), unit="share of draws")

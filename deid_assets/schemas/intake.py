@@ -1,7 +1,7 @@
 """Contracts of the intake stage: a delivery in canonical form, and the rows that row-level rules sent to quarantine."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check
+from pandera.ibis import Check, Column
 
 from deid_assets.schemas.contract import Role, column, contract, days
 
@@ -12,7 +12,7 @@ _DIAGNOSES = Check.str_matches(
 )
 
 
-def _days_in_hospital(year: int):
+def _days_in_hospital(year: int) -> Column:
     text = f"days in hospital in year {year}; blank where the member was not enrolled"
     return days(Role.QUASI_IDENTIFIER, text, 0, 366)
 
@@ -91,7 +91,7 @@ QUARANTINED_ROWS = contract(
 )
 
 
-def _codes(what: str):
+def _codes(what: str) -> Column:
     return column(dt.int64, Role.OTHER, what, Check.ge(0, error="at least 0"), unit="codes")
 
 

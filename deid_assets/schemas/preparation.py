@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check
+from pandera.ibis import Check, Column
 
 from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.reference.charlson import CHARLSON_BANDS
@@ -28,7 +28,7 @@ def _in(values: Iterable[str], what: str) -> Check:
     return Check.isin(listed, error=f"one of the {len(listed)} {what}")
 
 
-def _percentage(of_whom: str):
+def _percentage(of_whom: str) -> Column:
     return column(
         dt.float64,
         Role.MEASUREMENT,
@@ -38,7 +38,7 @@ def _percentage(of_whom: str):
     )
 
 
-def _share(what: str):
+def _share(what: str) -> Column:
     return column(dt.float64, Role.MEASUREMENT, what, Check.in_range(0, 1, error="0 to 1"), nullable=True)
 
 
@@ -184,7 +184,7 @@ CLAIM_SUPPORT_SCORES = contract(  # a row for each row of `grouped_claims`, join
 )
 
 
-def grouped_claims_columns() -> dict:
+def grouped_claims_columns() -> dict[str, Column]:
     """The columns of grouped claims."""
     return {
         "claim_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the claim"),
@@ -222,7 +222,7 @@ def grouped_claims_columns() -> dict:
     }
 
 
-def _days_in_hospital(year: int):
+def _days_in_hospital(year: int) -> Column:
     return days(Role.QUASI_IDENTIFIER, f"in year {year}, top-coded; blank where the member was not enrolled")
 
 

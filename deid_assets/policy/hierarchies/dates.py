@@ -22,8 +22,8 @@ class Dates:
         return np.fromiter((_date(value) is not None for value in values), dtype=bool, count=len(values))
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
-        """Return each date in the unit of the level."""
-        return [_date_text(_date(value), self.units[level]) for value in values]
+        """Return each covered date in the unit of the level."""
+        return [_date_text(date, self.units[level]) for date in map(_date, values) if date is not None]
 
     def sort_key(self, value: object) -> datetime.date:
         """Key of the display order."""
@@ -52,7 +52,8 @@ def _date(value: object) -> datetime.date | None:
     if isinstance(value, datetime.date):
         return value
     if isinstance(value, np.datetime64):
-        return value.astype("datetime64[D]").item()
+        day: datetime.date | None = value.astype("datetime64[D]").item()
+        return day
     try:
         return datetime.date.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

@@ -6,10 +6,10 @@ in DuckDB. Each kind of hierarchy is a rule; `Hierarchy` adds what they have in 
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,16 @@ import pandas as pd
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.candidate.spreadsheet_text import broken_rules
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
 
 class Rule(Protocol):
     """What a kind of hierarchy must answer; values are never missing here."""
 
-    scope: str
+    @property
+    def scope(self) -> str:
+        """What is covered, in words."""
 
     def covers(self, values: np.ndarray) -> np.ndarray:
         """Say for each value whether it has a label; bool."""
@@ -29,13 +34,13 @@ class Rule(Protocol):
     def labels(self, values: np.ndarray, level: int) -> list[str]:
         """Return the label of each covered value at a level."""
 
-    def sort_key(self, value: object) -> object:
+    def sort_key(self, value: object) -> "SupportsRichComparison":
         """Key of the display order."""
 
-    def all_labels(self, level: int) -> list[str] | None:
+    def all_labels(self, level: int) -> Sequence[str] | None:
         """Every label of a level; None where they are not listed."""
 
-    def all_values(self) -> list | None:
+    def all_values(self) -> Sequence[int | str] | None:
         """Every value covered; None where they are not listed."""
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
@@ -126,7 +131,7 @@ class Hierarchy:
         """Number of levels; the lattice gives each dimension the levels 0 to this number minus 1."""
         return len(self.level_names)
 
-    def labels(self, values: Sequence, level: int) -> np.ndarray:
+    def labels(self, values: Collection[object], level: int) -> np.ndarray:
         """Return what is published for each value at a level.
 
         Parameters
@@ -152,7 +157,7 @@ class Hierarchy:
         result[present] = self.rule.labels(array[present], level)
         return result
 
-    def codes(self, values: Sequence, missing_is_value: bool = False) -> tuple[np.ndarray, ...]:
+    def codes(self, values: Collection[object], missing_is_value: bool = False) -> tuple[np.ndarray, ...]:
         """Return one int32 array per level: the class of each value, numbered by first appearance.
 
         Two values share a code at a level exactly if they share a label. Given distinct values and a finest level
@@ -175,7 +180,7 @@ class Hierarchy:
             found.append(pd.factorize(labels, use_na_sentinel=not missing_is_value)[0].astype(np.int32))
         return tuple(found)
 
-    def order(self, level: int, values: Sequence | None = None) -> tuple[str, ...]:
+    def order(self, level: int, values: Collection[object] | None = None) -> tuple[str, ...]:
         """Return the labels of a level in display order.
 
         Parameters
@@ -200,7 +205,7 @@ class Hierarchy:
         ordered[:] = sorted(array[present], key=self.rule.sort_key)
         return tuple(dict.fromkeys(self.labels(ordered, level)))
 
-    def check(self, values: Sequence, column: str | None = None) -> None:
+    def check(self, values: Collection[object], column: str | None = None) -> None:
         """Raise DeliveryError if a value is not covered, with the number of such values and never a value."""
         array, present = _split(values)
         self._check_present(array[present], column)
@@ -216,7 +221,7 @@ class Hierarchy:
             )
 
 
-def _split(values: Sequence) -> tuple[np.ndarray, np.ndarray]:
+def _split(values: Collection[object]) -> tuple[np.ndarray, np.ndarray]:
     """Return the values as an object array, and where they are present."""
     array = np.empty(len(values), dtype=object)
     array[:] = list(values)
@@ -359,8 +364,9 @@ class Identity:
 
     def sort_key(self, value: object) -> tuple[bool, float, str]:
         """Key of the display order: numbers by size, then text."""
-        number = isinstance(value, int | float | np.number)
-        return not number, float(value) if number else 0.0, text_of(value)
+        if isinstance(value, int | float | np.integer | np.floating):
+            return False, float(value), text_of(value)
+        return True, 0.0, text_of(value)
 
     def all_values(self) -> None:
         """Not listed."""

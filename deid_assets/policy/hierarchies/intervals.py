@@ -10,6 +10,8 @@ from itertools import islice
 
 import numpy as np
 
+from deid_assets.errors import DeliveryError
+
 UNIT_DAYS = {"day": 1, "week": 7, "month": 28}
 """Days in a unit. A month has 28 days, so that days, weeks and two weeks nest in it (methods#hierarchies)."""
 
@@ -97,7 +99,7 @@ class Cuts:
         period), because starts repeat modulo that step.
         """
         starts = self.all_starts()
-        if self.count is None:
+        if self.step is not None and self.end is None:
             reach = max(self.starts[-1], finer.starts[-1]) + self.step * ((finer.step or 1) + 1)
             starts = iter(list(islice(starts, len(self.starts) + (reach - self.starts[-1]) // self.step)))
         return sum(not finer.begins_at(start) for start in starts)
@@ -166,7 +168,7 @@ class Intervals:
     def _covers(self, value: object) -> bool:
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
             return False
-        return value >= self.first and (self.last is None or value <= self.last) and value == np.floor(value)
+        return bool(value >= self.first and (self.last is None or value <= self.last) and value == np.floor(value))
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
         """Return the label of each covered value at a level."""
@@ -178,7 +180,9 @@ class Intervals:
 
     def sort_key(self, value: object) -> int:
         """Key of the display order."""
-        return int(value)
+        if isinstance(value, int | float | np.integer | np.floating):
+            return int(value)
+        raise DeliveryError("a value that is no number has no place among intervals")
 
     def all_values(self) -> list[int] | None:
         """Every value covered; None where there is no end."""

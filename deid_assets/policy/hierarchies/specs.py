@@ -73,7 +73,7 @@ class IntervalLevel(Section):
         """Return the classes of this level in a hierarchy of values from `first` to `last`."""
         if self.starts is not None:
             return Cuts(self.starts, self.then_every, last)
-        if self.top is None:
+        if self.top is None or self.width is None:
             return Cuts((first,), self.width, last)
         return Cuts((*range(first, self.top, self.width), self.top), None, last)
 
@@ -208,7 +208,7 @@ class FixedSpec(HierarchySpec):
 
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""
-        rule = CodeTable(tuple((value,) for value in self.values)) if self.values else Identity()
+        rule: Rule = CodeTable(tuple((value,) for value in self.values)) if self.values else Identity()
         return Hierarchy(name, (self.level_name,), rule)
 
 

@@ -186,9 +186,7 @@ def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def value_at(policy: BaseModel, path: tuple[str, ...]) -> float | None:
     """The number at a path; None where it, or a section on the way, is null."""
-    value = policy
+    value: object = policy
     for part in path:
         value = getattr(value, part, None)
-        if value is None:
-            return None
-    return value
+    return value if isinstance(value, int | float) else None

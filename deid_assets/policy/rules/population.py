@@ -52,7 +52,8 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
     if table is None:
         return
     matched = PERSON_COLUMNS if section == "voter_list_attack" else (*PERSON_COLUMNS, *VISIT_COLUMNS)
-    dates = (DATES,) if section == "inpatient_attack" and policy.dates is not None else ()
+    released_as = policy.dates.release_as if section == "inpatient_attack" and policy.dates is not None else None
+    dates = () if released_as is None else (DATES,)
     for number, column in enumerate(table.lacks):
         if column not in dates and (column in table.columns or column not in matched or not policy.publishes(column)):
             yield Problem(
@@ -71,7 +72,7 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
         if column not in table.lacks:
             yield Problem(
                 (section, "table", "lacks"),
-                f"{column} is missing: {policy.dates.release_as} is published, and this attack compares no dates, whether the "
+                f"{column} is missing: {released_as} is published, and this attack compares no dates, whether the "
                 "table holds them or not; list it in lacks, so that whoever reads the gate knows what it does not judge",
             )
     if table.people_at_most is None:

@@ -104,7 +104,7 @@ def vacuous(policy: Policy, alpha: float) -> tuple[Problem, ...]:
 def _class_size_one(policy: Policy, alpha: float) -> Iterator[Problem]:
     """1/F does not depend on alpha, yet k (ceil(20 alpha) by the large-sample rule) falls to 1: everything passes."""
     rule, threshold = policy.risk.class_size, policy.risk.threshold
-    if policy.counts_population or minimum_sample_class_size(alpha, rule, policy.safe_class_size) > 1:
+    if rule == "counted" or minimum_sample_class_size(alpha, rule, policy.safe_class_size) > 1:
         return
     yield Problem(
         ("risk", "class_size"),
@@ -191,10 +191,11 @@ def _population(policy: Policy) -> Iterator[Problem]:
             ("risk", "population_size"),
             "goes with an estimator: counted takes the members of the delivery as the population",
         )
-    if None not in (policy.sample.members, risk.population_size) and policy.sample.members > risk.population_size:
+    members = policy.sample.members
+    if members is not None and risk.population_size is not None and members > risk.population_size:
         yield Problem(
             ("sample", "members"),
-            f"{policy.sample.members} members can not be released from a population of {risk.population_size}",
+            f"{members} members can not be released from a population of {risk.population_size}",
         )
 
 

@@ -4,13 +4,13 @@ All of it is measured and reported for every release. None of the sources gives 
 a policy sets one; null reports only.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from deid_assets.policy.sections.longitudinal import SMALLEST, ColumnName, Probability, Section, Share, Trials
 
-SENSITIVE_COLUMNS = (
+SensitiveColumn = Literal[
     "condition_group",
     "charlson",
     "days_in_hospital_y2",
@@ -18,7 +18,8 @@ SENSITIVE_COLUMNS = (
     "procedure_group",
     "specialty",
     "place",
-)
+]
+SENSITIVE_COLUMNS: tuple[str, ...] = get_args(SensitiveColumn)
 """Columns of a longitudinal release that may be named as sensitive."""
 
 SENSITIVE_BY_DEFAULT = SENSITIVE_COLUMNS[:4]
@@ -65,7 +66,7 @@ class DisclosureLimits(Section):
 class AttributeDisclosure(DisclosureLimits):
     """What the demographic classes of the release tell of sensitive attributes."""
 
-    sensitive: Annotated[tuple[Literal[SENSITIVE_COLUMNS], ...], Field(min_length=1)] | None = Field(
+    sensitive: Annotated[tuple[SensitiveColumn, ...], Field(min_length=1)] | None = Field(
         None, description=f"sensitive columns; null: those of {', '.join(SENSITIVE_BY_DEFAULT)} that are published"
     )
 

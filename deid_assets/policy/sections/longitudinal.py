@@ -5,31 +5,36 @@ limits are refused while a file is read; what only the sections together can get
 """
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
 from deid_assets.policy.files import read_member_ids
 
-MEMBER_COLUMNS = ("age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
-CLAIM_COLUMNS = (
+MemberColumn = Literal["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"]
+ClaimColumn = Literal[
     "specialty",
     "place",
     "procedure_group",
     "length_of_stay",
     "days_since_first_claim",
     "condition_group",
-)
+]
+DateColumn = Literal["service_interval", "service_period"]
+PassedOnColumn = Literal["Year", "PayDelay", "CharlsonIndex", "SupLOS"]
+
+MEMBER_COLUMNS: tuple[str, ...] = get_args(MemberColumn)
+CLAIM_COLUMNS: tuple[str, ...] = get_args(ClaimColumn)
 """The columns that an adversary may know: of a member, and of each claim (methods#hierarchies).
 
 See Tables 2 and 3 of El Emam et al. 2012.
 """
 
-DATE_COLUMNS = ("service_interval", "service_period")
+DATE_COLUMNS: tuple[str, ...] = get_args(DateColumn)
 """What an adversary may know of the dates of claims, where a policy releases dates."""
 
 PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
-PASSED_ON_COLUMNS = ("Year", "PayDelay", "CharlsonIndex", "SupLOS")
+PASSED_ON_COLUMNS: tuple[str, ...] = get_args(PassedOnColumn)
 """Columns of the claims that are published without a hierarchy, and judged by what they tell beside the others."""
 
 OTHER_RELEASE_COLUMNS = (*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS)
@@ -298,13 +303,13 @@ class QuasiIdentifier(Section):
 class MemberQuasiIdentifier(QuasiIdentifier):
     """A quasi-identifier of members (level 1)."""
 
-    column: Literal[MEMBER_COLUMNS] = Field(description="column of the members")
+    column: MemberColumn = Field(description="column of the members")
 
 
 class ClaimQuasiIdentifier(QuasiIdentifier):
     """A quasi-identifier of claims (level 2)."""
 
-    column: Literal[(*CLAIM_COLUMNS, *DATE_COLUMNS)] = Field(description="column of the claims")
+    column: Literal[ClaimColumn, DateColumn] = Field(description="column of the claims")
 
 
 AnyQuasiIdentifier = MemberQuasiIdentifier | ClaimQuasiIdentifier
@@ -339,7 +344,7 @@ class Dimension(Section):
     """A dimension of the lattice: columns that move from level to level together."""
 
     name: Name = Field(description="name of the dimension")
-    columns: tuple[Literal[(*MEMBER_COLUMNS, *CLAIM_COLUMNS)], ...] = Field(min_length=1, description="its columns")
+    columns: tuple[Literal[MemberColumn, ClaimColumn], ...] = Field(min_length=1, description="its columns")
 
 
 class Adversary(Section):

@@ -5,15 +5,18 @@ is cut. No register that holds all members of the delivery has smaller classes, 
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
 
 from deid_assets.policy.files import Folder
 from deid_assets.policy.sections.longitudinal import People, Probability, Said, Section
 
-PERSON_COLUMNS = ("age", "sex")
-VISIT_COLUMNS = ("length_of_stay", "condition_group", "procedure_group")
+PersonColumn = Literal["age", "sex"]
+VisitColumn = Literal["length_of_stay", "condition_group", "procedure_group"]
+
+PERSON_COLUMNS: tuple[str, ...] = get_args(PersonColumn)
+VISIT_COLUMNS: tuple[str, ...] = get_args(VisitColumn)
 DATES = "service_date"
 """What attack 3 does not compare though a policy may release it: a table lacks it, as far as the attack goes."""
 CODED_COLUMNS = ("condition_group", "procedure_group")
@@ -54,9 +57,7 @@ class PopulationTable(Section):
     count: Said | None = Field(
         None, description="column with the number of people that a row stands for; null: a row stands for one"
     )
-    columns: dict[Literal[PERSON_COLUMNS], TableColumn] = Field(
-        min_length=1, description="column of the delivery to column of the table"
-    )
+    columns: dict[PersonColumn, TableColumn] = Field(min_length=1, description="column of the delivery to column of the table")
     lacks: tuple[Said, ...] = Field(
         (),
         description="published columns that the table does not hold; without saying so none may be missing from a gate; where "
@@ -100,7 +101,8 @@ class PopulationTable(Section):
 class DischargeTable(PopulationTable):
     """A table of inpatient visits: one row per discharge where it names persons, else one person per row."""
 
-    columns: dict[Literal[(*PERSON_COLUMNS, *VISIT_COLUMNS)], TableColumn] = Field(
+    # The keys of a dict are invariant; nobody writes to those of a frozen section.
+    columns: dict[Literal[PersonColumn, VisitColumn], TableColumn] = Field(  # type: ignore[assignment]
         min_length=1, description="column of the delivery to column of the table"
     )
     person: Said | None = Field(None, description="column that tells persons apart; null: each row is a person with one visit")

@@ -22,8 +22,14 @@ VariantName = Literal[
     "power_rounded_down",
     "power_rounded_up",
 ]
-OF_THE_ARTICLE = ("original", "one_claim_jointly", "one_pair_ordered")
-ALL = (*OF_THE_ARTICLE, "year_known", "year_of_each_value_known", "power_rounded_down", "power_rounded_up")
+OF_THE_ARTICLE: tuple[VariantName, ...] = ("original", "one_claim_jointly", "one_pair_ordered")
+ALL: tuple[VariantName, ...] = (
+    *OF_THE_ARTICLE,
+    "year_known",
+    "year_of_each_value_known",
+    "power_rounded_down",
+    "power_rounded_up",
+)
 
 
 class Plausible(Section):
