@@ -5,11 +5,14 @@ fast-math: positions come from a product of floating-point numbers that must not
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numba
 
+Function = TypeVar("Function", bound=Callable)
 
-def compiled(function: Callable) -> Callable:
+
+def compiled(function: Function) -> Function:
     """Compile on first use; keep the machine code beside its file, or in the user's cache, for the next process.
 
     Kept code is made again when that file changes, and not when another does: it calls nothing of another file, and

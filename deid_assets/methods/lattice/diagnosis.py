@@ -182,9 +182,10 @@ class _Remedies:
         if gate:
             return (*row, suppressed, gate, False, "")
         # A share that a person would write, at which it is tried again: that it sufficed is no proof that it does.
-        least = Change(suppress_at_most=min(_MOST_SUPPRESSED, math.ceil(100 * suppressed + 0.5) / 100))
+        at_most = min(_MOST_SUPPRESSED, math.ceil(100 * suppressed + 0.5) / 100)
+        least = Change(suppress_at_most=at_most)
         fewer, gate = self._tried(least, share)
-        if least.suppress_at_most <= self.demands.suppress_at_most:
+        if at_most <= self.demands.suppress_at_most:
             return (*row, fewer, gate or ALLOWED, False, "")
         return self._offered(*row, suppressed if gate else fewer, Change(suppress_at_most=_MOST_SUPPRESSED) if gate else least)
 
@@ -244,9 +245,9 @@ class _Remedies:
         data, computation = self._data, self.computation
         members, claims = self._places(change)
         own = LongitudinalData(
-            data.demographics[:, members], [data.demographic_domains[i] for i in members],
-            [data.held[h] for h in claims], [data.history_domains[h] for h in claims],
-            data.targets, [data.known[h] for h in claims], [data.power[h] for h in claims],
+            data.demographics[:, members], tuple(data.demographic_domains[i] for i in members),
+            tuple(data.held[h] for h in claims), tuple(data.history_domains[h] for h in claims),
+            data.targets, tuple(data.known[h] for h in claims), tuple(data.power[h] for h in claims),
         )  # fmt: skip
         return NodeComputation(own, (), computation.k, extract=computation.extract)
 
@@ -301,5 +302,5 @@ def _one_level_coarser(computation: NodeComputation, columns: Sequence[str]) -> 
             continue
         domains[place] = Domain((np.arange(size), np.arange(size) // 2))
         own = replace(data, demographic_domains=tuple(domains[:of_members]), history_domains=tuple(domains[of_members:]))
-        moved = ((place,), ()) if place < of_members else ((), (place - of_members,))
+        moved: tuple[tuple[int, ...], tuple[int, ...]] = ((place,), ()) if place < of_members else ((), (place - of_members,))
         yield column, NodeComputation(own, (Dimension(column, *moved, 2),), computation.k, extract=computation.extract)
