@@ -85,7 +85,7 @@ class _Asked:
         self.lengths = np.zeros(_DRAWS_AT_ONCE, np.int64)
 
 
-def _of(index: MemberIndex, cells: DemographicCells) -> tuple:
+def _of(index: MemberIndex, cells: DemographicCells) -> tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]:
     return index.bits, index.blocks, cells.first, cells.blocks, cells.masks
 
 
@@ -188,7 +188,7 @@ def _count(
                 for word in range(WORDS):
                     left[word] &= bits[np.uint64(row + block), word]
             for word in range(WORDS):
-                count += _bit_count(left[word])
+                count += int(_bit_count(left[word]))
             if count >= limit:
                 count = limit
                 break

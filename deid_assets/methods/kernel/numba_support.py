@@ -5,14 +5,15 @@ fast-math: positions come from a product of floating-point numbers that must not
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import numba
 
-Function = TypeVar("Function", bound=Callable)
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
 
 
-def compiled(function: Function) -> Function:
+def compiled(function: Callable[Given, Found]) -> Callable[Given, Found]:
     """Compile on first use; keep the machine code beside its file, or in the user's cache, for the next process.
 
     Kept code is made again when that file changes, and not when another does: it calls nothing of another file, and

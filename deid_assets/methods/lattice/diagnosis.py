@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -120,7 +121,14 @@ def diagnose(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def outcome_of_change(row) -> str:
+class DiagnosisRow(Protocol):
+    """A row of the diagnosis, by its columns."""
+
+    would_pass: bool
+    against: str
+
+
+def outcome_of_change(row: DiagnosisRow) -> str:
     """What came of a change, in words, of a row of the diagnosis; empty where it only tells where the risk is."""
     return "yes" if row.would_pass else "" if row.against == NOT_TRIED else f"no: {row.against}"
 
