@@ -131,7 +131,7 @@ def _leave(number: int, _frame: object) -> None:
     os._exit(say())
 
 
-def _raised_where_nothing_can_be(unraisable) -> None:
+def _raised_where_nothing_can_be(unraisable: "sys.UnraisableHookArgs") -> None:
     """An interruption that was raised in a destructor would be printed and lost: it is sent again instead."""
     kind = unraisable.exc_type
     if issubclass(kind, Exception) or received() is None:

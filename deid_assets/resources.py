@@ -7,7 +7,7 @@ so that lineage follows parameter names and no row moves through Python.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import dagster as dg
 import numpy as np
@@ -55,7 +55,7 @@ def job_name(policy: str) -> str:
 
 
 Kind = TypeVar("Kind", bound=ReleasePolicy)
-Content = str | Query | pd.DataFrame | Table
+Content: TypeAlias = str | Query | pd.DataFrame | Table
 
 
 def policy_name(key: dg.AssetKey) -> str:
@@ -67,7 +67,8 @@ _readings: dict[tuple[str, str], set[str]] = {}
 """By run and step: digests of the bytes of the policy and its files, as often as the step read others."""
 
 
-class Policies(dg.ConfigurableResource):
+# The type argument is for resources that give something else than themselves; Dagster's own examples leave it out.
+class Policies(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The policies that this code location knows: those that ship, and those in the home's `policies`."""
 
     root: str
@@ -99,7 +100,7 @@ class Policies(dg.ConfigurableResource):
         return policy_called(name, Home(Path(self.root)).policies)
 
 
-class Workplace(dg.ConfigurableResource):
+class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `Policies`
     """The home folder, and what lies in it that assets may use: secret, signing key, deliveries."""
 
     root: str
@@ -231,7 +232,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         table = self.table(context.asset_key, context.partition_key)
         rows = table.count() if isinstance(obj, Table) else write_table(table, obj)
         columns = table.columns()
-        metadata: dict = {
+        metadata: dict[str, str | float | dg.TableSchema | dg.TableColumnLineage] = {
             "dagster/row_count": rows,
             "dagster/table_name": f"{table.schema}.{table.name}",
             "dagster/column_schema": observed_schema(columns, context.definition_metadata.get("dagster/column_schema")),
@@ -313,8 +314,10 @@ def policy_reading(policy: ReleasePolicy, secret: Secret) -> str:
 def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> dg.AssetKey:
     """The key of the running asset, or of the asset that the running check judges."""
     if isinstance(context, dg.AssetCheckExecutionContext):
-        return next(iter(context.selected_asset_check_keys)).asset_key
-    return next(iter(context.selected_asset_keys))
+        check: dg.AssetCheckKey = next(iter(context.selected_asset_check_keys))
+        return check.asset_key
+    key: dg.AssetKey = next(iter(context.selected_asset_keys))
+    return key
 
 
 def column_schema(contract: DataFrameSchema) -> dg.TableSchema:

@@ -146,10 +146,11 @@ def table_rows(
 ) -> list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]]:
     """(row, power, {figure: (value, bound)}) of every cell that was measured, in the order of the policy."""
     by_name = {found.name: found for found in measurements}
-    rows = []
+    rows: list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]] = []
     for row in rows_of(policy):
         for power in policy.attack_sensitivity.powers:
-            found = {figure: by_name.get(cell_name(row, power, figure)) for figure in FIGURES}
-            if all(found.values()):
+            named = {figure: cell_name(row, power, figure) for figure in FIGURES}
+            if all(name in by_name for name in named.values()):
+                found = {figure: by_name[name] for figure, name in named.items()}
                 rows.append((row, power, {figure: (one.value, one.bound) for figure, one in found.items()}))
     return rows

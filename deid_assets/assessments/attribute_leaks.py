@@ -96,7 +96,7 @@ def leak_measurements(
     counted = published if counted_in_release else "share of members"
     for column, leaks in found.items():
         looked, filled, rare = leaks.patterns, leaks.patterns.filled, leaks.patterns.rare
-        values = (
+        values: tuple[tuple[str, str, float, int | None], ...] = (
             (SINGLED_OUT, counted, _share(leaks.singled_out, leaks.of), leaks.of),
             (REFINEMENT, "probability", leaks.refines.fall, None),
             (SURE, "probability", leaks.sure.sure, None),

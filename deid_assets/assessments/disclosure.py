@@ -10,11 +10,11 @@ and the estimate (methods#population). In public that number is not shown: the p
 noise on it could be averaged with the first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from deid_assets.assessments.evidence import Measurement, Requirement
+from deid_assets.assessments.evidence import Comparison, Measurement, Requirement
 from deid_assets.methods.attacks.provider_graph import Recognition
 from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.methods.disclosure.membership import Membership
@@ -98,7 +98,8 @@ def population_measurements(
     limits = policy.population_estimates
     small = {name: small_shares[name] for name in ESTIMATORS}
     small_share, unique_share = small[limits.estimator], uniqueness.rule / population
-    size, unit, whole = released, "probability", "share of released members"
+    size: int | None = released
+    unit, whole = "probability", "share of released members"
     if counted is not None:
         small_share, unique_share = max(small_share, counted[0]), max(unique_share, counted[1] / population)
         size, unit, whole = None, "share of members", "share of members"
@@ -108,7 +109,9 @@ def population_measurements(
         _measured(UNIQUES, unit, unique_share, limits.unique_share_at_most,
                   "population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012", None),
     ]  # fmt: skip
-    uniques = {name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")}
+    uniques: dict[str, float | None] = {
+        name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")
+    }
     for name, share in small.items():
         found.append(
             _measured(
@@ -124,12 +127,11 @@ def population_measurements(
     if uniqueness.pitman_at_boundary:
         uniques["pitman_at_boundary"] = uniques.pop("pitman")
     for name, number in uniques.items():
-        share = None if number is None else number / population
         found.append(
             _measured(
                 f"unique_share_{name}",
                 "probability",
-                share,
+                None if number is None else number / population,
                 None,
                 "population_uniqueness",
                 "methods#population-uniqueness; Dankar et al. 2012",
@@ -164,7 +166,7 @@ def attribute_measurements(
     method, section = "attribute_disclosure", "methods#attribute-disclosure; Machanavajjhala et al. 2007; Li et al. 2007"
     l_of = "least_distinct" if limits.l_kind == "distinct" else "least_entropy"
 
-    def worst(field: str, choose) -> float | None:
+    def worst(field: str, choose: Callable[[list[float]], float]) -> float | None:
         values = [getattr(one, field) for one in found.values()]
         return None if not values or None in values else choose(values)
 
@@ -181,13 +183,14 @@ def attribute_measurements(
         _measured(CLOSENESS, "distance", worst("greatest_distance", max), limits.t_at_most, method, section, released),
     ]  # fmt: skip
     for name, one in found.items():
-        for measure, unit, value, comparison in (
+        kinds: tuple[tuple[str, str, float | None, Comparison], ...] = (
             ("homogeneous_share", "share of published rows", one.homogeneous_share, "at_most"),
             ("distinct_l", "values", one.least_distinct, "at_least"),
             ("entropy_l", "values", one.least_entropy, "at_least"),
             ("t", "distance", one.greatest_distance, "at_most"),
             ("mean_t", "distance", one.mean_distance, "at_most"),
-        ):
+        )
+        for measure, unit, value, comparison in kinds:
             measured.append(_measured(f"{name}/{measure}", unit, value, None, method, section, released, comparison))
     return tuple(measured)
 
@@ -269,7 +272,7 @@ def _measured(
     method: str,
     section: str,
     size: int | None,
-    comparison: str = "at_most",
+    comparison: Comparison = "at_most",
     commitment: str | None = None,
 ) -> Measurement:
     """A number without a bound, which gates where the policy states a limit."""

@@ -8,13 +8,13 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Literal
+from typing import Literal, TypeGuard, TypeVar
 
 import pandas as pd
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.statistics.confidence import confidence_of_try
-from deid_assets.store.digests import bytes_digest, canonical_json, is_digest, parse_json
+from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
 
 Comparison = Literal["at_most", "at_least"]
 Statistic = Literal["value", "upper_bound", "lower_bound"]
@@ -37,6 +37,7 @@ LEFT_OUT = "share of records left out"
 _TOLD = ("published ", "share of published ")
 _WHOLE_TOLD = "share of released "
 
+_Number = TypeVar("_Number", int, float)
 _WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _COLUMNS = ["asset", "partition", "policy_hash", "rows_digest", "method_version", "try_number", "measurements"]
 
@@ -132,8 +133,9 @@ class Measurement:
             return "a bound needs its confidence"
         if self.sample_size is not None and self.sample_size < 0:
             return "sample_size must not be negative"
-        differ = _finite(self.value) and _finite(self.bound) and self.bound != self.value
-        if differ and (self.bound < self.value) == (self.comparison == "at_most"):
+        if not (_finite(self.value) and _finite(self.bound)) or self.bound == self.value:
+            return None
+        if (self.bound < self.value) == (self.comparison == "at_most"):
             return "the bound lies on the wrong side of the value"
         return None
 
@@ -145,9 +147,10 @@ class Measurement:
     @property
     def passed(self) -> bool:
         """Whether the compared number satisfies the threshold; never for None, NaN or an infinity."""
-        if not (_finite(self.compared) and _finite(self.threshold) and _finite(self.value)):
+        compared, threshold = self.compared, self.threshold
+        if not (_finite(compared) and _finite(threshold) and _finite(self.value)):
             return False
-        return self.compared <= self.threshold if self.comparison == "at_most" else self.compared >= self.threshold
+        return compared <= threshold if self.comparison == "at_most" else compared >= threshold
 
     @property
     def failed_by_draws(self) -> bool:
@@ -175,12 +178,12 @@ class Measurement:
         """Whether the released files tell the sample size of a share, but not the share."""
         return self.unit.startswith(_WHOLE_TOLD)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Json]:
         """JSON values; a number that is not finite as "NaN", "Infinity" or "-Infinity"."""
         return {key: _written(value) for key, value in asdict(self).items()} | {"passed": self.passed}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "Measurement":
+    def from_json(cls, value: Mapping[str, Json]) -> "Measurement":
         """The inverse of `to_json`.
 
         Raises
@@ -244,13 +247,13 @@ class Evidence:
         """SHA-256 of all it says: the event log keeps it, so that evidence edited in the store is found out."""
         return bytes_digest(canonical_json(self.to_json()))
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Json]:
         """As JSON values."""
         rest = {name: getattr(self, name) for name in _COLUMNS if name != "measurements"}
         return rest | {"measurements": [measurement.to_json() for measurement in self.measurements]}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "Evidence":
+    def from_json(cls, value: Mapping[str, Json]) -> "Evidence":
         """The inverse of `to_json`; validates everything again."""
         if not isinstance(value, Mapping) or set(value) != set(_COLUMNS) or not isinstance(value["measurements"], list):
             raise ReleaseError("stored evidence has missing or unknown fields")
@@ -467,11 +470,11 @@ def _texts(*values: object) -> bool:
     return all(isinstance(value, str) and value for value in values)
 
 
-def _finite(number: float | None) -> bool:
+def _finite(number: float | None) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
 
 
-def _plain(convert: Callable, field: str, number: object) -> float | int | None:
+def _plain(convert: Callable[[Json], _Number], field: str, number: Json) -> _Number | None:
     """A Python number of whatever number NumPy or DuckDB gave."""
     if number is None:
         return None
@@ -489,7 +492,8 @@ def _written(value: object) -> object:
     return value
 
 
-def _read(value: object) -> float | None:
+def _read(value: Json) -> float | None:
     if isinstance(value, str) and value not in _WRITTEN:
         raise ReleaseError("a stored measurement holds a text where a number belongs")
-    return _WRITTEN[value] if isinstance(value, str) else value
+    number: float | None = _WRITTEN[value] if isinstance(value, str) else value
+    return number

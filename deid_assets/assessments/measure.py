@@ -1,6 +1,6 @@
 """From what a method found to the measurements that checks, gate, manifest and report read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,10 +8,12 @@ import numpy as np
 from deid_assets.assessments import disclosure
 from deid_assets.assessments.attack_sensitivity import sensitivity_required
 from deid_assets.assessments.canaries import FLAT_WITH_CANARIES, canaries_required
-from deid_assets.assessments.evidence import LEFT_OUT, Measurement, Requirement
+from deid_assets.assessments.evidence import LEFT_OUT, Comparison, Measurement, Requirement
 from deid_assets.assessments.membership_changes import changes_required
 from deid_assets.methods.attacks.neighbor_attack import (
     SAFE_HARBOR_UNIQUE,
+    Estimate,
+    MeanInterval,
     NeighborAttack,
     expected_reidentified_share,
     max_sup_like_safe_harbor,
@@ -159,9 +161,10 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
     """
     tau, worst = policy.risk.threshold, max(at_high_risk, key=lambda found: (found.bound, found.value))
 
-    def from_share(name: str, of, beside: float | None) -> Measurement:
+    def from_share(name: str, of: Callable[[float, float], float], beside: float | None) -> Measurement:
+        value, bound = (None if share is None else of(share, tau) for share in (worst.value, worst.bound))
         return replace(
-            worst, name=name, unit="probability", value=of(worst.value, tau), bound=of(worst.bound, tau), threshold=beside,
+            worst, name=name, unit="probability", value=value, bound=bound, threshold=beside,
             statistic="upper_bound", method=of.__name__, section="methods#exposure; El Emam et al. 2012", gating=False,
         )  # fmt: skip
 
@@ -183,7 +186,7 @@ def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: st
     """
     gates = policy.neighbor_attack
 
-    def measured(name: str, estimate, gate: AttackGate | None) -> Measurement:
+    def measured(name: str, estimate: Estimate, gate: AttackGate | None) -> Measurement:
         return Measurement(
             name=name,
             unit="probability",
@@ -306,7 +309,7 @@ def exact(
     section: str,
     sample_size: int | None,
     *,
-    comparison: str = "at_most",
+    comparison: Comparison = "at_most",
     gating: bool = True,
     seed_commitment: str | None = None,
 ) -> Measurement:
@@ -328,7 +331,7 @@ def exact(
     )
 
 
-def mean_interval(confidence: float):
+def mean_interval(confidence: float) -> MeanInterval:
     """A function that bounds the mean of values in [0, 1] from both sides: empirical Bernstein, each side at `confidence`."""
 
     def interval(values: np.ndarray) -> tuple[float, float]:

@@ -152,17 +152,19 @@ def inpatient_measurements(
 
 def _formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> Iterable[Measurement]:
     """The expectation over samples, the published closed form, and who is not in the file, in units of the records."""
-    known = sizes is not None and sizes.people > 0 and sizes.records > 0
-    within = known and sizes.records <= sizes.people
-    yield _told(f"{prefix}_expected", expected_marketer_risk(sizes.population) if known else None, section)
-    published = published_marketer_risk(sizes.population, sizes.records) if within else None
+    records = sizes.records if sizes else 0
+    expected = published = missing = None
+    if sizes is not None and records:
+        missing = missing_records(sizes.released, sizes.population) / records
+        if sizes.people > 0:
+            expected = expected_marketer_risk(sizes.population)
+            published = published_marketer_risk(sizes.population, records) if records <= sizes.people else None
+    yield _told(f"{prefix}_expected", expected, section)
     yield _told(
         f"{prefix}_published_formula",
         published,
         "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)",
     )
-    records = sizes.records if sizes else 0
-    missing = missing_records(sizes.released, sizes.population) / records if records else None
     yield exact(f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records, gating=False)
 
 

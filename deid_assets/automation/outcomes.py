@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
 
 import dagster as dg
 
@@ -12,13 +13,17 @@ from deid_assets.errors import DeidError
 from deid_assets.release.registry.tries import what_is_next
 from deid_assets.store.guard import UnforeseenError
 
+if TYPE_CHECKING:
+    from dagster_shared.error import SerializableErrorInfo
+
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
 
 
 OUTCOMES = {PUBLISHED: "published", ERROR: "error", REFUSED: "refused"}
 
 
-OWN_ERRORS = {kind.__name__ for kind in (DeidError, *DeidError.__subclasses__(), UnforeseenError)}
+_OWN_KINDS: tuple[type[DeidError], ...] = (DeidError, *DeidError.__subclasses__(), UnforeseenError)
+OWN_ERRORS = {kind.__name__ for kind in _OWN_KINDS}
 """Errors whose text people may read: it holds no value."""
 
 
@@ -55,19 +60,23 @@ class RunSummary:
 def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
     """Read what came of a run from its events."""
     rows: dict[str, int] = {}
-    failed_checks, reasons, because, drawn = [], [], {}, []
-    release, memory, refused, errors = None, 0.0, False, False
+    failed_checks: list[str] = []
+    reasons: list[str] = []
+    because: dict[dg.AssetKey, str] = {}
+    drawn: list[Mapping[str, object]] = []
+    release: Path | None = None
+    memory, refused, errors = 0.0, False, False
     for event in events:
         if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
             made = event.step_materialization_data.materialization
             name, metadata = made.asset_key.path[-1], made.metadata
             if "dagster/row_count" in metadata:
-                rows[name] = int(metadata["dagster/row_count"].value)
+                rows[name] = int(_number(metadata["dagster/row_count"].value))
             if BECAUSE in metadata:
                 because[made.asset_key] = str(metadata[BECAUSE].value)
-            memory = max(memory, float(metadata["peak_memory_gb"].value) if "peak_memory_gb" in metadata else 0.0)
+            memory = max(memory, _number(metadata["peak_memory_gb"].value) if "peak_memory_gb" in metadata else 0.0)
             if "reasons" in metadata:
-                reasons += metadata["reasons"].value
+                reasons += _texts(metadata["reasons"].value)
             if name == "release":
                 release = Path(str(metadata["release"].value))
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
@@ -85,12 +94,12 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                     drawn.append(numbers)
         elif event.event_type == dg.DagsterEventType.STEP_FAILURE:
             failure = event.step_failure_data
-            metadata = failure.user_failure_data.metadata if failure.user_failure_data else {}
-            if "refused" in metadata:
-                judged = bool(metadata["refused"].value)
+            told = failure.user_failure_data
+            if told is not None and "refused" in told.metadata:
+                judged = bool(told.metadata["refused"].value)
                 refused |= judged
                 errors |= not judged
-                reasons.append(str(failure.user_failure_data.description))
+                reasons.append(str(told.description))
             elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
                 continue  # the evaluation of the check has decided what it is
             else:
@@ -101,13 +110,23 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             reasons.append(_message("run", _first_cause(data.error if data else None)))
             errors = True
     if drawn and all(map(_is_by_chance, drawn)) and not errors:
-        reasons.append(f"{what_is_next(int(max(numbers['try'] for numbers in drawn)) + 1)}.")
+        reasons.append(f"{what_is_next(int(max(_number(numbers['try']) for numbers in drawn)) + 1)}.")
     published = release is not None
     code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
     return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
 
 
-def _failed_check(name: str, numbers: Mapping) -> str:
+def _number(told: object) -> float:
+    """A number of an event's metadata, which Dagster types as any value."""
+    return told if isinstance(told, int | float) else float(str(told))
+
+
+def _texts(told: object) -> list[str]:
+    """A list of texts in an event's metadata."""
+    return [str(text) for text in told] if isinstance(told, list | tuple) else [str(told)]
+
+
+def _failed_check(name: str, numbers: Mapping[str, object]) -> str:
     """What a check measured, its bound where that is compared, and the threshold."""
     compared, value, threshold = numbers.get("measured"), numbers.get("value"), numbers.get("threshold")
     if numbers.get("statistic") != "upper_bound" or not (_is_number(compared) and _is_number(value)):
@@ -118,11 +137,12 @@ def _failed_check(name: str, numbers: Mapping) -> str:
     return text
 
 
-def _is_by_chance(numbers: Mapping) -> bool:
+def _is_by_chance(numbers: Mapping[str, object]) -> bool:
     """Whether a failed check measured a value within its threshold, whose bound is beyond."""
     value, threshold, compared = (numbers.get(name) for name in ("value", "threshold", "measured"))
-    known = numbers.get("statistic") == "upper_bound" and all(map(_is_number, (value, threshold, compared)))
-    return known and value <= threshold < compared
+    if numbers.get("statistic") != "upper_bound":
+        return False
+    return _is_number(value) and _is_number(threshold) and _is_number(compared) and value <= threshold < compared
 
 
 def _digits(number: object) -> str:
@@ -130,18 +150,18 @@ def _digits(number: object) -> str:
     return f"{number:.6g}" if _is_number(number) else str(number)
 
 
-def _is_number(measured: object) -> bool:
+def _is_number(measured: object) -> TypeGuard[float]:
     return isinstance(measured, int | float) and math.isfinite(measured)
 
 
-def _first_cause(error):
+def _first_cause(error: "SerializableErrorInfo | None") -> "SerializableErrorInfo | None":
     """What an error was raised from, as far back as Dagster knows: it wraps those of steps and of resources."""
     while error is not None and error.cause is not None:
         error = error.cause
     return error
 
 
-def _message(step: str | None, error) -> str:
+def _message(step: str | None, error: "SerializableErrorInfo | None") -> str:
     """The message of our own errors; of any other only its kind, because its text may quote a value."""
     if error is None:
         return f"{step}: it failed; the run's log in the UI says where"

@@ -49,7 +49,8 @@ def refusal_sensor(home: Home, jobs: Sequence[UnresolvedAssetJobDefinition]) -> 
             return dg.SkipReason("another run works on the same store: the report would not be of this one")
         try:
             with without_values("the report of the refusal", home.store):
-                events = [entry.dagster_event for entry in context.instance.all_logs(run.run_id) if entry.is_dagster_event]
+                logs = context.instance.all_logs(run.run_id)
+                events = [event for event in (entry.dagster_event for entry in logs) if event is not None]
                 path = report_refusal(home, policy_called(name, home.policies), delivery, outcome_of(events))
         finally:
             lock.release()

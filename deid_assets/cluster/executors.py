@@ -21,8 +21,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -31,7 +32,16 @@ from deid_assets.cluster import worker as cluster_worker
 from deid_assets.cluster.worker import Call, Done, Failed, Missing, Stranger
 from deid_assets.errors import ExecutorError
 
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed import Future as DaskFuture
+
 VARIABLE = "DEID_CLUSTER"
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+Answer: TypeAlias = Any
+"""What a method returned on a worker, or Dask to a question: who asks knows its type, and the network does not."""
 
 CONNECT_SECONDS = 10.0
 """How long a scheduler may take to answer."""
@@ -96,10 +106,10 @@ class ClusterExecutor(ThreadPoolExecutor):
         self._numbers = itertools.count()
         self._lock = threading.RLock()
         self._fit: set[str] = set()
-        self._objects: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+        self._objects: weakref.WeakKeyDictionary[object, tuple[str, bytes, tuple[str, ...]]] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
         self._arrays: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
-        self._sent: dict[str, object] = {}
+        self._sent: dict[str, DaskFuture[object]] = {}
         self._client = _connected(address, connect)
         try:
             threads = sum(self._workers().values())
@@ -109,7 +119,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         # One call in work and one in the queue of every thread of the cluster.
         super().__init__(max_workers=2 * threads, thread_name_prefix="deid-cluster")
 
-    def submit(self, function: Callable, /, *args, **keywords):
+    def submit(self, function: Callable[Given, Found], /, *args: Given.args, **keywords: Given.kwargs) -> Future[Found]:
         """Call a method on some worker.
 
         Raises
@@ -117,12 +127,16 @@ class ClusterExecutor(ThreadPoolExecutor):
         TypeError
             If the function is not a method of an object.
         """
-        while isinstance(function, partial):
-            args, keywords = function.args + args, function.keywords | keywords
-            function = function.func
-        if getattr(function, "__self__", None) is None:
+        called: Callable[..., Found] = function
+        given: tuple[object, ...] = args
+        named: dict[str, object] = dict(keywords)
+        while isinstance(called, partial):
+            given, named = called.args + given, called.keywords | named
+            called = called.func
+        owner = getattr(called, "__self__", None)
+        if owner is None:
             raise TypeError("a cluster measures by methods of an object, not by plain functions")
-        return super().submit(self._called, function.__self__, function.__name__, args, keywords)
+        return super().submit(self._called, owner, called.__name__, given, named)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """Start nothing more, wait for the calls at work, and let the workers forget what was sent to them."""
@@ -137,7 +151,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         with contextlib.suppress(Exception):  # As above; and what went wrong before must not be hidden by this.
             self._client.close(timeout=CONNECT_SECONDS)
 
-    def _called(self, owner: object, method: str, args: tuple, keywords: dict) -> object:
+    def _called(self, owner: object, method: str, args: tuple[object, ...], keywords: dict[str, object]) -> Answer:
         """The answer to one call; asked again where it was lost."""
         deadline = time.monotonic() + self._answer_within
         for attempt in range(_ATTEMPTS):
@@ -152,7 +166,15 @@ class ClusterExecutor(ThreadPoolExecutor):
             f"look into the logs of its workers (the usual cause is too little memory)"
         )
 
-    def _answered(self, owner: object, method: str, args: tuple, keywords: dict, deadline: float, again: float) -> object:
+    def _answered(
+        self,
+        owner: object,
+        method: str,
+        args: tuple[object, ...],
+        keywords: dict[str, object],
+        deadline: float,
+        again: float,
+    ) -> Answer:
         name, content, arrays = self._packed(owner)
         call = Call(self._sender, name, arrays, method, args, keywords)
         answer = self._asked(call, list(self._workers()), deadline, again)
@@ -170,14 +192,15 @@ class ClusterExecutor(ThreadPoolExecutor):
         raise _Lost("a worker dropped what it had received")
 
     def _asked(
-        self, call: Call, workers: Sequence[str], deadline: float, again: float, *sent
+        self, call: Call, workers: Sequence[str], deadline: float, again: float, *sent: object
     ) -> Done | Missing | Stranger | Failed:
         """Give a call to one of some workers and wait until it is time to ask again, or to give up."""
         future = self._client.submit(cluster_worker.answer, call, *sent, workers=workers, pure=False)
         try:
             while time.monotonic() < again:
                 try:
-                    return future.result(timeout=_LOOK_SECONDS)
+                    answer: Done | Missing | Stranger | Failed = future.result(timeout=_LOOK_SECONDS)
+                    return answer
                 except TimeoutError:
                     if not self._workers().keys() & set(workers):
                         raise _Lost("its worker is gone") from None
@@ -217,7 +240,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         self._names.pop(number, None)
         self._sent.pop(name, None)
 
-    def _sent_arrays(self, names: Sequence[str]) -> list:
+    def _sent_arrays(self, names: Sequence[str]) -> "list[DaskFuture[object]]":
         """Dask's handles of arrays; each is sent to one worker, others get it from there; again if that is gone."""
         with self._lock:
             for name in names:
@@ -284,14 +307,14 @@ class ClusterExecutor(ThreadPoolExecutor):
                 )
             self._fit.add(worker)
 
-    def _ask(self, function: Callable, *args, **keywords):
+    def _ask(self, function: Callable[..., object], *args: object, **keywords: object) -> Answer:
         """Ask the cluster something, for so long and no longer."""
         if self._client.status in ("closing", "closed"):
             raise OSError("the connection is closed")
         return self._client.sync(function, *args, callback_timeout=self._patience, **keywords)
 
 
-def _connected(address: str, seconds: float):
+def _connected(address: str, seconds: float) -> "Client":
     """A client of the scheduler at an address."""
     try:
         from distributed import Client
@@ -320,7 +343,7 @@ def _connected(address: str, seconds: float):
 
 async def _greeted(address: str, seconds: float) -> None:
     """Say hello to a scheduler; with certificates of Dask's configuration where the address asks for them."""
-    from distributed.core import connect
+    from distributed.comm.core import connect
     from distributed.security import Security
 
     greeting = connect(address, timeout=seconds, **Security().get_connection_args("client"))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -27,6 +28,9 @@ import deid_assets
 from deid_assets.errors import DeidError, EngineError
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.member_index import aligned_words
+
+if TYPE_CHECKING:
+    from distributed import Worker
 
 LARGE_BYTES = 1 << 16
 """Arrays from this size on travel by themselves."""
@@ -61,8 +65,8 @@ class Call:
     owner: str
     arrays: tuple[str, ...]
     method: str
-    args: tuple
-    keywords: dict
+    args: tuple[object, ...]
+    keywords: dict[str, object]
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,7 +138,7 @@ def unpacked(content: bytes, arrays: dict[str, np.ndarray]) -> object:
 class _Store:
     """The objects that this process holds, the arrays in them, each once, and for whom."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.senders: set[str] = set()
         self._lock = threading.Lock()
         self._objects: OrderedDict[str, object] = OrderedDict()
@@ -234,7 +238,7 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def worker_facts(sender: str, dask_worker) -> tuple[dict[str, str], bool]:
+def worker_facts(sender: str, dask_worker: "Worker") -> tuple[dict[str, str], bool]:
     """The facts of this worker, and whether Dask may write what it holds to disk: all but a dict does or could.
 
     The process remembers who looked at it. Dask gives the worker itself.
@@ -245,7 +249,7 @@ def worker_facts(sender: str, dask_worker) -> tuple[dict[str, str], bool]:
 
 def _own_copy(array: np.ndarray) -> np.ndarray:
     """The same in memory of the worker's own, writable and from a cache line on, as the kernel likes it."""
-    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    order: Literal["F", "C"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     words = aligned_words(-(-array.nbytes // 64))
     copy = np.ndarray(array.shape, array.dtype, words.data, order=order)
     copy[...] = array

@@ -192,7 +192,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and hmac.compare_digest(self._value, other._value)
 
-    __hash__ = None
+    # No `__hash__`: a class that says when two are equal has none of its own.
 
     def derive(self, purpose: str, *context: str) -> bytes:
         """A key of 32 bytes for one purpose in one context; tells nothing about any other.

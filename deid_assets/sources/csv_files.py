@@ -12,11 +12,11 @@ import lzma
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Protocol
 
 import duckdb
 import numpy as np
@@ -63,7 +63,7 @@ class _Scan:
         )
 
     @property
-    def arguments(self) -> list:
+    def arguments(self) -> list[list[str] | str]:
         # The folder of the copy may have a name that reads as a pattern.
         return [[glob.escape(str(self.path.absolute()))], self.delimiter]
 
@@ -104,10 +104,16 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
         staging.warnings.append(f"{name}: the last line has no line end: it may be cut")
 
 
+class _Readable(Protocol):
+    """An unpacked file, as far as it is used here."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 def _plain(staging: Staging, path: Path, name: str) -> Path:
     """The CSV file itself: the copy of what was delivered, unpacked if it is a gzip or zip file."""
     copy = staging.receive(path)
-    unpackers = {".gz": _open_gzip, ".zip": _open_zip}
+    unpackers: dict[str, Callable[[Path, str], AbstractContextManager[_Readable]]] = {".gz": _open_gzip, ".zip": _open_zip}
     unpack = unpackers.get(path.suffix.lower())
     if unpack is None:
         return copy
@@ -130,7 +136,7 @@ def _plain(staging: Staging, path: Path, name: str) -> Path:
     return unpacked
 
 
-def _open_gzip(path: Path, name: str) -> AbstractContextManager[IO[bytes]]:
+def _open_gzip(path: Path, name: str) -> gzip.GzipFile:
     return gzip.open(path, "rb")
 
 
@@ -190,7 +196,8 @@ def _keep_rejected(connection: duckdb.DuckDBPyConnection, source_table: str, num
         [source_table, number],
     )
     _drop_rejects(connection)
-    return connection.execute("SELECT count(*) FROM rejected_lines WHERE file_number = ?", [number]).fetchall()[0][0]
+    found = connection.execute("SELECT count(*) FROM rejected_lines WHERE file_number = ?", [number])
+    return int(found.fetchall()[0][0])
 
 
 def _keep_lost(connection: duckdb.DuckDBPyConnection, scan: _Scan, source_table: str, number: int, accounted: int) -> int:
@@ -206,7 +213,7 @@ def _keep_lost(connection: duckdb.DuckDBPyConnection, scan: _Scan, source_table:
         rf"coalesce(len(regexp_extract_all(replace(c{position}, chr(13), ''), '\n+')), 0)" for position in range(scan.width)
     )
     inside = connection.execute(f"SELECT coalesce(sum({breaks}), 0)::BIGINT FROM {scan.sql}", scan.arguments)
-    lost = max(0, unexplained - inside.fetchall()[0][0])
+    lost = max(0, unexplained - int(inside.fetchall()[0][0]))
     _drop_rejects(connection)
     connection.execute(
         "INSERT INTO rejected_lines SELECT ?, ?, NULL, NULL, ?, NULL FROM range(?)",

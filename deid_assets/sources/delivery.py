@@ -21,6 +21,7 @@ from pydantic import (
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.received import DeliveredFile, content_digest, delivered_files, digest_of_contents
+from deid_assets.store.digests import Json
 from deid_assets.store.home import plain_key
 
 KINDS = ("synthetic", "desynpuf", "tables", "flat")
@@ -82,7 +83,7 @@ class Delivery:
     key: str
     kind: str
     paths: tuple[Path, ...]
-    parameters: Mapping = field(default_factory=dict, hash=False)
+    parameters: Mapping[str, Json] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         plain_key(self.key)
@@ -91,7 +92,7 @@ class Delivery:
         object.__setattr__(self, "paths", tuple(Path(path) for path in self.paths))
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         # A mapping proxy cannot be pickled; a delivery may be sent to another process.
         return Delivery, (self.key, self.kind, self.paths, dict(self.parameters))
 

@@ -235,7 +235,7 @@ def naming_damaged_files(staging: Staging) -> Iterator[None]:
 
 def count_rows(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
     """Rows of a relation, given as SQL."""
-    return connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
+    return int(connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0])
 
 
 def require_columns(present: Iterable[str], columns: Columns, name: str) -> None:

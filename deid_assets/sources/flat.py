@@ -14,6 +14,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files, stage_parquet
 from deid_assets.sources.received import Received
+from deid_assets.sources.report import Metadata
 from deid_assets.sources.shapes import shape_sql, told
 from deid_assets.store.tables import connect, owner_only, quoted
 
@@ -37,7 +38,7 @@ class FlatReport:
     warnings: tuple[str, ...]
     digest: str
 
-    def metadata(self) -> dict:
+    def metadata(self) -> Metadata:
         """For the event log."""
         return {
             "files": list(self.files),
@@ -172,8 +173,8 @@ def _take_in(
                 if hint := _hint(connection, name, released, theirs, list(allowed[released]), released in one_column):
                     hints[name, theirs] = hint
         rows = count_rows(connection, quoted(f"read_{name}"))
-        rejected = connection.execute("SELECT count(*) FROM rejected_lines WHERE source_table = ?", [name]).fetchone()[0]
-        bad = connection.execute("SELECT count(*) FROM unusable WHERE source_table = ?", [name]).fetchone()[0]
+        rejected = connection.execute("SELECT count(*) FROM rejected_lines WHERE source_table = ?", [name]).fetchall()[0][0]
+        bad = connection.execute("SELECT count(*) FROM unusable WHERE source_table = ?", [name]).fetchall()[0][0]
         read[name], kept[name] = rows + rejected, rows - bad
     broken = """
         SELECT source_table, row_key, source_column, rule FROM unusable UNION ALL

@@ -12,15 +12,19 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pandas as pd
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.known_codes import Kind
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     FURTHER,
     FURTHER_DIAGNOSES,
     MEMBER_COLUMNS,
     Delivery,
+    DesynpufSource,
     SourceOptions,
+    SyntheticSource,
 )
 from deid_assets.sources.desynpuf import lay_out_desynpuf
 from deid_assets.sources.files import Staging, naming_damaged_files
@@ -41,7 +45,6 @@ from deid_assets.sources.window import open_window
 from deid_assets.store.tables import connect, owner_only, quoted
 
 SCHEMA = "intake"
-_ADAPTERS = {"synthetic": lay_out_synthetic, "desynpuf": lay_out_desynpuf, "tables": lay_out_tables}
 _ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}"
 _ICD10 = "[A-Z][0-9][0-9AB][0-9A-Z]{0,4}"
 # Faults of our own SQL, which must not be blamed on the delivery.
@@ -63,13 +66,22 @@ class KnownCodes:
     specialty: CodeLookUp | None = None
 
     @classmethod
-    def of(cls, known_codes: Callable) -> "KnownCodes":
+    def of(cls, known_codes: Callable[[Sequence[str], Kind], pd.DataFrame]) -> "KnownCodes":
         """Take `known_codes(codes, kind)`, which returns a frame with the column `known`, for all four kinds."""
 
-        def look_up(kind: str) -> CodeLookUp:
+        def look_up(kind: Kind) -> CodeLookUp:
             return lambda codes: known_codes(codes, kind)["known"].to_numpy(dtype=bool)
 
-        return cls(**{kind: look_up(kind) for kind in CODE_COLUMNS})
+        return cls(look_up("diagnosis"), look_up("procedure"), look_up("place"), look_up("specialty"))
+
+
+def _laid_out(staging: Staging, delivery: Delivery, source: SourceOptions) -> Delivered:
+    """The delivery as its adapter lays it out."""
+    if isinstance(source, SyntheticSource):
+        return lay_out_synthetic(staging, delivery, source)
+    if isinstance(source, DesynpufSource):
+        return lay_out_desynpuf(staging, delivery, source)
+    return lay_out_tables(staging, delivery, source)
 
 
 def read_delivery(
@@ -124,7 +136,7 @@ def read_delivery(
                 connection, received, inside, progress or (lambda text: None), show_folders=len(delivery.paths) > 1
             )
             with naming_damaged_files(staging):
-                delivered = _ADAPTERS[source.kind](staging, delivery, source)
+                delivered = _laid_out(staging, delivery, source)
                 report = _take_in(staging, delivered, delivery.key, quarantine_at_most, known_codes)
     except _OURS:
         raise

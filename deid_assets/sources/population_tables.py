@@ -20,6 +20,7 @@ from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, count_rows, naming_damaged_files, stage_parquet
 from deid_assets.sources.received import Received, delivered_files
+from deid_assets.sources.report import Metadata
 from deid_assets.store.tables import Table, connect, owner_only, quoted
 
 Labels = Callable[[list[str]], pd.DataFrame]
@@ -74,7 +75,7 @@ class PopulationReport:
     unusable: Mapping[tuple[str, str], int]
     coarser: Mapping[str, int]
 
-    def metadata(self) -> dict:
+    def metadata(self) -> Metadata:
         """For the event log: counts of rows by column and rule, never a value."""
         return {
             "population_table": self.file,
@@ -198,7 +199,7 @@ def _take_in(
     return PopulationReport(name, read, chosen, used, broken, coarser)
 
 
-def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str], list]:
+def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str], list[list[str]]]:
     """Lay a view over the columns that are needed; returns the conditions on rows, with the values to be bound."""
     columns = {f"of_{column}": theirs for column, theirs in layout.columns.items()}
     conditions, values = [], []

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from deid_assets.sources.files import Staging, key_parts
+from deid_assets.sources.files import Staging, count_rows, key_parts
 from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.sources.report import RuleCount
 from deid_assets.sources.rules import OUTSIDE, UNPARSEABLE, WRONG_TYPE
@@ -113,13 +113,13 @@ class Quarantine:
         if years is not None and rule.startswith(OUTSIDE):
             last = years.first + years.count - 1
             return f"expected {years.first} to {last}; of a longer history, source.years can leave other years out"
+        if column is None or rule not in (UNPARSEABLE, WRONG_TYPE):
+            return ""
         if rule == UNPARSEABLE:
             formats = self._delivered.formats(table, column)
             expected = " or ".join(formats) + (", and no two of them that read another day" if len(formats) > 1 else "")
-        elif rule == WRONG_TYPE:
-            expected = "a whole number"
         else:
-            return ""
+            expected = "a whole number"
         found, _ = key_parts("b.row_key")
         shapes = self._connection.execute(
             f"SELECT {shape_sql(f'trim(d.{quoted(column)}::VARCHAR)')} AS shape, count(*) AS rows FROM broken_{table} AS b"
@@ -177,4 +177,4 @@ class Quarantine:
         """
 
     def _count(self, relation: str) -> int:
-        return self._connection.execute(f"SELECT count(*) FROM {quoted(relation)}").fetchall()[0][0]
+        return count_rows(self._connection, quoted(relation))

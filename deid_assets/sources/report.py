@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Metadata: TypeAlias = dict[str, Any]
+"""Numbers, texts, and plain lists and dicts of them: whatever the event log takes."""
 
 _GROUPS_SHOWN = 20
 
@@ -71,7 +75,7 @@ class IntakeReport:
     def _judged(self, table: str) -> int:
         return self.rows_read[table] - self.rows_left_out.get(table, 0)
 
-    def metadata(self, table: str) -> dict:
+    def metadata(self, table: str) -> Metadata:
         """Numbers and plain lists about one of the intake's tables, for the event log."""
         if table == "delivered_codes":
             return {"unknown_codes_blanked": dict(self.blanked_codes)}

@@ -11,13 +11,17 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, NoReturn, TypeAlias
 
 import duckdb
 
 from deid_assets.errors import ReleaseError
 from deid_assets.store.tables import Query, Table, connect, fingerprint, quoted
+
+Json: TypeAlias = Any
+"""What a JSON text holds: nobody knows before it is looked at, and whoever reads it catches what does not fit."""
 
 _FETCHED = 200_000  # row digests handed from DuckDB to Python at a time
 _REMEMBERED_AT_MOST = 16  # digests of tables, of which one run needs one
@@ -50,7 +54,7 @@ def canonical_json(value: object) -> bytes:
     return text.encode() + b"\n"
 
 
-def parse_json(content: bytes) -> object:
+def parse_json(content: bytes) -> Json:
     """Read JSON strictly: no repeated key, no NaN or infinity.
 
     A reader that keeps the first of two equal keys and one that keeps the last would see different manifests under
@@ -69,13 +73,13 @@ def parse_json(content: bytes) -> object:
         raise ReleaseError("a text is not strict JSON: it is cut, repeats a key, or holds NaN") from None
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("repeated key")
     return dict(pairs)
 
 
-def _refused_constant(text: str) -> None:
+def _refused_constant(text: str) -> NoReturn:
     raise ValueError("not a finite number")
 
 
@@ -104,7 +108,7 @@ def file_digest(path: Path) -> str:
         return opened_digest(file)
 
 
-def opened_digest(file: BinaryIO) -> str:
+def opened_digest(file: BufferedReader) -> str:
     """SHA-256 of all bytes of an open file, from its beginning; it is left at its end."""
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest()
@@ -118,7 +122,7 @@ def tables_digest(tables: Mapping[str, Table]) -> str:
 
 
 _FINGERPRINT_KEY = secrets.token_bytes(32)
-_remembered: OrderedDict[tuple, str] = OrderedDict()
+_remembered: OrderedDict[tuple[tuple[str, Table, str], ...], str] = OrderedDict()
 
 
 def tables_digest_once(tables: Mapping[str, Table]) -> str:

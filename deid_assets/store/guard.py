@@ -44,10 +44,11 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
     KeyboardInterrupt
         In place of it, where a signal asked the command to end: DuckDB and others make errors of their own of that.
     """
+    ours: tuple[type[BaseException], ...] = (DeidError, *let_through)
     try:
         yield
         return
-    except (DeidError, *let_through) as error:
+    except ours as error:
         raised: BaseException = error if received() is None else KeyboardInterrupt()
     except Exception as error:
         raised = (

@@ -8,8 +8,8 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from deid_assets.errors import ReleaseError
 
@@ -32,7 +32,7 @@ _KINDS = {
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+def opened(path: Path) -> Iterator[tuple[BufferedReader, int]]:
     """Open a regular file for reading; yields the file and its length in bytes.
 
     The last part of the path must not be a symbolic link. The opened file itself is examined, not its name, so that

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 
 from deid_assets.errors import StoreError
@@ -43,7 +44,7 @@ class Query:
     """A SELECT with bound parameters: text from a delivery or a policy is bound, never written into `sql`."""
 
     sql: str
-    parameters: tuple = ()
+    parameters: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class Table:
         """What to write after FROM."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
-    def query(self, sql: str, parameters: Sequence = ()) -> pd.DataFrame:
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> pd.DataFrame:
         """Run a SELECT in this table's file and return its rows."""
         with connect(self.file, read_only=True) as connection:
             return connection.execute(sql, list(parameters)).fetchdf()
 
-    def arrays(self, sql: str, parameters: Sequence = ()) -> dict:
+    def arrays(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, np.ndarray]:
         """Run a SELECT in this table's file and return its columns as NumPy arrays."""
         with connect(self.file, read_only=True) as connection:
             return connection.execute(sql, list(parameters)).fetchnumpy()
@@ -241,7 +242,7 @@ def write_table(table: Table, content: str | Query | pd.DataFrame) -> int:
             elif isinstance(content, str):
                 content = Query(content)
             connection.execute(f"CREATE OR REPLACE TABLE {table.sql} AS {content.sql}", list(content.parameters))
-            rows = connection.execute(f"SELECT count(*) FROM {table.sql}").fetchall()[0][0]
+            rows = int(connection.execute(f"SELECT count(*) FROM {table.sql}").fetchall()[0][0])
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")

@@ -147,7 +147,7 @@ def _largest(facts: NDArray[np.int64], ratio: NDArray[np.float64], cap: float) -
     """The row of the largest ratio, by exact arithmetic where floats can not tell; one below the cap if both are there."""
     near = np.flatnonzero(ratio >= ratio.max() * (1 - _NEAR))
     below = near[facts[near, 0] <= cap]
-    return max(below if len(below) else near, key=lambda row: _exact(facts[row], cap))
+    return int(max(below if len(below) else near, key=lambda row: _exact(facts[row], cap)))
 
 
 def _exact(fact: NDArray[np.int64], cap: float) -> Fraction:

@@ -16,6 +16,7 @@ import numpy as np
 from deid_assets.methods.adversary.adversary_power import Rounding, adversary_power
 from deid_assets.methods.adversary.value_diversity import value_pairs
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 
 
@@ -59,8 +60,8 @@ class BothReadings:
 
 def literal_power(computation: NodeComputation, node: Sequence[int], adversary: Adversary) -> tuple[np.ndarray, ...]:
     """p_ih recomputed from the values as generalized at the node; one (n,) int8 array per claim-level quasi-identifier."""
-    levels = computation.generalization(node).histories
     data = computation.data
+    levels = generalization_at(data, computation.dimensions, node).histories
     powers = []
     for known, domain, level in zip(data.known, data.history_domains, levels, strict=True):
         pairs = value_pairs(known.offsets, domain.levels[level][known.codes])

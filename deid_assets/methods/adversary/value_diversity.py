@@ -140,7 +140,7 @@ class ValuePairs:
     def of_values(cls, differing: NDArray[np.integer], values: NDArray[np.integer]) -> "ValuePairs":
         """From the differing pairs and the number of values of each member; both (n,)."""
         values = np.asarray(values, dtype=np.int64)
-        return cls(differing, values * np.maximum(values - 1, 0))
+        return cls(np.asarray(differing, dtype=np.int64), values * np.maximum(values - 1, 0))
 
     @property
     def diversity(self) -> NDArray[np.float64]:

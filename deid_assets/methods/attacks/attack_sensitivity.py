@@ -33,12 +33,15 @@ from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, 
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.member_index import NO_ROW, MemberIndex
 from deid_assets.methods.long_tail.bins import Bins
-from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values
+from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, ClaimValues, EvaluationRecords, claim_values
 from deid_assets.methods.population.longitudinal_data import Domain
 
 Knows = Literal["values", "claim", "order", "year", "dated_values", "number", "yearly_numbers"]
 KNOWS: tuple[Knows, ...] = ("values", "claim", "order", "year", "dated_values", "number", "yearly_numbers")
 _NUMBERS = ("number", "yearly_numbers")
+
+_Indexed = tuple[MemberIndex, list[ClaimValues], tuple[Domain, ...]]
+"""Bit-sets of the values in D2, the values in D1, and domains of one level."""
 
 _DRAWS_AT_ONCE = 2048
 """So many draws share rows for the facts that they ask for: at Heritage size 30 MB at most."""
@@ -197,10 +200,15 @@ class AttackSensitivity:
         return matched, sizes
 
     def _facts(
-        self, generator: np.random.Generator, knows: Knows, sampled: Sequence[SampledValues], claim, draws: int
+        self,
+        generator: np.random.Generator,
+        knows: Knows,
+        sampled: Sequence[SampledValues],
+        claim: np.ndarray | None,
+        draws: int,
     ) -> tuple[list[Facts], list[np.ndarray]]:
         """What is known beyond values, and the draws that know it."""
-        if knows == "claim":
+        if claim is not None:
             return [self._like_claims.facts(claim)], [np.arange(draws)]
         if knows != "order":
             return [], []
@@ -219,35 +227,36 @@ class AttackSensitivity:
             self._numbered = (knows, width), AttackSensitivity(records, self.most)
         return self._numbered[1]
 
-    def _of(self, knows: Knows):
+    def _of(self, knows: Knows) -> _Indexed:
         return self._dated if knows == "dated_values" else self._with_year if knows == "year" else self._plain
 
     @cached_property
-    def _plain(self):
-        return self._indexed(*(list(records.codes) for records in self._both), self.records.history_sizes)
+    def _plain(self) -> _Indexed:
+        held, known = (list(records.codes) for records in self._both)
+        return self._indexed(held, known, self.records.history_sizes)
 
     @cached_property
-    def _with_year(self):
-        codes = [(*records.codes, records.year) for records in self._both]
-        return self._indexed(*codes, (*self.records.history_sizes, self._years))
+    def _with_year(self) -> _Indexed:
+        held, known = ((*records.codes, records.year) for records in self._both)
+        return self._indexed(held, known, (*self.records.history_sizes, self._years))
 
     @cached_property
-    def _dated(self):
+    def _dated(self) -> _Indexed:
         def dated(values: np.ndarray, year: np.ndarray) -> np.ndarray:
             return np.where((values == MISSING) | (year == MISSING), MISSING, values.astype(np.int32) * self._years + year)
 
-        codes = ([dated(values, records.year) for values in records.codes] for records in self._both)
-        return self._indexed(*codes, [size * self._years for size in self.records.history_sizes])
+        held, known = ([dated(values, records.year) for values in records.codes] for records in self._both)
+        return self._indexed(held, known, [size * self._years for size in self.records.history_sizes])
 
     @property
-    def _both(self):
+    def _both(self) -> tuple[ClaimRecords, ClaimRecords]:
         return self.records.held, self.records.known
 
     @cached_property
     def _years(self) -> int:
         return 1 + max(int(records.year.max(initial=0)) for records in self._both)
 
-    def _indexed(self, held, known, sizes: Sequence[int]):
+    def _indexed(self, held: Sequence[np.ndarray], known: Sequence[np.ndarray], sizes: Sequence[int]) -> _Indexed:
         """Bit-sets of the values in D2, the values in D1, and domains of one level."""
         domains = tuple(Domain((np.arange(size),)) for size in sizes)
         values = [claim_values(self.records.held, codes).histories for codes in held]

@@ -138,7 +138,8 @@ def with_wrong_values(generator: np.random.Generator, codes: np.ndarray, share: 
     right = codes.ravel()[wrong]
     ends = np.cumsum(frequency, dtype=np.int64)
     others = ends[-1] - frequency[right] if len(ends) else np.zeros(0)
-    wrong, right, others = (column[others > 0] for column in (wrong, right, others))
+    there_are = others > 0
+    wrong, right, others = wrong[there_are], right[there_are], others[there_are]
     # A place among all occurrences but those of the right value.
     place = (generator.random(len(wrong)) * others).astype(np.int64)
     place += np.where(place >= ends[right] - frequency[right], frequency[right], 0)

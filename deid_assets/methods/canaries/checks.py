@@ -28,7 +28,7 @@ _NO_BOUND = (0.0, 1.0)
 
 
 def flags_of_canaries(
-    data: LongitudinalData, levels: Generalization, k: int, stream_key: bytes, draws: int = DRAWS
+    data: LongitudinalData, levels: Generalization[int | None], k: int, stream_key: bytes, draws: int = DRAWS
 ) -> Findings:
     """Whether the node computation flags canaries in classes below k, k - 1 included, and no others.
 
@@ -38,7 +38,7 @@ def flags_of_canaries(
         What the node computation works on; `levels`, the generalization that it judged.
     """
     planted, sizes = plant_in_data(data, levels, [size for size in (k - 1, k) if size > 1])
-    flags = NodeComputation(planted, (), k).measure((), stream_key, draws, keep_flags=True).flags
+    flags = NodeComputation(planted, (), k).measure((), stream_key, draws, keep_flags=True).kept_flags
     drawn = sizes[_targets(planted, stream_key, draws)]
     return compare((drawn > 0) & (drawn < k), flags)
 
@@ -67,7 +67,7 @@ def neighbors_of_canaries(data: LongitudinalData, stream_key: bytes, draws: int 
 
 def gains_of_canaries(
     data: LongitudinalData,
-    levels: Generalization,
+    levels: Generalization[int | None],
     stream_key: bytes,
     attack: Callable[[LongitudinalData, bytes, int], np.ndarray],
     draws: int = DRAWS,

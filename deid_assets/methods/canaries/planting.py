@@ -107,10 +107,10 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
     values = iter(range(10**6))
 
     def everywhere(value: int, year: int = 0) -> Claim:
-        return (value,) * histories, year, 0, True
+        return _everywhere(histories, value, year)
 
-    def except_in(history: int, there: int | None, elsewhere: int | None, year=0, day=0, held=True) -> Claim:
-        return tuple(there if h == history else elsewhere for h in range(histories)), year, day, held
+    def except_in(history: int, there: int | None, elsewhere: int | None, held: bool = True) -> Claim:
+        return _except_in(histories, history, there, elsewhere, held=held)
 
     plain = next(values)
     made = [Canary("alone", (everywhere(plain),), 1)]
@@ -126,8 +126,8 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
         twice, once = (except_in(h, a, b), except_in(h, a, b)), (except_in(h, a, b), except_in(h, None, b))
         made += [Canary("value held twice", twice, 1), Canary("value held once", once, 2)]
         for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
-            made += _in_order(*(next(values) for _ in range(3)), h, years, days, except_in)
-    made += _linked(next(values), next(values), histories, everywhere, except_in)
+            made += _in_order(next(values), next(values), next(values), histories, h, years, days)
+    made += _linked(next(values), next(values), histories)
     # A claim of which every value is blank tells only that it is there. More claims of a year than are known (POWER) tell
     # nothing.
     counted, blank = everywhere(next(values)), ((None,) * histories, 0, 0, True)
@@ -140,28 +140,47 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
     return tuple(made)
 
 
-def _in_order(x: int, y: int, z: int, history: int, years, days, except_in) -> list[Canary]:
+def _everywhere(histories: int, value: int, year: int = 0) -> Claim:
+    """A claim with the same value of every quasi-identifier."""
+    return (value,) * histories, year, 0, True
+
+
+def _except_in(
+    histories: int, history: int, there: int | None, elsewhere: int | None, year: int = 0, day: int = 0, held: bool = True
+) -> Claim:
+    """A claim with one value of one quasi-identifier, and another of all others."""
+    return tuple(there if h == history else elsewhere for h in range(histories)), year, day, held
+
+
+def _in_order(
+    x: int, y: int, z: int, histories: int, history: int, years: tuple[int, int], days: tuple[int, int]
+) -> list[Canary]:
     """Two members whose values of one quasi-identifier come in opposite order, by year or by day; all else is alike."""
-    told: dict[Knows, int] = {"order": 1} | ({"dated_values": 1} if years[0] != years[1] else {})
-    first, then = (years[0], days[0]), (years[1], days[1])
-    return [
-        Canary("order", (except_in(history, a, z, *first), except_in(history, b, z, *then)), 2, told)
-        for a, b in ((x, y), (y, x))
-    ]
+    told: dict[Knows, int] = {"order": 1, "dated_values": 1} if years[0] != years[1] else {"order": 1}
+
+    def in_turn(first: int, then: int) -> tuple[Claim, ...]:
+        return tuple(
+            _except_in(histories, history, value, z, year, day)
+            for value, year, day in zip((first, then), years, days, strict=True)
+        )
+
+    return [Canary("order", in_turn(a, b), 2, told) for a, b in ((x, y), (y, x))]
 
 
-def _linked(x: int, y: int, histories: int, everywhere, except_in) -> list[Canary]:
+def _linked(x: int, y: int, histories: int) -> list[Canary]:
     """Members who all hold two values of each quasi-identifier, linked in another way by their claims."""
     # Of two quasi-identifiers either can be crossed, with the same result; of one, none.
     crossed = range(histories if histories > 2 else histories - 1)
     told: dict[Knows, int] = {"claim": 1} if crossed else {}
     size = 1 + len(crossed)
-    made = [Canary("values linked", (everywhere(x), everywhere(y)), size, told)]
-    return made + [Canary("values crossed", (except_in(h, y, x), except_in(h, x, y)), size, told) for h in crossed]
+    made = [Canary("values linked", (_everywhere(histories, x), _everywhere(histories, y)), size, told)]
+    return made + [
+        Canary("values crossed", (_except_in(histories, h, y, x), _except_in(histories, h, x, y)), size, told) for h in crossed
+    ]
 
 
 def plant_in_data(
-    data: LongitudinalData, levels: Generalization, alike: Sequence[int] = (2, 5), at_most: int | None = None
+    data: LongitudinalData, levels: Generalization[int | None], alike: Sequence[int] = (2, 5), at_most: int | None = None
 ) -> tuple[LongitudinalData, np.ndarray]:
     """A copy of the kernel's data at one generalization, with canaries as its only targets.
 
@@ -198,11 +217,11 @@ def plant_in_data(
     planted_data = LongitudinalData(
         np.concatenate([real, _demographics(real, sizes, planted)]),
         tuple(_one_level(size + 1) for size in sizes),
-        held,
-        domains,
+        tuple(held),
+        tuple(domains),
         np.arange(copied, copied + len(planted)),
-        known,
-        [np.full(len(planted), POWER, dtype=np.int8) for _ in histories],
+        tuple(known),
+        tuple(np.full(len(planted), POWER, dtype=np.int8) for _ in histories),
     )
     return planted_data, np.array([canary.size for canary in planted], dtype=np.int64)
 
@@ -270,8 +289,8 @@ def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray
 
 def _codes(canary: Canary, place: int, first: int, truncated: bool) -> list[int]:
     """Its values of one quasi-identifier, numbered from `first` on: all, or those that truncation spares."""
-    there = [claim for claim in canary.claims if claim[0][place] is not None]
-    return [first + values[place] for values, _, _, held in there if held or not truncated]
+    there = [(values[place], held) for values, _, _, held in canary.claims]
+    return [first + value for value, held in there if value is not None and (held or not truncated)]
 
 
 def _demographics(real: np.ndarray, sizes: Sequence[int], planted: Sequence[Canary]) -> np.ndarray:

@@ -51,7 +51,7 @@ class Events:
     day: np.ndarray
     service: np.ndarray
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         member, day = (np.asarray(values, dtype=np.int64) for values in (self.member, self.day))
         same = member[1:] == member[:-1]
         if np.any(member[1:] < member[:-1]) or np.any(same & (day[1:] <= day[:-1])):

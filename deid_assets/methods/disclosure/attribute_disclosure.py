@@ -25,7 +25,7 @@ A missing value is a value of its own, and of ordered ones the least. A small cl
 alone: with 20 members shares of a half go astray by .11.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -233,7 +233,9 @@ def _furthest(difference: NDArray) -> NDArray:
     return np.abs(difference).max(axis=1)
 
 
-def _distances(group: NDArray, rank: NDArray, share: NDArray, whole: NDArray, classes: int, distance) -> NDArray:
+def _distances(
+    group: NDArray, rank: NDArray, share: NDArray, whole: NDArray, classes: int, distance: Callable[[NDArray], NDArray]
+) -> NDArray:
     """(classes,) distance of each class's shares from those of the whole, some classes at a time."""
     order = np.argsort(group, kind="stable")
     group, rank, share = group[order], rank[order], share[order]

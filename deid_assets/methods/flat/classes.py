@@ -55,7 +55,7 @@ class _Place:
 class _Kept:
     """Tables of nodes, so many as may be kept in memory: the one asked for longest ago goes first."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._tables: OrderedDict[Node, ClassTable] = OrderedDict()
         self._rows = 0
 
@@ -104,7 +104,7 @@ class FlatTable:
     _steps: tuple[tuple[np.ndarray, ...], ...] = field(init=False, repr=False)
     _kept: _Kept = field(init=False, repr=False, default_factory=_Kept)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         rows = np.asarray(self.codes)
         if rows.ndim != 2 or rows.shape[1] != len(self.domains):
             raise ValueError(f"codes must have one column for each of the {len(self.domains)} quasi-identifiers")

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.flat.classes import ClassTable, FlatTable, Node
+from deid_assets.methods.flat.classes import ClassTable, FlatTable
 from deid_assets.methods.lattice.information_loss import entropy_loss
-from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, sums_of_losses
 
 _ROUND_OFF = 1e-12
 
@@ -162,11 +162,13 @@ class _Search:
         self._open = np.ones(expected.shape, dtype=bool)
         self._best: _Rank | None = None
         self.looked_at: dict[Node, tuple[_Rank, int]] = {}
-        if self._look_at(tuple(table.heights)):
+        # The node of the best rank; the coarsest before any passed.
+        self._center: Node = tuple(table.heights)
+        if self._look_at(self._center):
             self._descend()
             while self._improve():
                 pass
-            for below in lower_neighbours(self._best[-1]):
+            for below in lower_neighbours(self._center):
                 if below not in self.looked_at:
                     self._look_at(below)
 
@@ -187,7 +189,7 @@ class _Search:
         passes = below <= self._allowed
         better = passes and (self._best is None or rank < self._best)
         if better:
-            self._best = rank
+            self._best, self._center = rank, node
             if self._known:
                 self._open &= self._expected <= rank[0]
         if not passes:
@@ -200,7 +202,7 @@ class _Search:
     def _descend(self) -> None:
         """Go down from the top, each time to the neighbour that loses least among those that pass."""
         while True:
-            lower = [below for below in lower_neighbours(self._best[-1]) if self._open[below]]
+            lower = [below for below in lower_neighbours(self._center) if self._open[below]]
             better = [self._look_at(below) for below in lower]  # at all of them, whichever is better
             if not any(better):
                 return
@@ -208,7 +210,7 @@ class _Search:
     def _improve(self) -> bool:
         """Ask nodes in the order of how near they are expected to be to the best, until one is better, or none is open."""
         expected = self._expected.ravel()
-        near = np.abs(expected - self._expected[self._best[-1]])
+        near = np.abs(expected - self._expected[self._center])
         places = np.flatnonzero(self._open)
         for place in places[np.argsort(near[places], kind="stable")]:
             node = tuple(int(level) for level in np.unravel_index(place, self._open.shape))

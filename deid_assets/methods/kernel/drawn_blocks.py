@@ -4,6 +4,7 @@ What is worked out here depends on the draw and on the level of one history, not
 of a lattice share it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -149,5 +150,5 @@ class DrawnBlocks:
         return self._own_counts[history, level]
 
 
-def _kept_histories(levels: tuple[int | None, ...]):
+def _kept_histories(levels: tuple[int | None, ...]) -> Iterator[tuple[int, int]]:
     return ((history, level) for history, level in enumerate(levels) if level is not None)

@@ -48,7 +48,8 @@ class Knowledge:
             columns.append((draw, np.full(len(draw), history), codes[slot, draw]))
         if not columns:
             return (np.zeros(0, np.int64),) * 3
-        return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+        draws, histories, values = (np.concatenate(column) for column in zip(*columns, strict=True))
+        return draws, histories, values
 
 
 def joined(blocks: Sequence[Knowledge]) -> Knowledge:

@@ -28,11 +28,11 @@ appendix says it, asks at the node itself; it is measured on the chosen node, an
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,8 @@ from deid_assets.methods.population.longitudinal_data import (
 from deid_assets.methods.statistics.confidence import wilson_interval
 
 Exemption = Literal["once", "literal"]
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 BLOCKS_AT_ONCE = 8
 """Blocks of a stream that are sorted and matched together: the closer the members of a batch, the less memory is read."""
@@ -72,6 +74,13 @@ class Measurement:
     exempt: int
     draws: int
     flags: np.ndarray | None = None
+
+    @property
+    def kept_flags(self) -> np.ndarray:
+        """The flags, of a measurement that was asked to keep them; a ValueError of another."""
+        if self.flags is None:
+            raise ValueError("the flags of this measurement were not kept")
+        return self.flags
 
     @property
     def share(self) -> float:
@@ -170,9 +179,10 @@ class NodeComputation:
         """
         if self._made is None:
             index = self._given
-            needed = (self.top if self._only_at is None else self.generalization(self._only_at)).histories
+            only_at = self._only_at
+            needed = (self.top if only_at is None else generalization_at(self.data, self.dimensions, only_at)).histories
             if index is None or not index.covers(needed, self.data.most_known):
-                levels = [range(level + 1) if self._only_at is None else (level,) for level in needed]
+                levels = [range(level + 1) if only_at is None else (level,) for level in needed]
                 # A target that lacks its own knowledge counts itself on top of those found: hence rows of k - 1.
                 index = MemberIndex.of(self.data, levels, self.data.most_known, least_row=self.k - 1, least_cell=self.k)
             self._made = DrawnBlocks(self.data, index)
@@ -214,7 +224,7 @@ class NodeComputation:
 
     def generalization(
         self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()
-    ) -> Generalization:
+    ) -> Generalization[int | None]:
         """The levels at a node, with some quasi-identifiers dropped from what the adversary knows."""
         levels = generalization_at(self.data, self.dimensions, node)
         return Generalization(
@@ -224,7 +234,7 @@ class NodeComputation:
 
     def measure(
         self,
-        node: Sequence[int] | Generalization,
+        node: Sequence[int] | Generalization[int | None],
         stream_key: bytes,
         draws: int,
         exemption: Exemption = "once",
@@ -276,7 +286,7 @@ class NodeComputation:
 
     def flagged_targets(
         self,
-        node: Sequence[int] | Generalization,
+        node: Sequence[int] | Generalization[int | None],
         stream_key: bytes,
         draws: int,
         exemption: Exemption = "once",
@@ -298,7 +308,7 @@ class NodeComputation:
 
     def drawn_classes(
         self,
-        node: Sequence[int] | Generalization,
+        node: Sequence[int] | Generalization[int | None],
         stream_key: bytes,
         draws: int,
         exemption: Exemption = "literal",
@@ -318,10 +328,10 @@ class NodeComputation:
         parts = [[column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)]
         return DrawnClasses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def _levels(self, node: Sequence[int] | Generalization) -> Generalization:
+    def _levels(self, node: Sequence[int] | Generalization[int | None]) -> Generalization[int | None]:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
-    def _exempt(self, batch: Batch, levels: Generalization, exemption: Exemption) -> np.ndarray:
+    def _exempt(self, batch: Batch, levels: Generalization[int | None], exemption: Exemption) -> np.ndarray:
         """(B,) bool: step 4.b.i.2, in the reading asked for. Histories that are dropped exempt nobody."""
         if exemption == "literal":
             return self._draws.lost(batch, levels.histories)
@@ -331,7 +341,7 @@ class NodeComputation:
         return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
 
     def _flags_of_batch(
-        self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
+        self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray]:
         """Steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
         draws = self._draws
@@ -346,7 +356,7 @@ class NodeComputation:
         return batch.in_stream_order(flags), batch.in_stream_order(exempt)
 
     def _target_flags_of_batch(
-        self, levels: Generalization, stream_key: bytes, exemption: Exemption, piece: tuple[range, int]
+        self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, piece: tuple[range, int]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The targets drawn and the targets flagged, of the first draws of some blocks."""
         blocks, size = piece
@@ -356,7 +366,7 @@ class NodeComputation:
         return targets, targets[flags[:size]]
 
     def _sizes_of_batch(
-        self, levels: Generalization, stream_key: bytes, exemption: Exemption, blocks: range
+        self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Targets, exact class sizes and exemptions of some blocks, in the order of the stream; asked of `_exact`."""
         draws = self._draws
@@ -365,10 +375,11 @@ class NodeComputation:
         # A target that lacks its own knowledge was not found and counts itself.
         sizes = _found(draws, batch, levels, exempt, NO_LIMIT) + draws.lost(batch, levels.histories)
         sizes = np.where(exempt, 0, sizes).astype(np.int32)
-        return tuple(batch.in_stream_order(column) for column in (batch.knowledge.targets, sizes, exempt))
+        in_order = batch.in_stream_order
+        return in_order(batch.knowledge.targets), in_order(sizes), in_order(exempt)
 
 
-def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization, exempt: np.ndarray, limit: int) -> np.ndarray:
+def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization[int | None], exempt: np.ndarray, limit: int) -> np.ndarray:
     """Step 4.b.ii, (B,) int32: members of the population who match each draw; 0 for exempt ones, not asked about."""
     cells = draws.index.cells(levels.demographics)
     cell = np.where(exempt, TOO_RARE, cells.cell_of[batch.members])
@@ -390,5 +401,5 @@ def _wanted(batches: list[range], draws: int) -> list[int]:
     return [min(len(batch) * DRAWS_PER_BLOCK, draws - batch.start * DRAWS_PER_BLOCK) for batch in batches]
 
 
-def _map(executor: Executor | None, function, items):
+def _map(executor: Executor | None, function: Callable[[Item], Found], items: Iterable[Item]) -> Iterator[Found]:
     return map(function, items) if executor is None else executor.map(function, items)

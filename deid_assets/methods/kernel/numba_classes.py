@@ -85,12 +85,12 @@ class _Asked:
         self.lengths = np.zeros(_DRAWS_AT_ONCE, np.int64)
 
 
-def _of(index: MemberIndex, cells: DemographicCells) -> tuple:
+def _of(index: MemberIndex, cells: DemographicCells) -> tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]:
     return index.bits, index.blocks, cells.first, cells.blocks, cells.masks
 
 
 @compiled
-def _rows(codes, level, rows_of):
+def _rows(codes: np.ndarray, level: np.ndarray, rows_of: np.ndarray) -> np.ndarray:
     """(P, B) int32: for each value known, at its last occurrence, the row of 'holds it so often'."""
     slots, draws = codes.shape
     rows = np.full((slots, draws), NO_ROW, np.int32)
@@ -112,7 +112,9 @@ def _rows(codes, level, rows_of):
 
 
 @compiled
-def _ask(codes, values, rows_of, first, asked, lengths):
+def _ask(
+    codes: np.ndarray, values: np.ndarray, rows_of: np.ndarray, first: int, asked: np.ndarray, lengths: np.ndarray
+) -> None:
     """Add the rows that one history's knowledge asks for; `rows_of` (base codes, most) by base code.
 
     Every occurrence of a value asks, not the last only: who holds a value twice holds it once, and one row more costs
@@ -137,7 +139,7 @@ def _ask(codes, values, rows_of, first, asked, lengths):
 
 
 @compiled
-def _collect(rows, first, asked, lengths):
+def _collect(rows: np.ndarray, first: int, asked: np.ndarray, lengths: np.ndarray) -> None:
     """Add the rows of all slots (S, B)."""
     for slot in range(len(rows)):
         for draw in range(min(len(lengths), rows.shape[1] - first)):
@@ -147,7 +149,19 @@ def _collect(rows, first, asked, lengths):
 
 
 @compiled
-def _count(bits, blocks, first_pair, block_of_pair, masks, cell, first, asked, lengths, limit, found):
+def _count(
+    bits: np.ndarray,
+    blocks: int,
+    first_pair: np.ndarray,
+    block_of_pair: np.ndarray,
+    masks: np.ndarray,
+    cell: np.ndarray,
+    first: int,
+    asked: np.ndarray,
+    lengths: np.ndarray,
+    limit: int,
+    found: np.ndarray,
+) -> None:
     """Write the count of each of these draws, at most the limit."""
     in_order = np.empty(asked.shape[1] + _ROWS_BEFORE_LOOK, np.int64)
     left = np.empty(WORDS, np.uint64)
@@ -174,7 +188,7 @@ def _count(bits, blocks, first_pair, block_of_pair, masks, cell, first, asked, l
                 for word in range(WORDS):
                     left[word] &= bits[np.uint64(row + block), word]
             for word in range(WORDS):
-                count += _bit_count(left[word])
+                count += int(_bit_count(left[word]))
             if count >= limit:
                 count = limit
                 break
@@ -182,7 +196,7 @@ def _count(bits, blocks, first_pair, block_of_pair, masks, cell, first, asked, l
 
 
 @compiled
-def _rarest_first(rows, in_order):
+def _rarest_first(rows: np.ndarray, in_order: np.ndarray) -> np.int64:
     """Put the three rarest rows in front, in order, and the others behind as they come; the rarest row, or NO_ROW.
 
     Each row goes past the three rarest so far and pushes out one of them, or itself: no decision that the processor
@@ -202,7 +216,7 @@ def _rarest_first(rows, in_order):
 
 
 @compiled
-def _bit_count(word):
+def _bit_count(word: np.uint64) -> np.int64:
     """The number of bits of a uint64; the compiler knows this sum as one instruction."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))

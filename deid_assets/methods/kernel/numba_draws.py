@@ -42,7 +42,7 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
 
 
 @compiled
-def _turns(samples, places, order, blocks):
+def _turns(samples: np.ndarray, places: np.ndarray, order: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
     """When each draw takes its random number in a step, and how many take one.
 
     Returns `turn` (B,) int32 in the order of the stream, counted within a block: those who sample most come first, and
@@ -73,7 +73,18 @@ def _turns(samples, places, order, blocks):
 
 
 @compiled
-def _sample(sampled, uniform, begin, turn, samples, offsets, codes, places, order, block_of):
+def _sample(
+    sampled: np.ndarray,
+    uniform: np.ndarray,
+    begin: np.ndarray,
+    turn: np.ndarray,
+    samples: np.ndarray,
+    offsets: np.ndarray,
+    codes: np.ndarray,
+    places: np.ndarray,
+    order: np.ndarray,
+    block_of: np.ndarray,
+) -> None:
     """Fill (P, B) codes: Floyd's algorithm, as in `claim_sampling.sample_positions`, draw by draw.
 
     `begin` (blocks, P) says where the random numbers of a block's steps begin. Written without asking where most draws

@@ -5,11 +5,15 @@ fast-math: positions come from a product of floating-point numbers that must not
 """
 
 from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import numba
 
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
 
-def compiled(function: Callable) -> Callable:
+
+def compiled(function: Callable[Given, Found]) -> Callable[Given, Found]:
     """Compile on first use; keep the machine code beside its file, or in the user's cache, for the next process.
 
     Kept code is made again when that file changes, and not when another does: it calls nothing of another file, and

@@ -35,7 +35,7 @@ MORE_TRIALS = (1, 4, 16)
 class _Attack:
     """The threshold of an attack, and how the gate will measure it."""
 
-    at_most: float | None
+    at_most: float
     trials: int
     confidence: float | None
 
@@ -85,7 +85,7 @@ class OtherGates:
     number_trials: int = 0
     number_confidence: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.number_at_most is not None and self.claim_bins is None:
             raise ValueError("a gate on who knows the number of claims needs the bins of it")
 
@@ -157,11 +157,11 @@ class OtherGates:
     @cached_property
     def _attacks(self) -> dict[str, _Attack]:
         """The attacks that gate."""
-        both = {
-            ATTACK: _Attack(self.success_at_most, self.trials, self.confidence),
-            NUMBER: _Attack(self.number_at_most, self.number_trials, self.number_confidence),
-        }
-        return {gate: attack for gate, attack in both.items() if attack.at_most is not None}
+        both = (
+            (ATTACK, self.success_at_most, self.trials, self.confidence),
+            (NUMBER, self.number_at_most, self.number_trials, self.number_confidence),
+        )
+        return {gate: _Attack(at_most, trials, confidence) for gate, at_most, trials, confidence in both if at_most is not None}
 
     @cached_property
     def _whole(self) -> dict[str, NodeComputation]:
@@ -171,7 +171,7 @@ class OtherGates:
     def _release(self, gate: str, suppressed: np.ndarray) -> NodeComputation:
         """The members left as a population of their own, with all that the adversary of an attack knows of them."""
         data = self.data.keeping(~suppressed).released_only()
-        if gate == NUMBER:
+        if gate == NUMBER and self.claim_bins is not None:
             known = self.claim_bins[self.sampled[~suppressed]]
             data = replace(
                 data,

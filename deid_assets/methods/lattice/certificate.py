@@ -75,7 +75,7 @@ class Criterion:
         if flagged is None or of is None:
             return self.kind == "counted" and measured.share > self.threshold
         if self.kind == "sequential":
-            decision = SequentialRule(self.threshold, self.error).decide(flagged, of)
+            decision = self._rule.decide(flagged, of)
             return decision == "not_candidate" or (decision == "undecided" and not self.is_open(measured))
         if self.kind == "lower_bound":
             return wilson_interval(flagged, of)[0] > self.threshold
@@ -83,9 +83,18 @@ class Criterion:
 
     def is_open(self, measured: MeasuredNode) -> bool:
         """Whether more draws could still decide, as where another node decided this one before its own draws did."""
-        if self.kind != "sequential" or measured.of is None or measured.of >= self.draws_at_most:
+        flagged, of = measured.flagged, measured.of
+        if self.kind != "sequential" or flagged is None or of is None:
             return False
-        return SequentialRule(self.threshold, self.error).decide(measured.flagged, measured.of) == "undecided"
+        if self.draws_at_most is None:
+            raise ValueError("the sequential rule needs its last draw")
+        return of < self.draws_at_most and self._rule.decide(flagged, of) == "undecided"
+
+    @property
+    def _rule(self) -> SequentialRule:
+        if self.error is None:
+            raise ValueError("the sequential rule needs its error probability")
+        return SequentialRule(self.threshold, self.error)
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,9 @@ class OptimalityCertificate:
         found += [
             f"the share of a node is not that of its counts: {node_text(measured.node)}"
             for measured in (*self.failed, *self.neighbours)
-            if measured.of is not None and not _same(measured.share, measured.flagged / measured.of)
+            if measured.flagged is not None
+            and measured.of is not None
+            and not _same(measured.share, measured.flagged / measured.of)
         ]
         found += self._problems_below()
         if np.any(_below_any([self.chosen], [measured.node for measured in self.failed])):
@@ -199,14 +210,14 @@ class OptimalityCertificate:
         >>> exact.rounded(0.05, hide_counts=True).losses
         ((0.0, 0.75, 1.0),)
         """
+        losses: tuple[tuple[float, ...], ...] | None = None
+        no_better: tuple[tuple[Node, float], ...] = ()
         if self.losses is not None:
             most = math.fsum(own[-1] for own in self.losses) or 1.0
             losses = tuple(tuple(_down(loss / most, step) for loss in own) for own in self.losses)
             chosen_loss = round(math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True)), 12)
-            no_better = ()
         else:
             most = max(loss for _, loss in self.no_better) or 1.0
-            losses = None
             chosen_loss = _down(self.chosen_loss / most, step)
             no_better = tuple((node, _down(loss / most, step)) for node, loss in self.no_better)
 

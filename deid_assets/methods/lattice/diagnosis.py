@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -120,7 +121,14 @@ def diagnose(
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def outcome_of_change(row) -> str:
+class DiagnosisRow(Protocol):
+    """A row of the diagnosis, by its columns."""
+
+    would_pass: bool
+    against: str
+
+
+def outcome_of_change(row: DiagnosisRow) -> str:
     """What came of a change, in words, of a row of the diagnosis; empty where it only tells where the risk is."""
     return "yes" if row.would_pass else "" if row.against == NOT_TRIED else f"no: {row.against}"
 
@@ -182,9 +190,10 @@ class _Remedies:
         if gate:
             return (*row, suppressed, gate, False, "")
         # A share that a person would write, at which it is tried again: that it sufficed is no proof that it does.
-        least = Change(suppress_at_most=min(_MOST_SUPPRESSED, math.ceil(100 * suppressed + 0.5) / 100))
+        at_most = min(_MOST_SUPPRESSED, math.ceil(100 * suppressed + 0.5) / 100)
+        least = Change(suppress_at_most=at_most)
         fewer, gate = self._tried(least, share)
-        if least.suppress_at_most <= self.demands.suppress_at_most:
+        if at_most <= self.demands.suppress_at_most:
             return (*row, fewer, gate or ALLOWED, False, "")
         return self._offered(*row, suppressed if gate else fewer, Change(suppress_at_most=_MOST_SUPPRESSED) if gate else least)
 
@@ -244,9 +253,9 @@ class _Remedies:
         data, computation = self._data, self.computation
         members, claims = self._places(change)
         own = LongitudinalData(
-            data.demographics[:, members], [data.demographic_domains[i] for i in members],
-            [data.held[h] for h in claims], [data.history_domains[h] for h in claims],
-            data.targets, [data.known[h] for h in claims], [data.power[h] for h in claims],
+            data.demographics[:, members], tuple(data.demographic_domains[i] for i in members),
+            tuple(data.held[h] for h in claims), tuple(data.history_domains[h] for h in claims),
+            data.targets, tuple(data.known[h] for h in claims), tuple(data.power[h] for h in claims),
         )  # fmt: skip
         return NodeComputation(own, (), computation.k, extract=computation.extract)
 
@@ -301,5 +310,5 @@ def _one_level_coarser(computation: NodeComputation, columns: Sequence[str]) -> 
             continue
         domains[place] = Domain((np.arange(size), np.arange(size) // 2))
         own = replace(data, demographic_domains=tuple(domains[:of_members]), history_domains=tuple(domains[of_members:]))
-        moved = ((place,), ()) if place < of_members else ((), (place - of_members,))
+        moved: tuple[tuple[int, ...], tuple[int, ...]] = ((place,), ()) if place < of_members else ((), (place - of_members,))
         yield column, NodeComputation(own, (Dimension(column, *moved, 2),), computation.k, extract=computation.extract)

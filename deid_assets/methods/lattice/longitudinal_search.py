@@ -115,15 +115,19 @@ class _Measured:
 class _Search:
     """The state of one search: what has been measured so far."""
 
-    def __init__(self, computation, stream_key, rule, blocks, nodes, progress, executor, full_effort):
-        self.computation: NodeComputation = computation
-        self.stream_key: bytes = stream_key
-        self.rule: SequentialRule = rule
-        self.blocks: int = blocks
-        self.nodes: list[Node] = nodes
-        self.progress: Progress = progress
-        self.executor: Executor | None = executor
-        self.full_effort: bool = full_effort
+    def __init__(
+        self,
+        computation: NodeComputation,
+        stream_key: bytes,
+        rule: SequentialRule,
+        blocks: int,
+        nodes: list[Node],
+        progress: Progress,
+        executor: Executor | None,
+        full_effort: bool,
+    ):
+        self.computation, self.stream_key, self.rule, self.blocks = computation, stream_key, rule, blocks
+        self.nodes, self.progress, self.executor, self.full_effort = nodes, progress, executor, full_effort
         self.measured: dict[Node, _Measured] = {}
         self._levels = np.array(nodes, dtype=np.int64).reshape(len(nodes), -1)
         self._open = np.ones(len(nodes), dtype=bool)

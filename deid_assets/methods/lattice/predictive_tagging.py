@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 Node = tuple[int, ...]
 
@@ -51,7 +52,7 @@ def lower_neighbours(node: Node) -> list[Node]:
     return [(*node[:axis], level - 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level > 0]
 
 
-def sums_of_losses(losses: Sequence[Sequence[float]]) -> np.ndarray:
+def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:
     """For each node of the lattice, by its levels, the sum of one loss from each dimension.
 
     Examples

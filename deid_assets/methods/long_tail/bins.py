@@ -14,6 +14,7 @@ The lowest bin cannot be repaired in this way. `optimal_bins` finds the fewest c
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Bins:
     width: int
     cap: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.width < 1:
             raise ValueError(f"bins have a width of {self.width}; it is at least 1")
         if self.cap is not None and self.cap <= self.width:
@@ -61,14 +62,15 @@ class Bins:
         """(n,) int64: the bin of each number of claims, from 0; -1 for no claims."""
         counts = np.asarray(counts, dtype=np.int64)
         found = (counts + self.width - 1) // self.width - 1
-        return found if self.cap is None else np.where(counts >= self.cap, self.open_bin, found)
+        open_bin = self.open_bin
+        return found if self.cap is None or open_bin is None else np.where(counts >= self.cap, open_bin, found)
 
-    def lowest(self, bins: np.ndarray) -> np.ndarray:
+    def lowest(self, bins: ArrayLike) -> np.ndarray:
         """Lowest number of claims of each bin."""
         lowest = np.asarray(bins, dtype=np.int64) * self.width + 1
         return lowest if self.cap is None else np.where(np.asarray(bins) == self.open_bin, self.cap, lowest)
 
-    def highest(self, bins: np.ndarray) -> np.ndarray:
+    def highest(self, bins: ArrayLike) -> np.ndarray:
         """Highest number of claims of each bin that is not open."""
         highest = (np.asarray(bins, dtype=np.int64) + 1) * self.width
         return highest if self.cap is None else np.minimum(highest, self.cap - 1)

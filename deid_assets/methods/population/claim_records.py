@@ -44,7 +44,7 @@ class ClaimRecords:
     day: np.ndarray
     days_across_years: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         claims = self.codes.shape[1] if self.codes.ndim == 2 else -1
         if not self.year.shape == self.day.shape == (claims,):
             raise ValueError("codes must be (H, C), year and day (C,)")
@@ -181,7 +181,7 @@ class EvaluationRecords:
     held: ClaimRecords
     known: ClaimRecords
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         members, columns = self.demographics.shape
         if columns != len(self.demographic_sizes) or not members == len(self.held) == len(self.known):
             raise ValueError("demographics, held and known must be of the same members")

@@ -38,8 +38,9 @@ def _coded(table: Table, domains: Table, columns: Sequence[str], order: str) -> 
 
 def _complete(codes: np.ndarray) -> np.ndarray:
     """The codes, after making sure that every row found its value."""
-    if isinstance(codes, np.ma.MaskedArray) and np.ma.count_masked(codes):
-        raise ValueError(f"{np.ma.count_masked(codes)} values have no class; value_domains is of another delivery")
+    lacking = int(np.count_nonzero(np.ma.getmaskarray(codes))) if isinstance(codes, np.ma.MaskedArray) else 0
+    if lacking:
+        raise ValueError(f"{lacking} values have no class; value_domains is of another delivery")
     return np.asarray(codes)
 
 

@@ -10,8 +10,11 @@ is a category of its own and has its own code; a missing level-2 value is no kno
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
+
+Level = TypeVar("Level", bound=int | None, covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +43,11 @@ class Domain:
     levels: tuple[np.ndarray, ...]
     sizes: tuple[int, ...] = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         levels = tuple(np.ascontiguousarray(level, dtype=np.int32) for level in self.levels)
         if not levels or not np.array_equal(levels[0], np.arange(len(levels[0]))):
             raise ValueError("level 0 of a domain must map every code to itself")
-        sizes = []
+        sizes: list[int] = []
         for number, level in enumerate(levels):
             if len(level) != len(levels[0]):
                 raise ValueError(f"level {number} maps {len(level)} values, level 0 has {len(levels[0])}")
@@ -83,7 +86,7 @@ class Histories:
     offsets: np.ndarray
     codes: np.ndarray
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
         codes = np.ascontiguousarray(self.codes)
         if codes.dtype.kind not in "iu":
@@ -172,11 +175,11 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Generalization:
+class Generalization(Generic[Level]):
     """The level of every quasi-identifier; None drops it from what the adversary knows."""
 
-    demographics: tuple[int | None, ...]
-    histories: tuple[int | None, ...]
+    demographics: tuple[Level, ...]
+    histories: tuple[Level, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +216,7 @@ class LongitudinalData:
     known: tuple[Histories, ...]
     power: tuple[np.ndarray, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("demographics", "targets"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
         for name in ("demographic_domains", "held", "history_domains"):
@@ -267,7 +270,7 @@ class LongitudinalData:
             targets=np.arange(len(self.targets)),
         )
 
-    def _with(self, **changes) -> "LongitudinalData":
+    def _with(self, **changes: np.ndarray | tuple[Histories, ...] | tuple[np.ndarray, ...]) -> "LongitudinalData":
         """A changed copy whose values were checked before: another pass over millions of claims would find nothing."""
         changed = copy.copy(self)
         for name, value in changes.items():
@@ -283,7 +286,7 @@ def truncated_targets(data: LongitudinalData, history: int) -> np.ndarray:
     return data.held[history].counts_of(data.targets) != data.known[history].counts
 
 
-def generalization_at(data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int]) -> Generalization:
+def generalization_at(data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int]) -> Generalization[int]:
     """The levels of all quasi-identifiers at a node; those in no dimension stay at level 0.
 
     Raises

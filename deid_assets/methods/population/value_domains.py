@@ -68,8 +68,8 @@ def value_domain(
     # A claim-level column without a single value has a domain too: one class, which nothing is in.
     with_missing = with_missing or not values
     frames = []
-    for level, (text, number) in enumerate(zip(labels, codes, strict=True)):
-        text, number = list(text), np.asarray(number, dtype=np.int32)
+    for level, (own_labels, own_codes) in enumerate(zip(labels, codes, strict=True)):
+        text, number = list(own_labels), np.asarray(own_codes, dtype=np.int32)
         joined = missing_labels[level] if missing_labels else None
         missing_code = int(number[text.index(joined)]) if joined in text else int(number.max(initial=-1)) + 1
         opened = text

@@ -245,7 +245,7 @@ def _poisson_bootstrap(per_member: sparse.csr_array, rng: np.random.Generator, r
     return total
 
 
-def _distribution_function(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distribution_function(counts: NDArray) -> NDArray[np.float64]:
     """Return the cumulated shares of each row; NaN where a row is empty."""
     cumulated = counts.cumsum(axis=1)
     with np.errstate(invalid="ignore"):

@@ -18,6 +18,7 @@ The bounds shown with any of these cover the simulation, not the uncertainty of 
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -124,7 +125,7 @@ def posterior_risk(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
 
 def estimated_class_size(f: ArrayLike, alpha: float, estimator: Estimator) -> NDArray[np.float64]:
     """Return the estimated population size of classes of size f; `test` decides without estimating and is refused."""
-    estimators = {
+    estimators: dict[Estimator, Callable[[ArrayLike, float], NDArray[np.float64]]] = {
         "large_sample": large_sample,
         "truncated_poisson": truncated_poisson,
         "truncated_binomial": truncated_binomial,

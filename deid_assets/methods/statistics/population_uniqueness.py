@@ -136,7 +136,7 @@ def zayatz(i: NDArray, s: NDArray, population: int) -> float:
     Hyp(1; N, i, n) is the probability that one of i members is sampled.
     """
     n = int(i @ s)
-    one_sampled = stats.hypergeom.pmf(1, population, i.astype(np.int64), n)
+    one_sampled = np.asarray(stats.hypergeom.pmf(1, population, i.astype(np.int64), n))
     unique = i == 1
     expected = float((s * one_sampled).sum())
     return float((s[unique] * one_sampled[unique]).sum() / expected * s[unique].sum() * population / n) if expected else 0.0

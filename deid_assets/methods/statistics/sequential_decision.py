@@ -40,7 +40,7 @@ class SequentialRule:
     a: float = 1.0
     b: float = 100.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
             raise ValueError("the threshold must lie between 0 and 1")
         if not 0 < self.error < 1:
@@ -62,8 +62,8 @@ class SequentialRule:
         after = a + flagged, b + draws - flagged
         ratio = special.betaln(*after) - special.betaln(a, b)
         ratio -= flagged * math.log(m) + (draws - flagged) * math.log1p(-m)
-        up = ratio + _log(special.betaincc(*after, m)) - _log(special.betaincc(a, b, m))
-        low = ratio + _log(special.betainc(*after, m)) - _log(special.betainc(a, b, m))
+        up = ratio + _log(float(special.betaincc(*after, m))) - _log(float(special.betaincc(a, b, m)))
+        low = ratio + _log(float(special.betainc(*after, m))) - _log(float(special.betainc(a, b, m)))
         return float(up), float(low)
 
     def decide(self, flagged: int, draws: int) -> Decision:

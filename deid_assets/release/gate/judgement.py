@@ -7,6 +7,7 @@ the assessments. A check that cannot be carried out refuses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -230,7 +231,7 @@ def risk_measurements(
     adversary: Adversary,
     stream_key: bytes,
     commitment: str,
-    executor,
+    executor: Executor | None,
     number: int,
 ) -> tuple[Measurement, ...]:
     """The share at high risk on the gate's own stream, in both readings of the appendix; `number`: which try it is."""
@@ -271,14 +272,14 @@ def cross_check_refusals(
     drawn = draw_knowledge(computation.data, stream_key, 0).take(first)
     counted = count_by_query(computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
     kept_at_top = hold_their_own(computation.data, drawn, labels_at(domains, top), list(claim_names), ids, population_at_top)
-    flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).flags
+    flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).kept_flags
     fixed = compare_fixed(counted, kept_at_top, flags, computation.k)
 
     literal_computation = computation.with_power(literal_power(computation, node, adversary))
     drawn = draw_knowledge(literal_computation.data, stream_key, 0).take(first)
     counted = count_by_query(literal_computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
     kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
-    flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).flags
+    flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).kept_flags
     literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
 
     measured = measure.exact(

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -77,7 +78,7 @@ def table_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
         return [_refusal("unjudged_file", f"data/{table.name}.csv", "was staged, and nobody read it back to judge it")]
     try:
         with connect(table.judged.file) as connection:
-            found = _unsafe_texts(connection, table)
+            found = _unsafe_texts(connection, table.name, table.judged)
             if rows_digest(connection, table.judged) != table.rows:
                 found.append(_refusal("changed_file", f"data/{table.name}.csv", "does not hold the rows that were staged"))
             write_both(connection, table.judged, again, table.name, table.order_by)
@@ -105,7 +106,7 @@ def _file_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
     return found
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BufferedReader:
     """Open a regular file; not through a link, and without waiting at a pipe.
 
     Raises
@@ -160,24 +161,24 @@ def _equal(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> b
     return one is None and other is None
 
 
-def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: StagedTable) -> list[Refusal]:
+def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: str, judged: Table) -> list[Refusal]:
     """Text that another program would run or hide, by column and rule."""
     found = []
-    for name, kind in columns_of(connection, table.judged).items():
+    for name, kind in columns_of(connection, judged).items():
         if kind != "VARCHAR":
             continue
         rules = broken_rules_sql("text")
-        counts = connection.execute(
+        (counts,) = connection.execute(
             f"""SELECT {", ".join(f"coalesce(sum(cells) FILTER ({broken}), 0)" for broken in rules.values())}
-                FROM (SELECT {quoted(name)} AS text, count(*) AS cells FROM {table.judged.sql} GROUP BY ALL)"""
-        ).fetchone()
+                FROM (SELECT {quoted(name)} AS text, count(*) AS cells FROM {judged.sql} GROUP BY ALL)"""
+        ).fetchall()
         for rule, cells in zip(rules, counts, strict=True):
             if cells:
                 text = (
                     f"column {name}, {_about(int(cells))}: {rule}; "
                     "change the texts in the delivery, or the labels in the policy"
                 )
-                found.append(_refusal("unsafe_text", f"data/{table.name}", text, float(cells)))
+                found.append(_refusal("unsafe_text", f"data/{table}", text, float(cells)))
     return found
 
 

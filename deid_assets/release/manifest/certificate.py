@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, rounding_step
 from deid_assets.release.manifest.certificate_policy import StatedLattice
-from deid_assets.store.digests import bytes_digest, canonical_json, parse_json
+from deid_assets.store.digests import Json, bytes_digest, canonical_json, parse_json
 
 FORMAT = "deid_assets certificate 1"
 FILE = "certificate.json"
@@ -117,9 +117,9 @@ def _measured_to_json(measured: MeasuredNode) -> dict:
     return {"node": measured.node, "share": measured.share, "flagged": measured.flagged, "of": measured.of}
 
 
-def _from_json(told: Mapping) -> OptimalityCertificate:
+def _from_json(stored: Mapping[str, Json]) -> OptimalityCertificate:
     # Earlier certificates name these nodes "passing": all of them pass, and they lose no less than the chosen one.
-    told = {"no_better": told.get("passing")} | dict(told)
+    told: dict[str, Json] = {"no_better": stored.get("passing"), **stored}
     if not all(isinstance(told[key], list) for key in _LISTS):
         raise TypeError("not a list")
     criterion = told["criterion"]

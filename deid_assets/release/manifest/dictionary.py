@@ -5,7 +5,7 @@ reads the files sees them there. It holds no number of rows or people.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pandera.ibis import DataFrameSchema
@@ -113,8 +113,8 @@ def in_order(hierarchy: Hierarchy, level: int, labels: Sequence[str]) -> list[st
     ['0', '2', '10+', 'none']
     """
     try:
-        place: Callable[[str], object] = {label: at for at, label in enumerate(hierarchy.order(level))}.__getitem__
-        return sorted(labels, key=place)
+        place = {label: at for at, label in enumerate(hierarchy.order(level))}
+        return sorted(labels, key=place.__getitem__)
     except (ValueError, KeyError):  # not listed, or opened by a top code
         return sorted(labels, key=_by_number)
 

@@ -156,6 +156,8 @@ class Releases:
         folder = parent / f".staging-{number:04d}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)  # what is staged has not passed the gate: it is still restricted
         lock = durable.take_lock(folder / LOCK, wait=False)
+        if lock is None:
+            raise ReleaseError(f"another process holds the lock of {folder}, which was made just now")
         (folder / "data").mkdir(mode=0o700)
         return Staging(self, policy, number, folder, lock)
 

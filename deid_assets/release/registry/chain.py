@@ -209,9 +209,9 @@ class Registry:
         chain = self.chain()
         if chain.tail:
             raise ReleaseError("the registry ends in a cut line: repair it first")
-        release = isinstance(entry, Entry)
-        if entry.previous != chain.head or (release and chain.find(entry.policy, entry.number)):
-            what = f"release {entry.policy}/{entry.number:04d}" if release else f"the {entry.kind}"
+        used = isinstance(entry, Entry) and chain.find(entry.policy, entry.number)
+        if entry.previous != chain.head or used:
+            what = f"release {entry.policy}/{entry.number:04d}" if isinstance(entry, Entry) else f"the {entry.kind}"
             raise ReleaseError(f"{what} does not follow the head of the registry")
         if _goes_back(entry, chain.last_time):
             raise ReleaseError(

@@ -4,6 +4,7 @@ Nothing offline proves what time it is. But a registry knows when its last entry
 did not exist before it was written.
 """
 
+import contextlib
 import datetime
 
 from deid_assets.errors import ReleaseError
@@ -31,10 +32,10 @@ def parse_time(text: object) -> datetime.datetime:
     >>> parse_time("2026-03-01T00:00:00Z") == parse_time("2026-03-01T01:00:00+01:00")
     True
     """
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        found = None
+    found = None
+    if isinstance(text, str):
+        with contextlib.suppress(ValueError):
+            found = datetime.datetime.fromisoformat(text)
     if found is None or found.tzinfo is None:
         raise ReleaseError("a time is not in ISO 8601 with its time zone, such as 2026-03-01T12:00:00+00:00")
     return found

@@ -12,9 +12,10 @@ from typing import ClassVar, Self
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey, SigningKey
 from deid_assets.release.registry.clock import parse_time
-from deid_assets.store.digests import bytes_digest, canonical_json, is_digest, parse_json
+from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
 
 
+@dataclass(frozen=True)
 class _Line:
     """What every kind of entry can do."""
 
@@ -25,7 +26,7 @@ class _Line:
     answers: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def content(self) -> dict:
+    def content(self) -> dict[str, Json]:
         """Everything in the entry but its hash."""
         return asdict(self) | ({} if self.kind is None else {"kind": self.kind})
 
@@ -39,7 +40,7 @@ class _Line:
         return canonical_json(self.content | {"hash": self.hash})
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "_Line":
+    def from_json(cls, value: Mapping[str, Json]) -> Self:
         """Read an entry's fields, `hash` and `kind` not among them."""
         if set(value) != {field.name for field in fields(cls)}:
             raise ReleaseError("a registry entry has missing or unknown fields")
@@ -115,6 +116,7 @@ class Entry(_Line):
             raise ReleaseError("the manifest lacks fields that its registry entry needs") from None
 
 
+@dataclass(frozen=True)
 class _Signed(_Line):
     """An entry that is signed itself."""
 
@@ -131,15 +133,6 @@ class _Signed(_Line):
             return PublicKey(bytes.fromhex(key)).verifies(bytes.fromhex(signature), self.statement)
         except ValueError:
             return False
-
-
-class _SignedByOne(_Signed):
-    """An entry with the raw public key of its signer as `key`, and its `signature`."""
-
-    def signed(self, key: SigningKey) -> Self:
-        """The entry with this key and its signature."""
-        draft = replace(self, key=key.public.raw.hex(), signature="")
-        return replace(draft, signature=key.sign(draft.statement).hex())
 
 
 @dataclass(frozen=True)
@@ -188,7 +181,7 @@ class KeyRotation(_Signed):
 
 
 @dataclass(frozen=True)
-class ClockCorrection(_SignedByOne):
+class ClockCorrection(_Signed):
     """Earlier entries were made while the clock was ahead: the next ones may go back to this time.
 
     Parameters
@@ -212,6 +205,11 @@ class ClockCorrection(_SignedByOne):
     digests: ClassVar = ("key", "previous")
     signatures: ClassVar = ("signature",)
 
+    def signed(self, key: SigningKey) -> Self:
+        """The entry with this key and its signature."""
+        draft = replace(self, key=key.public.raw.hex(), signature="")
+        return replace(draft, signature=key.sign(draft.statement).hex())
+
     def require_signed(self) -> None:
         """Refuse a correction without reason or valid signature."""
         if not (self.reason.strip() and self._holds(self.key, self.signature)):
@@ -219,7 +217,7 @@ class ClockCorrection(_SignedByOne):
 
 
 @dataclass(frozen=True)
-class RefusedTry(_SignedByOne):
+class RefusedTry(_Signed):
     """A generalization was refused by a measurement that was made of random draws.
 
     It names nobody, no policy and no number that was measured: what was refused is told by keyed digests, which whoever
@@ -260,6 +258,11 @@ class RefusedTry(_SignedByOne):
     answers: ClassVar = ("by_chance",)
     signatures: ClassVar = ("signature",)
 
+    def signed(self, key: SigningKey) -> Self:
+        """The entry with this key and its signature."""
+        draft = replace(self, key=key.public.raw.hex(), signature="")
+        return replace(draft, signature=key.sign(draft.statement).hex())
+
     def require_signed(self) -> None:
         """Refuse a line that is not signed, or that counts from something else than 1."""
         if self.number < 1 or not self._holds(self.key, self.signature):
@@ -267,7 +270,7 @@ class RefusedTry(_SignedByOne):
 
 
 Line = Entry | KeyRotation | ClockCorrection | RefusedTry
-KINDS: dict[str | None, type[_Line]] = {kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection, RefusedTry)}
+KINDS: dict[str | None, type[Line]] = {kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection, RefusedTry)}
 
 
 def line_of(content: bytes) -> Line:
@@ -280,7 +283,7 @@ def line_of(content: bytes) -> Line:
     """
     try:
         value = parse_json(content)
-        kind = KINDS[value["kind"]] if "kind" in value else Entry
+        kind: type[Line] = KINDS[value["kind"]] if "kind" in value else Entry
         if kind is not Entry:
             parse_time(value["time"])
         entry = kind.from_json({name: part for name, part in value.items() if name not in ("hash", "kind")})
@@ -302,12 +305,12 @@ def signed_rotation(old: SigningKey | PublicKey | None, new: SigningKey, reason:
     reason
         Why it is lost; empty where the old key signs.
     """
-    signs = isinstance(old, SigningKey)
-    public = old.public if signs else old
-    draft = KeyRotation(public.raw.hex() if public else "", new.public.raw.hex(), "" if signs else reason, previous, time)
+    signer = old if isinstance(old, SigningKey) else None
+    public = old.public if isinstance(old, SigningKey) else old
+    draft = KeyRotation(public.raw.hex() if public else "", new.public.raw.hex(), "" if signer else reason, previous, time)
     return KeyRotation(
         draft.old_key, draft.new_key, draft.reason, previous, time,
-        old.sign(draft.statement).hex() if signs else "", new.sign(draft.statement).hex(),
+        signer.sign(draft.statement).hex() if signer else "", new.sign(draft.statement).hex(),
     )  # fmt: skip
 
 

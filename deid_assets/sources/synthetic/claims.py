@@ -85,7 +85,8 @@ class Providers:
 
     def near(self, home: np.ndarray, specialty: np.ndarray) -> np.ndarray:
         """Return the number of the provider of a specialty at a home on the circle (integers below 65,536)."""
-        return self.first[specialty] + (home.astype(np.int64) * self.size[specialty] >> 16)
+        number: np.ndarray = self.first[specialty] + (home.astype(np.int64) * self.size[specialty] >> 16)
+        return number
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,8 @@ def _draw_providers(
 
 def _year_offsets() -> np.ndarray:
     """Return the days from the first day of year 1 to that of each year."""
-    return (YEAR_STARTS - YEAR_STARTS[0]).astype(np.int64)
+    days: np.ndarray = YEAR_STARTS - YEAR_STARTS[0]
+    return days.astype(np.int64)
 
 
 _STAYS: Final = DrawTable(shape.length_of_stay_days()[1], bits=14)

@@ -134,14 +134,16 @@ def birth_dates(random: np.random.Generator, members: Members, first_service: np
     month_lengths = ((birthday_months + 1).astype("datetime64[D]") - month_starts).astype(np.int64)
     birthdays = month_starts + np.minimum(days, month_lengths - 1)
     births = birthdays - random.integers(0, DAYS_OF_YEAR, len(reference))
-    return np.where(members.birth_year < 0, births, YEAR_STARTS[members.birth_year] + members.birth_day)
+    born: np.ndarray = np.where(members.birth_year < 0, births, YEAR_STARTS[members.birth_year] + members.birth_day)
+    return born
 
 
 def _draw_decades(random: np.random.Generator, sensitive: np.ndarray) -> np.ndarray:
     """Return decades of age 0..8 by Table 3 of Multimedia Appendix 1 (El Emam et al. 2012), for sensitive and other members."""
     cumulated = np.cumsum(shape.AGE_DECADES, axis=1)
     bounds = (cumulated / cumulated[:, -1:])[sensitive.astype(np.int64), :-1]
-    return (random.random(len(sensitive))[:, None] >= bounds).sum(axis=1)
+    decade: np.ndarray = (random.random(len(sensitive))[:, None] >= bounds).sum(axis=1)
+    return decade
 
 
 def _draw_ages(random: np.random.Generator, decade: np.ndarray) -> np.ndarray:
@@ -178,4 +180,5 @@ def _draw_primary_care(random: np.random.Generator, age: np.ndarray) -> np.ndarr
     """Return the specialty of each member's primary care physician, a number below len(PRIMARY_CARE_SPECIALTIES)."""
     bounds = np.cumsum(_PRIMARY_CARE_SHARES, axis=1)[(age >= _CHILD).astype(np.int64), :-1]
     specialty = (random.random(len(age))[:, None] >= bounds).sum(axis=1)
-    return np.minimum(specialty, len(PRIMARY_CARE_SPECIALTIES) - 1)
+    found: np.ndarray = np.minimum(specialty, len(PRIMARY_CARE_SPECIALTIES) - 1)
+    return found

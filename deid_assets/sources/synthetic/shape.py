@@ -136,7 +136,8 @@ def burden_rank(sensitive: np.ndarray, decade: np.ndarray, enrolment: np.ndarray
     """
     means, grid, distribution = _burden_mixture()
     scores = means[sensitive, decade, enrolment] + noise
-    return np.minimum(np.interp(scores, grid, distribution), np.nextafter(1.0, 0.0))
+    burden: np.ndarray = np.minimum(np.interp(scores, grid, distribution), np.nextafter(1.0, 0.0))
+    return burden
 
 
 @functools.cache

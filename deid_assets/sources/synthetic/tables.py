@@ -14,6 +14,7 @@ frequencies, chosen so that the groups of the Heritage files come out about as f
 
 import csv
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -183,7 +184,7 @@ def _read(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file, strict=True))
 
 
-def _numbered(names) -> dict[str, int]:
+def _numbered(names: Iterable[str]) -> dict[str, int]:
     """Number distinct names in the order in which they first occur."""
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
@@ -201,7 +202,8 @@ def _by_burden(rows: list[dict[str, str]], chronic_factor: dict[bool, float]) ->
     severe = np.array([row["severe"] == "1" for row in rows])
     factors = np.where(severe, np.array(_SEVERE_FACTORS)[:, None], 1.0) * chronic
     weights = _condition_weights(rows, GENERAL)
-    return (weights[:, None, :] * factors[None, :, :]).reshape(-1, len(rows))
+    by_burden: np.ndarray = weights[:, None, :] * factors[None, :, :]
+    return by_burden.reshape(-1, len(rows))
 
 
 def _condition_weights(rows: list[dict[str, str]], use: str) -> np.ndarray:
@@ -241,7 +243,7 @@ def _service_weights(profiles: dict[str, int], services: list[dict[str, str]], p
 
     A service without any procedure for a stratum (a mammogram for a boy) is not offered to it.
     """
-    offered = procedure_weights.any(axis=2)  # (services, STRATA)
+    offered = np.asarray(procedure_weights.any(axis=2))  # (services, STRATA)
     numbers = {row["service"]: number for number, row in enumerate(services)}
     weights = np.zeros((len(profiles), len(SETTINGS), STRATA, len(services)))
     for row in _read("pathways"):
