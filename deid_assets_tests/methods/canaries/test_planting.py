@@ -25,7 +25,7 @@ from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComput
 from deid_assets.methods.population.longitudinal_data import Generalization
 from deid_assets_tests.methods import sensitivity_oracle as oracle
 from deid_assets_tests.methods.cases import KEY, data_of, middling_case, rich_case
-from deid_assets_tests.methods.test_attack_sensitivity import many
+from deid_assets_tests.methods.attacks.test_attack_sensitivity import many
 
 K = 4
 
