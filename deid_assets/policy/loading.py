@@ -1,4 +1,4 @@
-"""Policies from files: found by name, read, judged, and refused with all that is wrong with them at once."""
+"""Read policies from files: find them by name, validate them, and report all problems at once."""
 
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -27,9 +27,9 @@ def load_policy(path: Path) -> ReleasePolicy:
     Raises
     ------
     PolicyError
-        If the file cannot be read or something is wrong with it: every problem with its line, its field, what is
-        wrong and what is allowed. Rules that look at several sections are applied once each section is in order.
-        An adopted policy whose text or files are not those that were adopted is refused.
+        If the file cannot be read or something is wrong with it. The message gives every problem with its line, its
+        field, what is wrong and what is allowed. Rules that span sections are applied once each section is valid. An
+        adopted policy whose text or files have changed since adoption is refused.
     """
     return _loaded(text_at(Path(path)))
 
@@ -44,7 +44,7 @@ def _loaded(text: PolicyText) -> ReleasePolicy:
 
 
 def _parsed(text: PolicyText, content: bytes) -> Parsed:
-    """The text of a policy as values, not judged yet; refused where it is no YAML."""
+    """The text of a policy as values, not yet validated; refused if it is not YAML."""
     try:
         parsed = parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -56,14 +56,14 @@ def _parsed(text: PolicyText, content: bytes) -> Parsed:
 
 
 def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> ReleasePolicy:
-    """Return the policy that a mapping of sections describes, judged by the same rules as a file.
+    """Return the policy that a mapping of sections describes, validated by the same rules as a file.
 
     Parameters
     ----------
     values
-        What YAML would hold: mappings, lists, text, numbers.
+        Values as in YAML: mappings, lists, text, numbers.
     folder
-        Where files that the policy names are looked for.
+        Where to find the files that the policy names.
 
     Raises
     ------
@@ -74,14 +74,14 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> Releas
 
 
 def with_sections(policy: ReleasePolicy, **sections: Any) -> ReleasePolicy:
-    """Return the policy with some sections replaced, judged again: how the command line changes what is released.
+    """Return the policy with some sections replaced, validated again; the command line uses it to change a release.
 
     Parameters
     ----------
     policy
-        Where the other sections come from.
+        Provides the other sections.
     sections
-        New values of whole sections, as YAML would hold them.
+        New values of whole sections, as in YAML.
 
     Raises
     ------
@@ -99,28 +99,28 @@ def with_sections(policy: ReleasePolicy, **sections: Any) -> ReleasePolicy:
 
 
 def shipped_policies() -> tuple[Path, ...]:
-    """Return the files of the policies that ship with the package, in order of their names."""
+    """Return the files of the policies that ship with the package, ordered by name."""
     return tuple(text.path for text in files_in(SHIPPED))
 
 
 def policies_in(*folders: Path) -> dict[str, ReleasePolicy]:
-    """Return the policies that ship and those in some folders (YAML files and adopted policies), by name.
+    """Return the policies that ship and those in the given folders (YAML files and adopted policies), by name.
 
     Raises
     ------
     PolicyError
-        If one is wrong, or two different policies have one name: an asset key could mean either.
+        If a policy is invalid, or two different policies share a name, which would make asset keys ambiguous.
     """
     return _by_name(_texts(folders))
 
 
 def policy_called(name: str, *folders: Path) -> ReleasePolicy:
-    """Return the policy of a name, among those that ship and those in some folders; no other is judged.
+    """Return the policy with a name, among those that ship and those in the given folders; no other is validated.
 
     Raises
     ------
     PolicyError
-        If there is none, its text is wrong, or two different policies have this name.
+        If it does not exist, its text is invalid, or two different policies share this name.
     """
     found = _by_name(text for text in _texts(folders) if _name_in(text) == name)
     if name not in found:
@@ -129,7 +129,7 @@ def policy_called(name: str, *folders: Path) -> ReleasePolicy:
 
 
 def policy_file_called(name: str, folder: Path) -> Path | None:
-    """Return the YAML file in a folder whose policy has this name; None where there is none."""
+    """Return the YAML file in a folder whose policy has this name; None if there is none."""
     return next((text.path for text in files_in(folder) if _name_in(text) == name), None)
 
 
@@ -153,18 +153,18 @@ def _by_name(texts: Iterable[PolicyText]) -> dict[str, ReleasePolicy]:
 
 
 def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> ReleasePolicy:
-    """Return a policy that ships or lies in one of some folders.
+    """Return a policy that ships or that is in one of the given folders.
 
     Parameters
     ----------
     name
-        Name of the policy, as its section `policy` spells it.
+        Name of the policy, as spelled in its section `policy`.
 
     Raises
     ------
     PolicyError
-        If there is no such policy (the message lists those that there are, and suggests one that is spelled alike or
-        lies in a file of this name), or something is wrong with it.
+        If the policy does not exist or is invalid. For a missing policy the message lists the existing ones and
+        suggests one with a similar spelling or in a file of this name.
     """
     wanted = name.replace("-", "_").lower()
     suggestion = ""
@@ -188,7 +188,7 @@ def _texts(folders: Iterable[Path]) -> tuple[PolicyText, ...]:
 
 
 def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> ReleasePolicy:
-    """Return the policy if it is one and keeps every rule; else refuse with all problems."""
+    """Return the policy if it is one and satisfies every rule; otherwise refuse it with all problems."""
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must hold sections such as policy, source and risk, each with its keys")
     flat = values.get("kind") == "flat"
@@ -207,7 +207,7 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
 
 
 def _immutable(value: Any) -> Any:
-    """Return the value with lists as tuples: strict models take no list for a tuple."""
+    """Return the value with lists as tuples, because strict models reject lists for tuples."""
     if isinstance(value, Mapping):
         return {key: _immutable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
