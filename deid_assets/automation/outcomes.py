@@ -1,4 +1,4 @@
-"""What came of a run, read from its events: published, refused for privacy, or an error, and why."""
+"""The outcome of a run, read from its events: published, refused for privacy, or an error, and why."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,27 +19,28 @@ OUTCOMES = {PUBLISHED: "published", ERROR: "error", REFUSED: "refused"}
 
 
 OWN_ERRORS = {kind.__name__ for kind in (DeidError, *DeidError.__subclasses__(), UnforeseenError)}
-"""Errors whose text people may read: it holds no value."""
+"""Errors whose text may be shown, because it contains no value."""
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes
     ----------
     exit_code
-        0 published. 2 refused for privacy: what was measured is over its threshold, the rows break a rule of the policy, or
-        no generalization of the policy holds. 1 anything else, such as a broken contract, evidence that is missing or of
-        something else, or a delivery that changed; also where both are true, because the numbers may then be wrong.
+        0: published. 2: refused for privacy, because a measurement is over its threshold, the rows break a rule of the
+        policy, or no generalization of the policy passes. 1: anything else, such as a broken contract, evidence that is
+        missing or about something else, or a delivery that changed. 1 also if both apply, because the numbers may then
+        be wrong.
     rows
         Rows by asset, in the order in which they were made.
     failed_checks
-        Names of blocking checks that did not pass, with their numbers.
+        Names of failed blocking checks, with their numbers.
     reasons
-        Why the run was refused or failed, for people.
+        Why the run was refused or failed, in words.
     release
-        Where the release lies; None if nothing was published.
+        Path of the release; None if nothing was published.
     peak_memory_gb
         The largest of the assets.
     """
@@ -53,7 +54,7 @@ class RunSummary:
 
 
 def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
-    """Read what came of a run from its events."""
+    """Read the outcome of a run from its events."""
     rows: dict[str, int] = {}
     failed_checks, reasons, because, drawn = [], [], {}, []
     release, memory, refused, errors = None, 0.0, False, False
@@ -76,8 +77,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 numbers = {key: found.value for key, found in check.metadata.items()}
                 counted = because.get(check.asset_key, "") if check.check_name.startswith("absence_posterior") else ""
                 failed_checks.append(_failed_check(check.check_name, numbers) + (f"; {counted}" if counted else ""))
-                # A contract that is broken is an error of data or code, and so is a risk that nobody measured; a risk that
-                # is too high is a refusal.
+                # A broken contract is an error of data or code, and so is a risk that was not measured. A risk that is
+                # too high is a refusal.
                 is_error = check.check_name.endswith("_keeps_contract") or not _is_number(numbers.get("measured"))
                 errors |= is_error
                 refused |= not is_error
@@ -108,7 +109,7 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
 
 
 def _failed_check(name: str, numbers: Mapping) -> str:
-    """What a check measured, its bound where that is compared, and the threshold."""
+    """What a check measured, its bound if that is compared, and the threshold."""
     compared, value, threshold = numbers.get("measured"), numbers.get("value"), numbers.get("threshold")
     if numbers.get("statistic") != "upper_bound" or not (_is_number(compared) and _is_number(value)):
         return f"{name}: measured {_digits(compared)}, threshold {_digits(threshold)}"
@@ -119,14 +120,14 @@ def _failed_check(name: str, numbers: Mapping) -> str:
 
 
 def _is_by_chance(numbers: Mapping) -> bool:
-    """Whether a failed check measured a value within its threshold, whose bound is beyond."""
+    """Whether a failed check measured a value within its threshold, but a bound beyond it."""
     value, threshold, compared = (numbers.get(name) for name in ("value", "threshold", "measured"))
     known = numbers.get("statistic") == "upper_bound" and all(map(_is_number, (value, threshold, compared)))
     return known and value <= threshold < compared
 
 
 def _digits(number: object) -> str:
-    """Six digits, so that what is hardly beyond its threshold is not shown as equal to it."""
+    """Format to six digits, so that a number barely beyond its threshold is not shown as equal to it."""
     return f"{number:.6g}" if _is_number(number) else str(number)
 
 
@@ -135,14 +136,14 @@ def _is_number(measured: object) -> bool:
 
 
 def _first_cause(error):
-    """What an error was raised from, as far back as Dagster knows: it wraps those of steps and of resources."""
+    """The root cause of an error, as far back as Dagster knows: it wraps errors of steps and resources."""
     while error is not None and error.cause is not None:
         error = error.cause
     return error
 
 
 def _message(step: str | None, error) -> str:
-    """The message of our own errors; of any other only its kind, because its text may quote a value."""
+    """The message of our own errors; for others only their kind, because their text may quote a value."""
     if error is None:
         return f"{step}: it failed; the run's log in the UI says where"
     if error.cls_name == "DagsterExecutionInterruptedError":

@@ -1,15 +1,15 @@
-"""The compute seam: where blocks of draws are measured. Threads here, or a Dask cluster; results do not depend on it.
+"""Executors for blocks of draws: threads here, or a Dask cluster. Results do not depend on the choice.
 
 The environment variable DEID_CLUSTER names the scheduler of a Dask cluster, such as `tcp://scheduler:8786`, or `tls://`
-with the certificates that Dask's own configuration names (`distributed.comm.tls`). Without it, threads measure.
+with the certificates in Dask's own configuration (`distributed.comm.tls`). Without it, threads are used.
 
-What leaves this process is restricted: encoded demographics and histories of the whole delivered population, without
-identifiers, and the keys of random streams; back come flags, class sizes and row numbers of members. It goes through
-the scheduler into the memory of workers, and is refused to workers that could move it to disk. Whoever can reach the
-scheduler can read it: a cluster belongs to those who may see the restricted store.
+Data that leaves this process is restricted: encoded demographics and histories of the whole delivered population,
+without identifiers, and the keys of random streams. Flags, class sizes and row numbers of members come back. The data
+goes through the scheduler into the memory of workers; workers that could move it to disk are refused. Anyone who can
+reach the scheduler can read it: a cluster belongs to those who may see the restricted store.
 
-A worker that dies costs time: what it was doing is done by another. A cluster that is gone is an error after a
-bounded time. Nothing falls back to threads, and no measurement ends with a part of its draws.
+If a worker dies, another repeats its work, which only costs time. If a cluster is gone, an error is raised after a
+bounded time. There is no fallback to threads, and no measurement ends with only part of its draws.
 """
 
 import asyncio
@@ -34,54 +34,54 @@ from deid_assets.errors import ExecutorError
 VARIABLE = "DEID_CLUSTER"
 
 CONNECT_SECONDS = 10.0
-"""How long a scheduler may take to answer."""
+"""Maximum time for a scheduler to answer."""
 PATIENCE_SECONDS = 60.0
-"""How long a run waits for a worker where there is none."""
+"""Maximum time that a run waits for a worker if there is none."""
 ANSWER_SECONDS = 1800.0
-"""How long a call may take, the calls before it in the workers' queues included. Most take a second."""
+"""Maximum time for a call, including earlier calls in the workers' queues. Most calls take a second."""
 _ASK_AGAIN_SECONDS = 60.0
-"""After how long a call without answer is asked a second time, in case that the cluster lost it; then after longer."""
+"""Time after which an unanswered call is repeated, in case the cluster lost it; later repeats wait longer."""
 _LOOK_SECONDS = 2.0
 _ATTEMPTS = 5
 
 
 def search_executor() -> Executor:
-    """Where draws are measured: the cluster that DEID_CLUSTER names, else one thread per core.
+    """Return the executor for draws: the cluster in DEID_CLUSTER, or else one thread per core.
 
-    Both engines release the interpreter's lock in their loops.
+    Both engines release the GIL in their loops.
 
     Raises
     ------
     ExecutorError
-        If the cluster cannot be reached, has no worker, or has one that may not be used.
+        If the cluster cannot be reached, has no worker, or has a worker that may not be used.
     """
     address = os.environ.get(VARIABLE)
     return ClusterExecutor(address, CONNECT_SECONDS) if address else ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
 
 
 class _Lost(Exception):
-    """A call has no answer, because the worker that had it, or the data, is gone. It can be repeated."""
+    """A call has no answer because its worker, or its data, is gone. The call can be repeated."""
 
 
 class ClusterExecutor(ThreadPoolExecutor):
     """Calls methods of large objects on the workers of a Dask cluster; each thread here waits for one call.
 
-    An object is sent to each worker once, and arrays that objects share are (`worker`). Functions must be
-    methods of an object, as they are or with arguments bound by `functools.partial`. The object may not be changed
-    while the executor is open.
+    An object, and arrays shared by several objects, are sent to each worker once (`worker`). Functions must be methods
+    of an object, optionally with arguments bound by `functools.partial`. The object must not change while the executor
+    is open.
 
     Parameters
     ----------
     address
-        Of the scheduler.
+        Address of the scheduler.
     connect, patience, answer_within
         Seconds: see CONNECT_SECONDS, PATIENCE_SECONDS and ANSWER_SECONDS.
 
     Raises
     ------
     ExecutorError
-        If the cluster cannot be reached, has no worker for so long, or one that may not be used; from a call's result
-        also if workers kept dying, the scheduler is gone, or the method raised on a worker.
+        If the cluster cannot be reached, has no worker for `patience` seconds, or has a worker that may not be used. A
+        call's result also raises it if workers kept dying, the scheduler is gone, or the method raised on a worker.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         except BaseException:
             self._close()
             raise
-        # One call in work and one in the queue of every thread of the cluster.
+        # One running call and one queued call for every thread of the cluster.
         super().__init__(max_workers=2 * threads, thread_name_prefix="deid-cluster")
 
     def submit(self, function: Callable, /, *args, **keywords):
@@ -125,7 +125,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         return super().submit(self._called, function.__self__, function.__name__, args, keywords)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """Start nothing more, wait for the calls at work, and let the workers forget what was sent to them."""
+        """Start nothing more, wait for running calls, and make the workers forget what was sent to them."""
         super().shutdown(wait=True, cancel_futures=True)
         if self._client.status == "running":
             with contextlib.suppress(Exception):  # A worker that cannot be told is gone, and what it held with it.
@@ -138,10 +138,10 @@ class ClusterExecutor(ThreadPoolExecutor):
             self._client.close(timeout=CONNECT_SECONDS)
 
     def _called(self, owner: object, method: str, args: tuple, keywords: dict) -> object:
-        """The answer to one call; asked again where it was lost."""
+        """Return the answer to one call; repeat the call if it was lost."""
         deadline = time.monotonic() + self._answer_within
         for attempt in range(_ATTEMPTS):
-            # Asked again, a call gives the same answer; a cluster may lose one though all its workers live.
+            # A repeated call gives the same answer; a cluster may lose a call even if all its workers are alive.
             again = time.monotonic() + _ASK_AGAIN_SECONDS * 4**attempt
             try:
                 return self._answered(owner, method, args, keywords, deadline, min(again, deadline))
@@ -172,7 +172,7 @@ class ClusterExecutor(ThreadPoolExecutor):
     def _asked(
         self, call: Call, workers: Sequence[str], deadline: float, again: float, *sent
     ) -> Done | Missing | Stranger | Failed:
-        """Give a call to one of some workers and wait until it is time to ask again, or to give up."""
+        """Submit a call to one of several workers and wait until it is time to repeat it or to give up."""
         future = self._client.submit(cluster_worker.answer, call, *sent, workers=workers, pure=False)
         try:
             while time.monotonic() < again:
@@ -189,7 +189,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             )
         except (_Lost, ExecutorError):
             raise
-        # Not the method's: what it raises comes as an answer. The text is Dask's and may show data; the type cannot.
+        # An error of Dask's: those of the method come as an answer. Dask's text may show data; the type cannot.
         except Exception as error:
             raise _Lost(f"of {type(error).__name__}") from None
         finally:
@@ -198,7 +198,7 @@ class ClusterExecutor(ThreadPoolExecutor):
                     future.cancel()
 
     def _packed(self, owner: object) -> tuple[str, bytes, tuple[str, ...]]:
-        """An object's name, pickle and the names of its arrays; made once for each object."""
+        """An object's name, its pickle and the names of its arrays; created once per object."""
         with self._lock:
             if owner not in self._objects:
                 name = f"{self._sender}-{next(self._numbers)}"
@@ -206,7 +206,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             return self._objects[owner]
 
     def _name_of(self, array: np.ndarray) -> str:
-        """A name for an array, as long as it lives."""
+        """A name for an array, valid as long as the array exists."""
         if id(array) not in self._names:
             name = self._names[id(array)] = f"{self._sender}-{next(self._numbers)}"
             self._arrays[name] = array
@@ -218,7 +218,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         self._sent.pop(name, None)
 
     def _sent_arrays(self, names: Sequence[str]) -> list:
-        """Dask's handles of arrays; each is sent to one worker, others get it from there; again if that is gone."""
+        """Dask's handles of arrays, each sent to one worker, from which others get it; sent again if that one is gone."""
         with self._lock:
             for name in names:
                 if name not in self._sent or self._sent[name].status != "finished":
@@ -231,7 +231,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             return [self._sent[name] for name in names]
 
     def _workers(self) -> dict[str, int]:
-        """Addresses and threads of the workers; waits for one, and looks at each before it is used."""
+        """Addresses and threads of the workers; waits for at least one, and checks each before it is used."""
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             try:
@@ -251,7 +251,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         )
 
     def _look_at(self, workers: set[str]) -> None:
-        """Take in new workers, if they compute the same and keep what they are sent in memory."""
+        """Accept new workers if they compute the same and keep received data in memory."""
         if not workers:
             return
         try:
@@ -285,7 +285,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             self._fit.add(worker)
 
     def _ask(self, function: Callable, *args, **keywords):
-        """Ask the cluster something, for so long and no longer."""
+        """Query the cluster, with a time limit."""
         if self._client.status in ("closing", "closed"):
             raise OSError("the connection is closed")
         return self._client.sync(function, *args, callback_timeout=self._patience, **keywords)
@@ -307,7 +307,7 @@ def _connected(address: str, seconds: float):
     if not host or not port or parts.scheme not in ("tcp", "tls"):
         raise ExecutorError(f"{VARIABLE} is '{address}'; it must be like tcp://scheduler:8786 or tls://scheduler:8786")
     try:
-        # A client by itself would wait for ever for somebody who listens and is no scheduler.
+        # By itself, a client would wait for ever for a listener that is not a scheduler.
         with ThreadPoolExecutor(1) as aside:
             aside.submit(asyncio.run, _greeted(address, seconds)).result()
         return Client(address, timeout=seconds, set_as_default=False, name="deid_assets")
@@ -319,7 +319,7 @@ def _connected(address: str, seconds: float):
 
 
 async def _greeted(address: str, seconds: float) -> None:
-    """Say hello to a scheduler; with certificates of Dask's configuration where the address asks for them."""
+    """Handshake with a scheduler, using the certificates in Dask's configuration if the address requires them."""
     from distributed.core import connect
     from distributed.security import Security
 

@@ -1,8 +1,8 @@
 """The claims of a synthetic delivery: visits of members, their lines, and who provided them.
 
-A member's claims hang together. His visits draw their diagnosis mostly from the conditions that stay with him; the
-diagnosis decides the setting (office, laboratory, hospital ...), both decide the services, a service its specialty,
-place and procedure; and he sees the same few providers. All arrays are over one block of members.
+A member's claims are related. Most visits take their diagnosis from the member's lasting conditions. The diagnosis
+determines the setting (office, laboratory, hospital ...), both determine the services, and a service its specialty,
+place and procedure. The member sees the same few providers. All arrays are over one block of members.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from deid_assets.sources.synthetic.tables import (
     Tables,
 )
 
-# Ours, set so that the published distributions come out (see the tests).
+# Our own choice, set so that the published distributions result (see the tests).
 _LINES_PER_VISIT: Final = 2.4
 _FOLLOW_UP_SHARE: Final = 0.30
 _FOLLOW_UP_DAYS: Final = 21
@@ -39,8 +39,9 @@ _OTHER_PROVIDER_SHARE: Final = 0.12
 _EMERGENCY_DAY_SHARE: Final = 0.24  # visits to an emergency department that count as a day in hospital
 _STAY_LENGTH_KNOWN_SHARE: Final = 0.82  # lines of such a day or of a stay that say how long it was
 
-# Share of claims without the value: as published for the date of service (2 % lack DSFC, which follows from it), the
-# provider and the vendor; ours, and alike in size, for the others. Length of stay is known in hospital only, for 3 %.
+# Share of claims without the value: as published for the date of service (2 % lack DSFC, which is derived from it), the
+# provider and the vendor; our own choice, of similar size, for the others. Length of stay is known in hospital only,
+# for 3 %.
 MISSING_SHARES: Final = {
     "service_date": 0.02,
     "provider_id": 0.006,
@@ -53,7 +54,7 @@ MISSING_SHARES: Final = {
     "diagnosis_1": 0.004,
 }
 
-# Providers per 10,000 members (ours: in all about 13 per 100 members), and vendors per provider.
+# Providers per 10,000 members (our own choice: in all about 13 per 100 members), and vendors per provider.
 _PROVIDERS: Final = {
     "Family practice": 60, "Internal medicine": 110, "General practice": 20, "Pediatric medicine": 30, "Laboratory": 4,
     "Hospital": 4, "Ambulance": 3, "Dialysis center": 3, "Emergency medicine": 60, "Diagnostic radiology": 80,
@@ -67,9 +68,9 @@ _SPREAD: Final = 1 << 11  # how far a member's providers lie from his home, on a
 
 @dataclass(frozen=True)
 class Providers:
-    """The providers of the whole delivery, numbered by specialty: `first` and `size` of each, one entry per specialty.
+    """The providers of the whole delivery, numbered by specialty: `first` and `size`, one entry per specialty.
 
-    Within a specialty they lie along a circle, as members do; members go to those nearby. Vendors are runs of
+    Within a specialty they are located along a circle, like members, who see nearby providers. Vendors are runs of
     neighbouring providers.
     """
 
@@ -78,13 +79,13 @@ class Providers:
 
     @classmethod
     def of(cls, members: int, tables: Tables) -> "Providers":
-        """Return the providers of a population of so many members."""
+        """Return the providers for a given number of members."""
         rates = np.array([_PROVIDERS.get(name, _PROVIDERS_OTHERWISE) for name in tables.specialties[:-1]])
         size = np.maximum(np.rint(rates * members / 10_000).astype(np.int64), _FEWEST_PROVIDERS)
         return cls(first=np.cumsum(size) - size, size=size)
 
     def near(self, home: np.ndarray, specialty: np.ndarray) -> np.ndarray:
-        """Return the number of the provider of a specialty at a home on the circle (integers below 65,536)."""
+        """Return the number of the provider of a specialty near a home on the circle (integers below 65,536)."""
         return self.first[specialty] + (home.astype(np.int64) * self.size[specialty] >> 16)
 
 
@@ -92,7 +93,7 @@ class Providers:
 class Claims:
     """The claims of a block, each attribute with one entry per claim; numbers into `Tables`, -1 where missing.
 
-    `member` is the place in the block. `day` counts from the first day of year 1, -1 where missing. `days_in_hospital`
+    `member` is the position in the block. `day` counts from the first day of year 1, -1 if missing. `days_in_hospital`
     is (members, 3), by year, whether enrolled or not.
     """
 
@@ -113,7 +114,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class _Visits:
-    """Visits in order of member and date: one entry each, -1 where there is no value."""
+    """Visits ordered by member and date: one entry each, -1 if there is no value."""
 
     member: np.ndarray
     lines: np.ndarray
@@ -166,7 +167,7 @@ def draw_claims(random: np.random.Generator, members: Members, providers: Provid
 
 
 def _draw_visits(random: np.random.Generator, members: Members, tables: Tables) -> _Visits:
-    """Divide every member's claims into visits; date and diagnose them, and draw where they take place."""
+    """Divide every member's claims into visits, with their dates, diagnoses and settings."""
     member, lines = _divide_into_visits(random, members.claims)
     count = len(member)
     year, day = _draw_dates(random, members, member)
@@ -180,7 +181,7 @@ def _draw_visits(random: np.random.Generator, members: Members, tables: Tables) 
 
 
 def _divide_into_visits(random: np.random.Generator, claims: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each visit's member and number of lines; lines per visit are geometric, ended by the member's last."""
+    """Return each visit's member and number of lines; lines per visit are geometric, truncated at the member's last claim."""
     ends = np.cumsum(claims)
     starts = chance(random, int(ends[-1]), 1 / _LINES_PER_VISIT)
     starts[ends - claims] = True
@@ -192,8 +193,8 @@ def _divide_into_visits(random: np.random.Generator, claims: np.ndarray) -> tupl
 def _draw_dates(random: np.random.Generator, members: Members, member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return year 0..2 and day of the year of every visit, in order within each member.
 
-    Years are those of enrolment, unequally used; some visits follow another within weeks; who is born within the three
-    years has no visit before birth and many in the weeks after it.
+    Years are those of enrolment, with unequal use. Some visits follow another within weeks. Members born within the
+    three years have no visit before birth and many in the weeks after it.
     """
     count = len(member)
     weights = np.cumsum(members.enrolled * random.standard_exponential(members.enrolled.shape), axis=1)
@@ -220,8 +221,8 @@ def _draw_dates(random: np.random.Generator, members: Members, member: np.ndarra
 def _draw_times_in_care(random: np.random.Generator, members: Members) -> tuple[np.ndarray, np.ndarray]:
     """Return the first day and the number of days in care, each (members, 3), by year.
 
-    Members join and leave within a year and start care late: without it the days since the first claim would be spread
-    evenly, where Table 2 of Multimedia Appendix 1 (El Emam et al. 2012) falls from month to month.
+    Members join and leave within a year and start care late. Otherwise the days since the first claim would be evenly
+    spread, whereas in Table 2 of Multimedia Appendix 1 (El Emam et al. 2012) they fall from month to month.
     """
     size = members.enrolled.shape
     start = np.floor(_LATE_START_DAYS * random.random(size))
@@ -244,7 +245,7 @@ def _draw_diagnoses(
     day: np.ndarray,
     tables: Tables,
 ) -> tuple[np.ndarray, ...]:
-    """Return up to four distinct diagnoses per visit: the first mostly, the others always from those that stay."""
+    """Return up to four distinct diagnoses per visit: mostly for the first, always for the others, from lasting conditions."""
     count = len(member)
     slots = members.condition_count[member]
     slot = (slots * random.random(count) ** _EARLIER_SLOTS).astype(np.int64)
@@ -275,7 +276,7 @@ def _draw_diagnoses(
 def _draw_stays(
     random: np.random.Generator, setting: np.ndarray, member: np.ndarray, date: np.ndarray, old: np.ndarray
 ) -> np.ndarray:
-    """Return the days in hospital of every visit: stays, some emergency visits with one day, -1 otherwise."""
+    """Return the days in hospital of every visit: stays, and some emergency visits with one day; -1 otherwise."""
     hospital = setting == INPATIENT
     hospital |= (setting == EMERGENCY) & chance(random, len(setting), _EMERGENCY_DAY_SHARE)
     at = np.flatnonzero(hospital)
@@ -286,7 +287,7 @@ def _draw_stays(
 
 
 def _without_overlap(member: np.ndarray, admission: np.ndarray, days: np.ndarray) -> np.ndarray:
-    """Return lengths of stay, ended by the member's next admission; rows are in order of member and admission.
+    """Return lengths of stay, truncated at the member's next admission; rows are ordered by member and admission.
 
     Examples
     --------
@@ -299,7 +300,7 @@ def _without_overlap(member: np.ndarray, admission: np.ndarray, days: np.ndarray
 
 
 def _days_in_hospital(visits: _Visits, members: int) -> np.ndarray:
-    """Return days in hospital by member and year, (members, 3): a stay over New Year counts in both years."""
+    """Return days in hospital by member and year, (members, 3); a stay over New Year counts in both years."""
     stays = np.flatnonzero(visits.stay > 0)
     cell = visits.member[stays] * shape.YEARS + visits.year[stays]
     within = np.minimum(visits.stay[stays], DAYS_OF_YEAR - visits.day[stays])
@@ -315,7 +316,7 @@ def _draw_providers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each claim's provider and its member's primary care physician (a provider too).
 
-    A member has a home on the circle of providers, denser in places, and one usual provider of each specialty near it.
+    A member has a home on the circle of providers, denser in towns, and one usual provider of each specialty near it.
     """
     size = len(members.age), len(providers.size)
     home = (random.random(size[0]) ** 1.3 * (1 << 16)).astype(np.int64)
