@@ -1,4 +1,4 @@
-"""How the policy cuts the long tail: by a percentile, or by bins of the number of claims; and what each way would remove."""
+"""How the policy cuts the long tail (by a percentile, or by bins of claim counts), and what each way would remove."""
 
 from collections.abc import Iterator
 
@@ -28,18 +28,18 @@ from deid_assets.resources import Workplace
 from deid_assets.store.tables import Query, Table, write_table
 
 COMPARED_PERCENTILE = 99.0
-"""The percentile that bins are compared with where the policy names none: the milder one of El Emam & Arbuckle 2013."""
+"""Percentile to compare bins with if the policy names none: the milder one of El Emam & Arbuckle 2013."""
 
 
 def cut_long_tail(
     context: dg.AssetExecutionContext, claims: Table, scores: Table, tail: LongTail, workplace: Workplace
 ) -> Query:
-    """SELECT the claims that stay; the three ways to cut are compared in the metadata.
+    """SELECT the claims to keep; the metadata compares the three methods.
 
     Raises
     ------
     DeliveryError
-        If there are no claims, or fewer members with claims than a bin must hold.
+        If there are no claims, or fewer members with claims than a bin must contain.
     """
     key = workplace.secret().derive("truncation ties", prefix_of(context), context.partition_key)
     first_cut = "highest" if tail.score == "support" else "lowest"
@@ -61,7 +61,7 @@ def cut_long_tail(
 
 
 def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, truncated: Table) -> str:
-    """SELECT the drawn members who still have claims: those of a bin that was dropped have none, and are not released."""
+    """SELECT the drawn members who still have claims; members of a dropped bin have none, and are not released."""
     drawn = f"SELECT member_id FROM {sample.sql}"
     by_year = numbers is not None and numbers.per == "member_year"
     if not by_year and (tail.method == "percentile" or tail.lowest_bin == "widen"):
@@ -70,17 +70,17 @@ def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, 
 
 
 def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusal]:
-    """Count the members of each bin again, in the claims that were kept, and refuse if a bin holds some but too few.
+    """Recount the members of each bin in the kept claims, and refuse if a bin is not empty but too small.
 
-    Bins are of the delivery: all members with claims count, released or not, so that a released member's number of claims
-    is shared, to within a bin, by as many members of the delivery as the policy demands; in the release alone they may be
-    fewer. No rule takes claims from a released member after these were kept (the gate compares the staged rows with
-    the claims counted here, row by row), so that this number is also the one in the files.
+    Bins are of the delivery: all members with claims count, released or not. A released member's number of claims is
+    shared, to within a bin, by as many members of the delivery as the policy requires; in the release alone there may
+    be fewer. No later rule removes claims of a released member (the gate compares the staged rows with the claims
+    counted here, row by row), so the number is also that in the files.
 
     Parameters
     ----------
     claims, truncated
-        All claims, from which it follows how wide bins must be, and those that were kept.
+        All claims, which determine the necessary bin width, and the kept claims.
     """
     if tail.method == "percentile":
         return []
@@ -95,17 +95,18 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
 
 
 def require_bins(tail: LongTail, claims: Table, left: dict) -> None:
-    """Raise DeliveryError if what `number_of_claims` took besides leaves too few members in a bin of the long tail.
+    """Raise DeliveryError if the cut by `number_of_claims` leaves too few members in a bin of the long tail.
 
-    Its classes are smaller than the delivery, and those of too few members are not cut with the others; nor need its bins
-    end where the last bin of the long tail begins. So bins that the long tail had filled may be left by most of their members.
+    Its classes are smaller than the delivery; classes with too few members are not cut with the others; and its bins
+    need not end where the last bin of the long tail begins. So most members may leave bins that the long tail had
+    filled.
 
     Parameters
     ----------
     claims
         All claims.
     left
-        The units of the long tail with the claims that they keep, `claims_of_units`.
+        The units of the long tail with their kept claims, `claims_of_units`.
     """
     if tail.method == "percentile":
         return
@@ -120,7 +121,7 @@ def require_bins(tail: LongTail, claims: Table, left: dict) -> None:
 
 
 def _smallest_bin(tail: LongTail, claims: Table, left: dict) -> tuple[int, int]:
-    """Members in the smallest bin that holds any, and how many it must hold."""
+    """Members in the smallest nonempty bin, and how many it must contain."""
     units = claims_of_units(claims, tail.unit)
     bins = bins_of(tail, units, np.asarray(units["claims"], dtype=np.int64))
     kept, needed = np.asarray(left["claims"], dtype=np.int64), smallest_at_least(1 / tail.risk)
@@ -128,12 +129,12 @@ def _smallest_bin(tail: LongTail, claims: Table, left: dict) -> tuple[int, int]:
 
 
 def bins_of(tail: LongTail, units: dict, counts: np.ndarray) -> Bins:
-    """The bins that hold by the policy's method: as wide as it says, or wider where the lowest one would be too small.
+    """Bins by the policy's method: as wide as it says, or wider if the lowest one would be too small.
 
     Raises
     ------
     DeliveryError
-        If there are no claims, or fewer members with claims than a bin must hold.
+        If there are no claims, or fewer members with claims than a bin must contain.
     """
     if len(counts) == 0:
         raise DeliveryError("grouped_claims holds no claims, so there is no long tail to cut; check the exclusions")
@@ -152,7 +153,7 @@ def bins_of(tail: LongTail, units: dict, counts: np.ndarray) -> Bins:
 
 
 def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
-    """How many claims each unit keeps by the policy's method, and the bins that hold."""
+    """How many claims each unit keeps by the policy's method, and the resulting bins."""
     bins, m = bins_of(tail, units, counts), smallest_at_least(1 / tail.risk)
     if tail.method == "optimal_bins":
         return _optimal(units, counts, bins, m), bins
@@ -165,7 +166,7 @@ def units_kept(tail: LongTail, units: dict, counts: np.ndarray, seed: bytes) -> 
 
 
 def _backward(units: dict, counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
-    """The backward algorithm, in each table of the number of claims by itself."""
+    """The backward algorithm, separately in each table of the number of claims."""
     kept = counts.copy()
     for number, table in enumerate(_tables(units, len(counts))):
         kept[table] = truncate_to_bins(counts[table], bins, m, _of_table(seed, number))
@@ -173,7 +174,7 @@ def _backward(units: dict, counts: np.ndarray, bins: Bins, m: int, seed: bytes) 
 
 
 def _optimal(units: dict, counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
-    """The fewest claims removed, in each table of the number of claims by itself."""
+    """The fewest claims removed, separately in each table of the number of claims."""
     kept = counts.copy()
     for table in _tables(units, len(counts)):
         kept[table] = truncate_to_bins_optimally(counts[table], bins, m)
@@ -181,7 +182,7 @@ def _optimal(units: dict, counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
 
 
 def _tables(units: dict, members: int) -> Iterator[np.ndarray]:
-    """Masks of the units whose numbers of claims are known side by side: all, or those of one year."""
+    """Masks of the units whose numbers of claims are known together: all, or those of one year."""
     if "year" not in units:
         yield np.ones(members, dtype=bool)
         return
@@ -190,7 +191,7 @@ def _tables(units: dict, members: int) -> Iterator[np.ndarray]:
 
 
 def _of_table(seed: bytes, number: int) -> bytes:
-    """A seed of its own for each table."""
+    """A separate seed for each table."""
     return bytes([seed[0] ^ number]) + seed[1:]
 
 
@@ -198,7 +199,7 @@ def _compare(
     context: dg.AssetExecutionContext, claims: Table, tail: LongTail, units: dict, counts: np.ndarray, kept: np.ndarray,
     bins: Bins, seed: bytes,
 ) -> None:  # fmt: skip
-    """The three ways side by side, as a table and a figure."""
+    """Compare the three methods in a table and a figure."""
     cap = claims_cap(claims, COMPARED_PERCENTILE, tail.unit)
     needed = smallest_at_least(1 / tail.risk)
     ways = {

@@ -1,6 +1,6 @@
-"""Canaries of the attacks that count people who are alike: demographics, absence, attacks 2 and 3, presence, estimates.
+"""Canaries of attacks that count equal people: demographics, absence, attacks 2 and 3, presence, estimates.
 
-Each function plants, lets `attack` measure the planted tables with the asset's own functions, and compares.
+Each function plants canaries, lets `attack` measure the planted tables with the asset's own functions, and compares.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ Shares = Mapping[tuple[int, tuple[str, ...]], float]
 Sizes = Mapping[str, np.ndarray]
 
 _MAY_BE_MISSING = MEMBER_LEVEL
-"""Columns that are missing one by one; days in hospital and what is published with them are missing together."""
+"""Columns that are missing one by one; days in hospital and the columns published with them are missing together."""
 
 
 def demographic_groups(columns: Sequence[str], enough: int) -> list[Group]:
-    """Of each column one who is alone and two who are alike; just too few, and just enough; one whom nobody lists."""
+    """Per column: one unique canary, two alike, one group just too small, one just large enough, and one not listed."""
     values = own_values()
     groups = [Group({}, enough, min(2, enough))]
     for column in columns:
@@ -56,9 +56,9 @@ def demographics_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int, tags: Tags,
     attack: Callable[[Mapping[str, Table], Rolls], Iterable[Measurement]],
 ) -> Findings:  # fmt: skip
-    """Whether members in small classes are counted, and whether absence, going and coming tell what they must.
+    """Whether members in small classes are counted, and whether absence and changes have the known results.
 
-    The first canary has so many claims that the number sets it apart from its class, which is just large enough.
+    The first canary has so many claims that the number distinguishes it from its class, which is just large enough.
     """
     groups = demographic_groups(columns, enough)
     sizes = np.array(released_sizes(groups))
@@ -78,10 +78,11 @@ def demographics_of_canaries(
             {
                 measure.DEMOGRAPHIC: (sizes < enough).mean(),
                 "smallest_demographic_class": sizes.min(),
-                # Half of the eligible are absent, too.
+                # Half of the eligible members are absent, too.
                 measure.ABSENCE: removed / (removed + eligible / 2),
                 measure.NUMBERED: ((sizes < enough) | apart).mean(),
-                # In one class one of two who are gone was removed; one of two who came was; the other is new, and alone.
+                # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
+                # new and unique.
                 membership_changes.DISAPPEARED: 1 / 2,
                 membership_changes.APPEARED: 1 / 2,
                 membership_changes.CAME: 1 / len(sizes),
@@ -91,10 +92,11 @@ def demographics_of_canaries(
 
 
 def earlier_rolls(members: Sequence[PlantedMember], tags: Tags) -> Rolls:
-    """Two releases before that of the canaries: one of their own population, one of another, which tells nothing.
+    """Two earlier releases: one of the canaries' own population, and one of another, which reveals nothing.
 
-    The first canary was not delivered then, and the second was removed; others like them were there. The last who are
-    released were not delivered either, but are alone anyhow. Of five who are gone now the first two had a class of their own.
+    The first canary was not delivered then, and the second was removed; others like them were there. The last released
+    canaries were not delivered either, but are unique anyhow. Of five who are now gone, the first two had a class of
+    their own.
     """
     released = [number for number, member in enumerate(members) if member.released]
     own = {f"canary {number}": 0 if member.released else NOT_RELEASED for number, member in enumerate(members)}
@@ -112,12 +114,12 @@ def _roll(classes: Mapping[str, int], tags: Tags) -> Roll:
 def voters_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], listed: Table | None, attack: Attack
 ) -> Findings:
-    """Whether attack 2 matches members as often as it must; without a column that it knows it matches nobody.
+    """Whether attack 2 matches members as often as known; if it lacks a column, it matches nobody.
 
     Parameters
     ----------
     listed
-        The list that the policy names, as it was read; None where the delivery is the list.
+        The list that the policy names, as read; None if the delivery is the list.
     """
     if not columns:
         return as_certain({measure.VOTER_LIST: None}, attack(like))
@@ -125,7 +127,7 @@ def voters_of_canaries(
     sizes = np.array(released_sizes(groups))
     people = sum(group.people for group in groups)
     certain = {
-        # Whom the list lacks counts as found.
+        # Members missing from the list count as found.
         measure.VOTER_LIST: np.where(sizes > 0, 1 / np.maximum(sizes, 1), 1.0).mean(),
         "voter_list_not_in_the_file": (sizes == 0).mean(),
         "voter_list_expected": len(groups) / people,
@@ -149,7 +151,7 @@ Visits = tuple[tuple[int, Mapping[str, object]], ...]
 
 
 def inpatients_of(columns: Sequence[str]) -> list[tuple[Mapping[str, object], Visits, bool]]:
-    """Own member-level values, visits, and whether he is released, of each inpatient: three alike, and the others."""
+    """Distinct member-level values, visits, and whether released, per inpatient: three alike, and the others."""
     values = own_values()
     plain: Visits = ((1, {}),)
     made = [({}, plain, True), ({}, plain, True), ({}, plain, False)]
@@ -170,7 +172,7 @@ def inpatients_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], hospital: str,
     listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence]],
 ) -> Findings:  # fmt: skip
-    """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as it must.
+    """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as known.
 
     Parameters
     ----------
@@ -196,7 +198,7 @@ def inpatients_of_canaries(
         shares, measured = attack(tables)
     of_all = {f"{measure.INPATIENT}_all_years": certain[ALL_YEARS, tuple(columns)]}
     if listed is not None and "year" not in listed.columns():
-        # Which year a visit was in is not known; all visits together are.
+        # The year of a visit is unknown; all visits together are known.
         certain = {key: share for key, share in certain.items() if key[0] == ALL_YEARS}
     else:
         of_all[measure.INPATIENT] = max(certain.values())
@@ -205,7 +207,7 @@ def inpatients_of_canaries(
 
 
 def certain_matches(inpatients: Sequence, columns: Sequence[str]) -> Shares:
-    """The share of released canaries to be matched, of each period and choice of columns: 1/m for each of m alike."""
+    """The known matched share of released canaries, by period and choice of columns: 1/m for each of m alike."""
     found = {}
     for period in (ALL_YEARS, 1, 2):
         held = [
@@ -241,7 +243,7 @@ def _listed_visits(inpatients: Sequence, columns: Sequence[str], levels: Levels,
 def presence_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], attack: Attack
 ) -> Findings:
-    """Whether classes that are released whole, or not at all, tell for certain who is in the release."""
+    """Whether classes released entirely, or not at all, reveal with certainty who is in the release."""
     values = own_values()
     groups = [Group({}, 3, 0)]
     for column in columns:
@@ -255,7 +257,7 @@ def small_classes_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int,
     count: Callable[[Mapping[str, Table]], Sizes], estimate: Callable[[Sizes, int, float], Iterable[Measurement]],
 ) -> Findings:  # fmt: skip
-    """Whether estimates are exact where everybody is released, and right where a sample leaves no doubt.
+    """Whether estimates are exact if everybody is released, and right if a sample is unambiguous.
 
     Parameters
     ----------
@@ -282,7 +284,7 @@ def small_classes_of_canaries(
 
 
 def _counts_beyond_estimates(enough: int, estimate: Callable) -> Findings:
-    """A class that is released whole looks large in a sample of one in ten; who is alone and not released is in no sample."""
+    """In a one-in-ten sample, a fully released class looks large, and a unique unreleased member is in no sample."""
     people = np.array([enough - 1] + [1] * 9 * enough)
     told = {"population_size": people, "released_size": np.where(np.arange(people.size) == 0, people, 0)}
     certain = {measures.SMALL_CLASSES: 1.0, measures.UNIQUES: (people == 1).sum() / people.sum()}
@@ -290,7 +292,7 @@ def _counts_beyond_estimates(enough: int, estimate: Callable) -> Findings:
 
 
 def _estimates_without_doubt(enough: int, estimate: Callable) -> Findings:
-    """Samples of nine in ten: classes far too large to be small, with members who are alone; all alone; none alone."""
+    """Nine-in-ten samples: classes far too large to be small, with unique members; all unique; none unique."""
 
     def sample(released: list[int]) -> tuple[Sizes, int]:
         return {"population_size": np.array(released), "released_size": np.array(released)}, -(-10 * sum(released) // 9)

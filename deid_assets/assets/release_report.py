@@ -1,7 +1,7 @@
 """The report that is published with a release: what was measured, against which thresholds, and how to verify it.
 
-It is rendered from the public edition of the manifest, from shares of simulated draws, and from losses as the public
-certificate has them, so that it cannot tell more about people than these do: coordinates in a figure can be measured.
+It is rendered from the public edition of the manifest, from shares of simulated draws, and from losses as in the public
+certificate. It therefore cannot disclose more about people than these do: coordinates in a figure can be measured.
 """
 
 import json
@@ -48,7 +48,7 @@ def report_of(
     proof
         The certificate of optimality.
     dates
-        What there is to say about released dates.
+        Information about released dates.
     rare
         `rare_labels` of the staged files.
     """
@@ -69,7 +69,7 @@ def report_of(
     attack = next((found.value for found in neighbors if found.name == measure.UNCONDITIONAL), None)
     limit = policy.risk.max_high_risk_share
     sensitivity = table_rows(policy, _measured(manifest, ASSET))
-    # Where somebody was left out, the shares of the lattice are those before that.
+    # If members were suppressed, the lattice's shares are those before suppression.
     held = bool((nodes["chosen"] & (nodes["decision"] == "candidate")).any())
     released = next((found for found in _measured(manifest, "longitudinal_risk") if found.name == measure.FIXED), None)
     after = None if held or released is None else released.value
@@ -132,7 +132,7 @@ def report_of(
 
 
 def _number_of_claims(policy: Policy, manifest: dict, rows: Sequence[tuple]) -> Iterator[str]:
-    """What one finds who knows how many claims a member has; from the public edition's numbers."""
+    """What an adversary finds who knows how many claims a member has; from the public edition's numbers."""
     known = policy.measured_number_of_claims
     alone = next((one.value for one in _measured(manifest, "demographic_risk") if one.name == measure.NUMBERED), None)
     if policy.number_of_claims is None:
@@ -166,14 +166,14 @@ def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> 
 
 
 def _released_row(policy: Policy, node: tuple[int, ...], released: "_Shown") -> Iterator[CertificateRow]:
-    """The chosen node once more, as it was released."""
+    """The chosen node again, as released."""
     yield CertificateRow(
         f"{named(policy, node)}, without the suppressed members", released.value, None, released.bound, "as released"
     )
 
 
 def _twice(policy: Policy) -> str:
-    """That one cell of the analysis is the attack that gates, simulated again; where it is."""
+    """A note that one cell of the analysis repeats the simulation of the gating attack, if so."""
     power, section = policy.adversary.power, policy.attack_sensitivity
     if "original" not in section.variants or power not in section.powers:
         return ""
@@ -181,7 +181,7 @@ def _twice(policy: Policy) -> str:
 
 
 def named(policy: Policy, node: tuple[int, ...]) -> str:
-    """A node by the names of its levels."""
+    """A node as the names of its levels."""
     return "; ".join(
         f"{words(dimension.name)}: {policy.hierarchy_of(dimension.columns[0]).level_names[level]}"
         for dimension, level in zip(policy.dimensions, node, strict=True)
@@ -189,7 +189,7 @@ def named(policy: Policy, node: tuple[int, ...]) -> str:
 
 
 def levels_by_number(policy: Policy) -> str:
-    """What the numbers of levels in the figure stand for."""
+    """The meaning of the level numbers in the figure."""
     lists = (
         f"{words(dimension.name)}: "
         + ", ".join(f"{number} = {name}" for number, name in enumerate(policy.hierarchy_of(dimension.columns[0]).level_names))
@@ -209,7 +209,7 @@ class _Shown:
 
 
 def _measured(manifest: dict, asset: str) -> list[_Shown]:
-    """What an assessment measured, as published."""
+    """The published measurement of an assessment."""
     return [
         _Shown(found["name"], *(_finite(found[field]) for field in ("value", "bound", "threshold")))
         for found in _found(manifest, asset)
@@ -217,17 +217,17 @@ def _measured(manifest: dict, asset: str) -> list[_Shown]:
 
 
 def _found(manifest: dict, asset: str) -> list[dict]:
-    """The same as the manifest has it."""
+    """The same as in the manifest."""
     return [found for item in manifest["evidence"] if item["asset"] == asset for found in item["measurements"]]
 
 
 def _finite(number: float | str | None) -> float | None:
-    """A number of the public edition; none where it shows a word instead."""
+    """A number of the public edition; None if it shows a word instead."""
     return number if isinstance(number, int | float) and math.isfinite(number) else None
 
 
 def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict], nodes: Sequence[str]) -> list[float]:
-    """The losses of nodes as the public certificate tells them: exact ones are functions of the delivered rows."""
+    """The losses of nodes as in the public certificate; exact ones are functions of the delivered rows."""
     released = next(step["rows_out"] for step in reversed(attrition) if step["unit"] == "members")
     losses = proof.rounded(rounding_step(released), hide_counts=False).losses
     return [math.fsum(own[level] for own, level in zip(losses, parse_node(node), strict=True)) for node in nodes]
