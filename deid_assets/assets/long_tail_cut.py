@@ -207,7 +207,7 @@ def _compare(
         "bins": _backward(units, counts, bins, needed, seed),
         "optimal_bins": _optimal(units, counts, bins, needed),
     }
-    ways[tail.method] = kept  # with what was dropped of the lowest bin
+    ways[tail.method] = kept  # including what was dropped from the lowest bin
     compared = truncation_comparison(counts, ways, bins)
     if "year" in units:
         compared["smallest_bin"] = [

@@ -81,8 +81,8 @@ def attributes_of_canaries(
 
     Parameters
     ----------
+    columns
         The member-level columns; members of a class share all of them but the attribute.
-        The member-level columns; members are alike in all of them but the attribute.
     attack
         Judges one column on the tables given.
     """

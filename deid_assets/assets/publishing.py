@@ -131,7 +131,6 @@ def publish(
         counted.
     roll, removal_digest, tried
         As in `Manifest`.
-        As in `Manifest`.
 
     Returns
     -------

@@ -93,7 +93,7 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 errors |= not judged
                 reasons.append(str(failure.user_failure_data.description))
             elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
-                continue  # the evaluation of the check has decided what it is
+                continue  # the evaluation of the check already decided the outcome
             else:
                 errors = True
                 reasons.append(_message(event.step_key, _first_cause(failure.error)))

@@ -128,13 +128,13 @@ class ClusterExecutor(ThreadPoolExecutor):
         """Start nothing more, wait for running calls, and make the workers forget what was sent to them."""
         super().shutdown(wait=True, cancel_futures=True)
         if self._client.status == "running":
-            with contextlib.suppress(Exception):  # A worker that cannot be told is gone, and what it held with it.
+            with contextlib.suppress(Exception):  # An unreachable worker is gone, with its data.
                 self._ask(self._client.run, cluster_worker.forget, self._sender, on_error="return")
         self._close()
 
     def _close(self) -> None:
         self._sent.clear()
-        with contextlib.suppress(Exception):  # As above; and what went wrong before must not be hidden by this.
+        with contextlib.suppress(Exception):  # As above; this must not hide an earlier error.
             self._client.close(timeout=CONNECT_SECONDS)
 
     def _called(self, owner: object, method: str, args: tuple, keywords: dict) -> object:
@@ -194,7 +194,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             raise _Lost(f"of {type(error).__name__}") from None
         finally:
             if not future.done():
-                with contextlib.suppress(Exception):  # Of a connection that is gone.
+                with contextlib.suppress(Exception):  # The connection is gone.
                     future.cancel()
 
     def _packed(self, owner: object) -> tuple[str, bytes, tuple[str, ...]]:
@@ -259,7 +259,7 @@ class ClusterExecutor(ThreadPoolExecutor):
                 self._client.run, cluster_worker.worker_facts, self._sender, workers=sorted(workers), on_error="return"
             )
         except (OSError, ValueError, RuntimeError):
-            return  # Gone before it could be asked; if it lives it is asked again.
+            return  # Gone before it could be checked; if it is alive, it is checked again.
         here = cluster_worker.own_facts()
         for worker, facts in found.items():
             if isinstance(facts, OSError):

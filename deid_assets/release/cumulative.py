@@ -144,7 +144,6 @@ class Made:
         Digest of the roll beside it; None as above.
     tried
         The generalization, its delivery and sample, and the number of the try; None if no draws judged it, or as above.
-        before.
     """
 
     file: Path

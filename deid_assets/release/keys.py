@@ -118,8 +118,8 @@ class SigningKey:
 
         Raises
         ------
+        ReleaseError
             If it is not a private key.
-            If it is none.
         """
         with contextlib.suppress(ValueError, TypeError):
             private = serialization.load_pem_private_key(pem, password=None)

@@ -32,6 +32,7 @@ def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: 
 
     Raises
     ------
+    DeliveryError
         If the file is missing, empty, unreadable or has a write-ahead log beside it; if the table is missing, not a
         base table, unreadable or without rows; or if a column is missing, computed, or not of a scalar type.
     """

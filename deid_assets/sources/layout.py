@@ -137,7 +137,7 @@ def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
     if not {"admission_date", "discharge_date"} <= present:
         return
     unstated = "NOT length_of_stay_unread" if "length_of_stay" in present else "true"
-    untold = _UNTOLD if delivered.unknown_codes == "blank" else "place IS NULL"  # else such claims are quarantined
+    untold = _UNTOLD if delivered.unknown_codes == "blank" else "place IS NULL"  # otherwise such claims are quarantined
     elsewhere, one_day = staging.connection.execute(
         f"SELECT count_if({_STAY_GIVEN} AND {_ELSEWHERE} AND length_of_stay IS NULL AND {unstated}),"
         f" count_if(admission_date = discharge_date AND {untold} AND length_of_stay = 1) FROM typed_claims"

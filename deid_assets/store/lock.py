@@ -106,7 +106,7 @@ class StoreLock:
             if self._descriptor is None:
                 return
             own = _held.get((self.path, self.run_id), set())
-            if self._descriptor in own:  # else it is the lock of the process that this one was forked from
+            if self._descriptor in own:  # otherwise it belongs to the process that this one was forked from
                 own.discard(self._descriptor)
                 os.close(self._descriptor)
             if not own:

@@ -112,7 +112,7 @@ def interrupt_queries() -> None:
     minute.
     """
     for connection in list(_connections):
-        with contextlib.suppress(duckdb.Error):  # it was closed in the meantime
+        with contextlib.suppress(duckdb.Error):  # closed in the meantime
             connection.interrupt()
 
 
@@ -146,7 +146,7 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
         raise StoreError(f"the restricted store {file.name} {_unopened(error)}") from error
     try:
         with interruptible(connection):
-            connection.execute("SET enable_progress_bar = false")  # it would be drawn over the lines that tell of steps
+            connection.execute("SET enable_progress_bar = false")  # it would overwrite the progress lines of steps
             if read_only:
                 connection.execute("BEGIN TRANSACTION READ ONLY")
             yield connection

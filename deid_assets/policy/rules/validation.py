@@ -167,7 +167,7 @@ def _not_vacuous(policy: Policy) -> Iterator[Problem]:
 
 
 def _attack_gates(policy: Policy) -> Iterator[Problem]:
-    """An attack that is simulated without a gate protects nobody."""
+    """An attack that is simulated but is not a gate protects nobody from it."""
     gates = policy.neighbor_attack
     if gates.unconditional is None and gates.given_membership is None:
         yield Problem(

@@ -1,7 +1,7 @@
 """The data dictionary of a release: every column that is published, what it means, its type, its level and its labels.
 
-It says what policy and contract say, and the labels that occur in the staged tables after these were read back: whoever
-reads the files sees them there. It holds no number of rows or people.
+It repeats the policy and the contract, and lists the labels that occur in the staged tables as read back; readers of the
+files see these anyway. It contains no numbers of rows or people.
 """
 
 import re

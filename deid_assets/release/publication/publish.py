@@ -256,7 +256,7 @@ class Staging:
 
         See `proof.table_refusals`.
         """
-        again = self.folder / ".again"  # goes with the staging folder, should this process end before
+        again = self.folder / ".again"  # removed with the staging folder if this process ends first
         again.mkdir(mode=0o700)
         try:
             found = [one for table in self._tables.values() for one in table_refusals(self.folder / "data", again, table)]
@@ -329,7 +329,6 @@ class Staging:
             Time in ISO 8601.
         repeat
             Whether to publish even if the same inputs were released before.
-            Whether to publish although the same inputs were released before.
 
         Raises
         ------
@@ -413,7 +412,7 @@ class Staging:
         """Remove whatever was not published and release the lock; harmless after publication."""
         if self._lock is None:
             return
-        with self.releases._locked():  # or another start takes the half removed folder for a dead one
+        with self.releases._locked():  # otherwise another start takes the half-removed folder for a dead one
             if self.folder.exists():
                 shutil.rmtree(self.folder)
         os.close(self._lock)

@@ -104,7 +104,6 @@ def verify(
         detects that the end of the registry was cut off.
     exact_certificate
         The exact edition of the certificate, from the restricted store; checked too if given.
-        The exact edition of the certificate, from the restricted store; checked as well where it is given.
 
     Returns
     -------
@@ -270,7 +269,7 @@ def _walk(release: Path) -> tuple[set[str], set[str]]:
                 odd.add(relative)
                 folders.append(path)
             else:
-                odd.add(f"{relative} (neither file nor folder)")  # must not pass for a listed folder
+                odd.add(f"{relative} (neither file nor folder)")  # must not count as a listed folder
     return files, odd
 
 

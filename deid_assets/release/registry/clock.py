@@ -55,6 +55,7 @@ def now(last: str | None) -> str:
 
     Raises
     ------
+    ReleaseError
         If the clock shows a time before the newest entry or before this code was written, or decades after both.
     """
     shown = datetime.datetime.now(datetime.UTC)

@@ -27,11 +27,11 @@ from deid_assets.sources.synthetic.tables import (
 _LINES_PER_VISIT: Final = 2.4
 _FOLLOW_UP_SHARE: Final = 0.30
 _FOLLOW_UP_DAYS: Final = 21
-_LATE_START_DAYS: Final = 40  # a year of care begins up to so many days late, and ends up to so many early
+_LATE_START_DAYS: Final = 40  # a year of care begins and ends up to this many days late or early
 _EARLY_END_DAYS: Final = 4
-_PARTIAL_YEAR_SHARE: Final = 0.20  # member-years of which a uniform part only is in care
+_PARTIAL_YEAR_SHARE: Final = 0.20  # member-years with care in only a uniform part of the year
 _RECURRING_SHARE: Final = 0.76
-_EARLIER_SLOTS: Final = 2.0  # exponent: above 1 a member's first conditions come up more often
+_EARLIER_SLOTS: Final = 2.0  # exponent: above 1, a member's first conditions occur more often
 _NEWBORN_DAYS: Final = 28
 _NEWBORN_VISIT_SHARE: Final = 0.4
 _SECONDARY_SHARES: Final = np.array([0.50, 0.27, 0.14, 0.09])  # visits with 0..3 further diagnoses
@@ -63,7 +63,7 @@ _PROVIDERS: Final = {
 _PROVIDERS_OTHERWISE: Final = 22
 _FEWEST_PROVIDERS: Final = 2
 VENDORS_PER_PROVIDER: Final = 0.43
-_SPREAD: Final = 1 << 11  # how far a member's providers lie from his home, on a circle of 65,536
+_SPREAD: Final = 1 << 11  # how far a member's providers are from the member's home, on a circle of 65,536
 
 
 @dataclass(frozen=True)
