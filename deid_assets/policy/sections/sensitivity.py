@@ -27,7 +27,7 @@ ALL = (*OF_THE_ARTICLE, "year_known", "year_of_each_value_known", "power_rounded
 
 
 class Plausible(Section):
-    """The plausible cells; the worst of them is the gate."""
+    """Cells that an adversary may plausibly reach; the worst of them is the gate."""
 
     variants: tuple[VariantName, ...] = Field(OF_THE_ARTICLE, min_length=1, description="rows of the analysis")
     powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns of the analysis")
