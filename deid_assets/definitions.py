@@ -1,6 +1,6 @@
 """The Dagster definitions: the assets, checks and job of every policy, loaded once per policy.
 
-`deid_assets.definitions` is the code location of the UI; `build_definitions` makes the same for other policies or
+`deid_assets.definitions` is the code location of the UI. `build_definitions` creates the same for other policies or
 another home, for instance in tests, or to merge into another project.
 """
 
@@ -47,8 +47,8 @@ from deid_assets.schemas import contracts_of
 from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
 from deid_assets.store.home import Home
 
-# `partitions_def` on checks is a preview feature, `data_version` of outputs a beta one; pyproject.toml pins the version of
-# Dagster on which both were verified.
+# `partitions_def` on checks is a preview feature, `data_version` of outputs a beta feature. pyproject.toml pins the
+# version of Dagster with which both were verified.
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
@@ -68,7 +68,7 @@ def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Hom
     policies
         By name. Default: those that ship, and those in the home's `policies`.
     home
-        Where everything lies that running creates. Default: DEID_HOME, else `.deid` in the current folder.
+        Folder for everything that a run creates. Default: DEID_HOME, else `.deid` in the current folder.
     """
     home = home or Home.here()
     policies = policies if policies is not None else policies_in(home.policies)
@@ -119,7 +119,7 @@ def _store_tag(policy: str, delivery: str) -> dict[str, str]:
 
 
 def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinition:
-    """Let an asset after the stage of preparation read claims with released dates instead of those without."""
+    """Make an asset after the preparation stage read claims with released dates instead of those without."""
     names = {key.path[-1] for key in asset.keys}
     if any(STAGE_OF[name] in ("intake", "preparation") for name in names):
         return asset
@@ -130,11 +130,11 @@ def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinitio
 def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
     """Give an asset what depends on the policy: partition, group, code version, owners, column schema.
 
-    The code version is the method's version and the hash of the policy sections that the asset reads, so that a changed
+    The code version is the method's version and the hash of the policy sections that the asset reads, so a changed
     threshold does not make the intake stale.
     """
     metadata = spec.metadata
-    # A plain digest of who opted out would let a guess be tried; the keyed one of `made_under` covers it.
+    # Guesses could be tested against a plain digest of who opted out; the keyed one of `made_under` covers it.
     sections = [section for section in metadata["policy_sections"] if section not in RESTRICTED_SECTIONS]
     name = spec.key.path[-1]
     described: dict[str, object] = {"dagster/column_schema": column_schema(contracts[name])}
@@ -152,7 +152,7 @@ def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, Da
 
 
 def _with_dates(source: str) -> str:
-    """The source of a column, "asset.column", where a policy releases dates."""
+    """The source of a column, "asset.column", if a policy releases dates."""
     asset, column = source.split(".")
     return f"{RENAMED_WITH_DATES.get(asset, asset)}.{column}"
 

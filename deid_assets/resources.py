@@ -1,7 +1,7 @@
-"""What assets are given: the policies, the secret, the deliveries, and the restricted store's IO manager.
+"""The resources of assets: the policies, the secret, the deliveries, and the restricted store's IO manager.
 
-The IO manager hands `Table` handles to assets and turns a returned SELECT into the asset's table in one transaction,
-so that lineage follows parameter names and no row moves through Python.
+The IO manager passes `Table` handles to assets and converts a returned SELECT to the asset's table in one transaction.
+Lineage therefore follows parameter names, and no row moves through Python.
 """
 
 import json
@@ -40,13 +40,13 @@ from deid_assets.store.lock import StoreLock
 from deid_assets.store.tables import Query, Table, fingerprint, held_open, write_table
 
 JOB_PREFIX = "release_"
-"""A policy's main job is called after it."""
+"""A policy's main job is named after it."""
 
 POLICY_TAG = "deid/policy"
 """Tag of a run: the name of its policy."""
 
 STORE_TAG = "deid/store"
-"""Tag of a run: policy and delivery, whose store it writes."""
+"""Tag of a run: the policy and delivery whose store it writes."""
 
 
 def job_name(policy: str) -> str:
@@ -64,7 +64,7 @@ def policy_name(key: dg.AssetKey) -> str:
 
 
 _readings: dict[tuple[str, str], set[str]] = {}
-"""By run and step: digests of the bytes of the policy and its files, as often as the step read others."""
+"""By run and step: digests of the bytes of the policy and its files, whenever the step read different ones."""
 
 
 # The type argument is for resources that give something else than themselves; Dagster's own examples leave it out.
@@ -74,17 +74,17 @@ class Policies(dg.ConfigurableResource):  # type: ignore[type-arg]
     root: str
 
     def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, kind: type[Kind]) -> Kind:
-        """The policy of the asset, or of the check's asset, that is running.
+        """The policy of the running asset or of the running check's asset.
 
         Parameters
         ----------
         kind
-            What the asset is made for: a longitudinal policy, or that of a flat table.
+            The required kind: a longitudinal policy, or that of a flat table.
 
         Raises
         ------
         PolicyError
-            If a policy of another kind has the name by now.
+            If a policy of another kind now has the name.
         """
         policy = self.named(policy_name(asset_key_of(context)))
         if not isinstance(policy, kind):
@@ -120,16 +120,16 @@ class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `P
 
     @property
     def restricted_manifests(self) -> Path:
-        """Where the restricted editions of manifests are kept."""
+        """The folder of the restricted editions of manifests."""
         return self.home.store / "manifests"
 
     def released_before(self, population: Table, own: str) -> int:
-        """Members of the population that earlier releases hold, besides those about to be released.
+        """Count the members of the population in earlier releases, other than those about to be released.
 
         Parameters
         ----------
         population
-            Has the member_id of every delivered member.
+            Contains the member_id of every delivered member.
         own
             A SELECT of the member_id of those about to be released.
         """
@@ -139,7 +139,7 @@ class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `P
         return earlier.members_besides(*self._population_and_own(population, own))
 
     def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
-        """The earlier releases that hold the members whom `released_before` counts, as policy/number."""
+        """The earlier releases with members that `released_before` counts, as policy/number."""
         return self._earlier_releases().holding_others(*self._population_and_own(population, own))
 
     def _earlier_releases(self) -> EarlierReleases:
@@ -150,7 +150,7 @@ class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `P
         return self.member_tags(population, f"SELECT member_id FROM {population.sql}"), self.member_tags(population, own)
 
     def releases_made(self) -> tuple[Made, ...]:
-        """Every earlier release, as the restricted store knows it, held against what was published."""
+        """Every earlier release in the restricted store, checked against what was published."""
         return tuple(releases_made(self.restricted_manifests, Registry(self.home.releases / "registry.jsonl")))
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
@@ -158,7 +158,7 @@ class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `P
         return tags_in_order(member_ids, self.secret())
 
     def member_tags(self, population: Table, members: str) -> np.ndarray:
-        """(n,) uint64: tags of the members that a SELECT of member_id finds in the file of a table."""
+        """(n,) uint64: tags of the members that a SELECT of member_id returns from the file of a table."""
         return member_tags(population.query(members).iloc[:, 0].tolist(), self.secret())
 
     def delivery(self, key: str) -> Delivery:
@@ -167,9 +167,10 @@ class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `P
 
 
 class RestrictedStore(dg.ConfigurableIOManager):
-    """Writes what an asset returns as its table, hands out `Table` handles, and describes every table it writes.
+    """Writes what an asset returns as its table, provides `Table` handles, and describes every table it writes.
 
-    It is set up before the first step of a run, and holds the locks of the stores that the run writes until its end.
+    It is set up before the first step of a run, and holds the locks of the stores that the run writes until the run
+    ends.
     """
 
     root: str
@@ -195,9 +196,9 @@ class RestrictedStore(dg.ConfigurableIOManager):
             raise
 
     def lock(self, policy: str, delivery: str) -> None:
-        """Take the lock of a store for the rest of the run, unless the run has it.
+        """Take the lock of a store for the rest of the run, unless the run has it already.
 
-        Every step asks: a job that somebody else defined does not tell beforehand which stores it writes.
+        Every step calls this, because a user-defined job does not announce which stores it writes.
 
         Raises
         ------
@@ -217,12 +218,12 @@ class RestrictedStore(dg.ConfigurableIOManager):
             del _readings[key]
 
     def table(self, key: dg.AssetKey, delivery: str) -> Table:
-        """The handle on the table of one asset and delivery, whether it exists or not."""
+        """The handle on the table of one asset and delivery, whether or not it exists."""
         policy, name = key.path
         return Table(Home(Path(self.root)).store / policy / f"{plain_key(delivery)}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
-        """Write what an asset returned as its table."""
+        """Write an asset's return value as its table."""
         self.lock(policy_name(context.asset_key), context.partition_key)
         file = self.table(context.asset_key, context.partition_key).file
         with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store), held_open(file):
@@ -246,12 +247,12 @@ class RestrictedStore(dg.ConfigurableIOManager):
         context.add_output_metadata(metadata)
 
     def _made_under(self, context: dg.OutputContext) -> dict[str, str]:
-        """What of the policy this table was made by; the gate refuses what an earlier text of it made, or nothing told.
+        """Digest of the policy that made this table; the gate refuses tables made by an earlier text, or without a digest.
 
         Raises
         ------
         PolicyError
-            If the policy or a file that it names changed while the table was made: nobody could say what made it.
+            If the policy or a file that it names changed while the table was made, so that its origin is unknown.
         """
         stated = context.definition_metadata
         read = _readings.get((context.run_id, context.step_key), set())
@@ -274,9 +275,9 @@ class RestrictedStore(dg.ConfigurableIOManager):
         return self.table(context.asset_key, context.partition_key)
 
     def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:
-        """A column keeps its name for as long as it holds the same thing: lineage follows the names.
+        """Column lineage: a column keeps its name as long as its content is the same, so lineage follows the names.
 
-        Columns that are made from others under a new name are declared with the asset, as `derived_columns`.
+        Columns derived from others under a new name are declared with the asset, as `derived_columns`.
         """
         derived = context.definition_metadata.get("derived_columns", {})
         parents = {dep.asset_key: self.table(dep.asset_key, context.partition_key) for dep in context.asset_spec.deps}
@@ -293,14 +294,14 @@ class RestrictedStore(dg.ConfigurableIOManager):
 
 
 def content_key(secret: Secret) -> bytes:
-    """The key of the fingerprints by which a changed table is found out; keyed, because a guess could be tried on it."""
+    """Key of the fingerprints that detect changed tables; keyed, because guesses could be tested against a plain one."""
     return secret.derive("content of tables")
 
 
 def made_under(policy: ReleasePolicy, secret: Secret, version: str, sections: Sequence[str]) -> str:
     """A keyed digest of a method's version, of the policy sections that an asset reads, and of the files that they name.
 
-    Keyed, because one section names members who opted out, and a guess could be tried on a plain digest.
+    Keyed, because one section names members who opted out, and guesses could be tested against a plain digest.
     """
     files = json.dumps(policy.file_digests(*sections)) if sections else "{}"
     return secret.keyed_digest("made under", version, *sections, policy.section_hash(*sections), files)
@@ -321,7 +322,7 @@ def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionConte
 
 
 def column_schema(contract: DataFrameSchema) -> dg.TableSchema:
-    """What a contract says of its columns, for the UI: type, meaning, role, unit, constraints."""
+    """A contract's columns for the UI: type, meaning, role, unit, constraints."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -341,7 +342,7 @@ def column_schema(contract: DataFrameSchema) -> dg.TableSchema:
 
 
 def observed_schema(columns: Mapping[str, str], stated: object) -> dg.TableSchema:
-    """The columns that a table has, with the types of DuckDB, and what the contract says of them."""
+    """The columns of a table, with their DuckDB types and their descriptions in the contract."""
     schema = stated.schema if isinstance(stated, dg.TableSchemaMetadataValue) else stated
     known = {column.name: column for column in schema.columns} if isinstance(schema, dg.TableSchema) else {}
     found = []

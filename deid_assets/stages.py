@@ -1,4 +1,4 @@
-"""The way of the data: the stages in order, and the assets of each. Schemas of the store and asset groups follow it."""
+"""The stages in order, and the assets of each. Schemas of the store and asset groups follow them."""
 
 STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("members", "claims", "quarantined_rows", "delivered_codes"),
@@ -50,12 +50,12 @@ FLAT_STAGES: dict[str, tuple[str, ...]] = {
     "assessment": ("record_risk", "record_attribute_disclosure"),
     "release": ("release",),
 }
-"""The same for a flat table, which has one record for each person."""
+"""Stages and assets of a flat table, which has one record per person."""
 
 STAGES_WITH_DATES: dict[str, tuple[str, ...]] = STAGES | {
     "preparation": (*STAGES["preparation"], "dated_claims", "known_claims")
 }
-"""The same where a policy releases dates: claims with released dates, and what an adversary may know of them."""
+"""Additional assets if a policy releases dates: claims with released dates, and adversary knowledge about them."""
 
 RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "known_claims"}
 """What the stages after preparation then read instead."""
@@ -78,7 +78,7 @@ METHOD_VERSIONS = {
     "record_risk": "4",
     "record_attribute_disclosure": "4",
 }
-"""Version of each assessment's method; the gate accepts evidence of these only."""
+"""Version of each assessment's method; the gate accepts evidence of these versions only."""
 
 
 def stages_of(policy: object) -> dict[str, tuple[str, ...]]:

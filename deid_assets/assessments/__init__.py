@@ -1,1 +1,1 @@
-"""Evidence: from what a method found to measurements that are compared with thresholds."""
+"""Evidence: convert the findings of methods to measurements that are compared with thresholds."""

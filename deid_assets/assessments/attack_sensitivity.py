@@ -1,4 +1,4 @@
-"""From the cells of the sensitivity analysis to measurements, and back to the table that report and UI show."""
+"""Convert the cells of the sensitivity analysis to measurements, and back to the table in report and UI."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -14,12 +14,12 @@ ASSET = "attack_sensitivity"
 WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensitivity_given_membership"}
 """Names of the gating measurements, by figure."""
 WITH_VALUES = "number_of_claims_known_with_values"
-"""Name of the measurement of a neighbour who knows values and, to within the policy's bin, the number of claims."""
+"""Measurement of a neighbour who knows values and the number of claims to within the policy's bin."""
 FIGURES = ("unconditional", "given_membership")
 
 
 def wrong_values(share: float) -> str:
-    """Name of the row in which a share of the values known is wrong.
+    """Name of the row in which a share of the known values is wrong.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def wrong_values(share: float) -> str:
 
 
 def number_known(width: int) -> str:
-    """Name of the row in which the number of claims is known, to within a bin of so many numbers.
+    """Name of the row in which the number of claims is known to within a bin of `width` numbers.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def cell_name(variant: str, power: int, figure: str) -> str:
 
 
 def sensitivity_required(policy: Policy) -> tuple[Requirement, ...]:
-    """The gating measurements that the policy demands of this assessment."""
+    """The gating measurements that the policy requires of this assessment."""
     gates = policy.attack_sensitivity.gates
     sure = joint_confidence(policy)
     required = tuple(Requirement(ASSET, WORST[figure], gate.at_most, sure) for figure, gate in gates.items())
@@ -65,20 +65,20 @@ def sensitivity_required(policy: Policy) -> tuple[Requirement, ...]:
 
 
 def joint_confidence(policy: Policy) -> float:
-    """The confidence at which the bounds of all cells hold together, over all tries: the highest that a gate asks for."""
+    """Confidence at which the bounds of all cells hold jointly, over all tries: the highest that a gate requires."""
     gate = policy.measured_number_of_claims.with_values
     return max(policy.attack_sensitivity.confidence, gate.confidence if gate else 0.0)
 
 
 def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: str, number: int) -> tuple[Measurement, ...]:
-    """Both figures of every cell, and the worst plausible ones, which gate where the policy says so.
+    """Both figures of every cell, and the worst plausible ones, which are gates if the policy says so.
 
     Parameters
     ----------
     cells
-        With bounds for the try that it is.
+        With bounds for the given try.
     number
-        Which try that is.
+        The number of the try.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class Valued(Protocol):
 def table_rows(
     policy: Policy, measurements: Iterable[Valued]
 ) -> list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]]:
-    """(row, power, {figure: (value, bound)}) of every cell that was measured, in the order of the policy."""
+    """(row, power, {figure: (value, bound)}) of every measured cell, in policy order."""
     by_name = {found.name: found for found in measurements}
     rows: list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]] = []
     for row in rows_of(policy):

@@ -1,8 +1,8 @@
-"""What columns published as they are tell, as measurements of the gate, and the refusals that follow.
+"""What columns published unchanged disclose, as measurements of the gate, and the resulting refusals.
 
-Every column gates by itself, unless the policy lists it as reviewed, with a reason: its numbers are then in the evidence
-all the same, beside their limits, and the report shows them with the reason. Shares that the published rows themselves
-tell to whoever counts them are shown; those that are counted in the population are protected.
+Every column is a gate by itself, unless the policy lists it as reviewed, with a reason. A reviewed column's numbers are
+still in the evidence, beside their limits, and the report shows them with the reason. Shares that can be counted in the
+published rows are shown; those counted in the population are protected.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -52,20 +52,20 @@ _WHY: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class ColumnLeaks:
-    """What was found of a column that is published as it is.
+    """What was found about a column that is published unchanged.
 
     Attributes
     ----------
     singled_out, of
         People, or records, whose value is rare; those that have a value.
     refines, sure
-        Where lambda is greatest, and where sure knowledge is.
+        The greatest lambda, and certain knowledge.
     patterns
         Values that look like identifiers.
     named
-        Whether a name of the column says that it identifies people.
+        Whether one of the column's names says that it identifies people.
     made_of
-        How far withheld labels foretell the column; None where that was not asked.
+        How well withheld labels predict the column; None if this was not measured.
     """
 
     singled_out: int
@@ -85,11 +85,12 @@ def leak_measurements(
     Parameters
     ----------
     together
-        Sets of columns that refine together what none refines alone. One of which every column was reviewed gates nothing.
+        Sets of columns that refine jointly but not individually. A set in which every column was reviewed is not a
+        gate.
     reviewed
         Columns that were reviewed.
     counted_in_release
-        Whether those who hold a value were counted in the release itself, which then tells their number.
+        Whether holders of a value were counted in the release itself, which then discloses their number.
     """
     measured = []
     published = "share of published values"
@@ -119,16 +120,16 @@ def leak_measurements(
 
 
 def all_singled_out(records: int, of: int) -> Measurement:
-    """Records that all columns together single out. It gates nothing: rich tables do that."""
+    """Records that all columns jointly single out. Not a gate, because rich tables always single out records."""
     return _measured(ALL_SINGLED_OUT, "share of published values", _share(records, of), None, of, False)
 
 
 def leak_refusals(
     found: Mapping[str, ColumnLeaks], together: Sequence[Together], measurements: Sequence[Measurement], instead: str
 ) -> list[Refusal]:
-    """A refusal for each column with a measurement that did not pass: what the column does, and what to do.
+    """Return a refusal for each column with a failed measurement: what the column does, and what to do.
 
-    Numbers of refused rows are told only where they count nobody: these rows are published nowhere.
+    Numbers are included only if they count nobody, because refused rows are not published.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def leak_refusals(
     failed: dict[str, list[Measurement]] = {}
     for one in measurements:
         if one.gating and not one.passed:
-            # What several columns do has a name without a slash, which a column may have, too.
+            # The name for several columns has no slash, unlike the name for one column.
             failed.setdefault(one.name.rpartition("/")[0], []).append(one)
     refusals = []
     for column, broken in failed.items():

@@ -1,4 +1,4 @@
-"""Planted truths as evidence: an attack that does not find them all is refused, whatever risk it reports."""
+"""Planted truths as evidence: an attack that does not find all of them is refused, whatever risk it reports."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from deid_assets.stages import FLAT_STAGES, STAGES
 CANARIES = "canaries_found"
 WITH_CANARIES = STAGES["assessment"]
 FLAT_WITH_CANARIES = FLAT_STAGES["assessment"]
-"""Assessments whose evidence must hold this measurement: all of a family."""
+"""Assessments whose evidence must contain this measurement: all of a family."""
 
 
 def canaries_required(assets: Iterable[str] = WITH_CANARIES) -> tuple[Requirement, ...]:
@@ -18,12 +18,12 @@ def canaries_required(assets: Iterable[str] = WITH_CANARIES) -> tuple[Requiremen
 
 
 def canaries_measurement(found: Findings, commitment: str | None = None) -> Measurement:
-    """The share of attacks on canaries that ended as they must; all of them have to.
+    """The share of attacks on canaries with the required outcome; all must have it.
 
     Parameters
     ----------
     commitment
-        Of the stream that attacks were drawn from; None where nothing was drawn.
+        Commitment to the stream that attacks were drawn from; None if nothing was drawn.
     """
     return Measurement(
         name=CANARIES,

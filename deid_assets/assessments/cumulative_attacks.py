@@ -1,7 +1,8 @@
 """Attack 1 for any member, at the alpha of the moment of release (methods#attack-1).
 
-Members published meanwhile elsewhere count. The assessments measured alpha times the success given membership at the alpha of
-their time. Success given membership is a fact about the staged rows, and alpha is not; so the gate multiplies again.
+Members published elsewhere in the meantime count. The assessments measured alpha times the success given membership,
+with alpha at that time. Success given membership depends only on the staged rows, but alpha changes, so the gate
+multiplies again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,29 +15,29 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import AttackGate
 
 BECAUSE = "counts_earlier_releases"
-"""Metadata of an assessment whose numbers count members of earlier releases."""
+"""Metadata key of an assessment whose numbers count members of earlier releases."""
 
 _FIGURES = {
     "neighbor_attack": (GIVEN_MEMBERSHIP, UNCONDITIONAL),
     "attack_sensitivity": (WORST["given_membership"], WORST["unconditional"]),
 }
-"""By assessment, the figure given membership and the one for any member."""
+"""By assessment: the figure given membership and the figure for any member."""
 
 
 def cumulative_refusals(policy: Policy, evidence: Sequence[Evidence], alpha: float) -> list[Refusal]:
-    """Refuse where alpha times the success given membership is above what the policy allows for any member.
+    """Refuse if alpha times the success given membership exceeds what the policy allows for any member.
 
     Parameters
     ----------
     evidence
-        As stored; whether it is about the staged rows is for others to judge.
+        As stored; other code checks that it is about the staged rows.
     alpha
-        Released members, now or before, over members of the population.
+        Members released now or before, over members of the population.
 
     Returns
     -------
     list of Refusal
-        Rules: `absent_measurement` and `failed_measurement`; none for attacks that the policy does not gate for any member.
+        Rules: `absent_measurement` and `failed_measurement`; none for attacks without a policy gate for any member.
     """
     return [refusal for asset, gate in _gates(policy) for refusal in _judged(asset, gate, evidence, alpha)]
 
@@ -50,7 +51,7 @@ def because_of(releases: Sequence[str]) -> str:
 
 
 def naming_releases(refusals: Sequence[Refusal], releases: Sequence[str]) -> list[Refusal]:
-    """The refusals, with the earlier releases that a number of theirs counts."""
+    """The refusals, with the earlier releases that their numbers count."""
     cumulative = {ABSENCE, *(unconditional for _, unconditional in _FIGURES.values())} if releases else set()
     return [
         replace(found, text=f"{found.text}: {because_of(releases)}")
@@ -81,6 +82,6 @@ def _judged(asset: str, gate: AttackGate, evidence: Sequence[Evidence], alpha: f
 
 
 def _compared(found: Measurement, gate: AttackGate) -> float | None:
-    """The number that the gate goes by; None where it is none."""
+    """The number that the gate uses; None if there is none."""
     number = found.bound if gate.statistic == "upper_bound" else found.value
     return number if number is not None and number == number else None

@@ -1,7 +1,7 @@
-"""How much of each column's information a release keeps, and the refusal of one that keeps too little to be of use.
+"""How much of each column's information a release keeps, and the refusal of one that keeps too little to be useful.
 
-A release that tells nothing passes every gate of privacy. So what it keeps is measured, shown beside the verdict, and
-held against the policy's `detail_at_least`.
+A release without information passes every privacy gate. So what it keeps is measured, shown beside the verdict, and
+compared with the policy's `detail_at_least`.
 """
 
 import math
@@ -12,7 +12,7 @@ from deid_assets.assessments.measure import exact
 from deid_assets.methods.lattice.certificate import rounding_step
 
 KEPT = "information_kept"
-"""What is measured of a column; the measurement is called "<released name>/information_kept"."""
+"""Measured per column; the measurement is named "<released name>/information_kept"."""
 
 
 def kept_name(column: str) -> str:
@@ -27,9 +27,10 @@ def kept_name(column: str) -> str:
 
 
 def rounded_down(share: float, people: int) -> float:
-    """A share as far as it may be told: exact ones are functions of the delivered rows.
+    """A share at the precision at which it may be disclosed: exact shares are functions of the delivered rows.
 
-    Steps are those of the public certificate's losses, and down, so that a release never looks richer than it is.
+    Steps are those of the public certificate's losses. Rounding is down, so that a release never looks richer than it
+    is.
 
     Examples
     --------
@@ -44,27 +45,27 @@ def _down(share: float, step: float) -> float:
 
 
 def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], people: int, fewest: int | None = None) -> bool:
-    """Whether every column keeps as much as the policy asks for, however many people are left.
+    """Whether every column keeps as much as the policy requires, however many people remain.
 
     Parameters
     ----------
     kept
-        Released name of each generalized column to the share of its information that is left.
+        Share of information left, by the released name of each generalized column.
     at_least
         The policy's `detail_at_least`.
     people
         Released members or records.
     fewest
-        Of them, those who are left at least when the gate asks: steps are wider for fewer people. None for all of them.
+        The fewest of them that may remain at the gate; steps are wider for fewer people. None means all of them.
     """
-    # Steps are whole thousandths; a narrower one does not always leave more.
+    # Steps are whole thousandths; a narrower step does not always leave more.
     narrowest, widest = (round(1000 * rounding_step(number)) for number in (people, people if fewest is None else fewest))
     steps = [thousandths / 1000 for thousandths in range(narrowest, widest + 1)]
     return all(_down(kept[column], step) >= share for column, share in at_least.items() for step in steps)
 
 
 def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float], people: int) -> tuple[Measurement, ...]:
-    """What each generalized column keeps, rounded down; it gates where the policy asks for a least share.
+    """What each generalized column keeps, rounded down; a gate if the policy requires a least share.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float]
     Raises
     ------
     KeyError
-        If the policy asks for a column that was not measured.
+        If the policy names a column that was not measured.
     """
     unmeasured = set(at_least) - set(kept)
     if unmeasured:
@@ -89,7 +90,7 @@ def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float]
 
 
 def detail_refusals(measured: tuple[Measurement, ...]) -> list[Refusal]:
-    """Refuse as useless where a column keeps less than the policy asks for."""
+    """Refuse a release as useless if a column keeps less than the policy requires."""
     return [
         Refusal(
             "too_little_detail", found.name, found.value, found.threshold,

@@ -1,13 +1,13 @@
-"""Measurements of what a release discloses beyond who is who: uniques, attributes, membership, providers.
+"""Measurements of disclosure beyond identity: uniques, attributes, membership, providers.
 
-All of them are in the evidence of every release; those gate for which the policy states a limit. Numbers about members and
-providers are protected in public, providers being persons too; those that the published rows tell to whoever counts them
-(values in a class, members in classes of one value, distances of distributions) are not. Estimated shares of uniques are
-probabilities, told at two digits: their whole would be the exact population.
+All of them are in the evidence of every release; those with a limit in the policy are gates. Numbers about members and
+providers are protected in public, because providers are persons too. Numbers that can be counted in the published rows
+(values in a class, members in classes of one value, distances of distributions) are not. Estimated shares of uniques
+are probabilities, shown to two digits: in full they would give the exact population.
 
-Where the delivery is the population, classes and uniques are counted in it, and a limit is for the larger of the count
-and the estimate (methods#population). In public that number is not shown: the protected count stands beside it, and a second
-noise on it could be averaged with the first.
+If the delivery is the population, classes and uniques are counted in it, and a limit applies to the larger of the count
+and the estimate (methods#population). That number is not public: the protected count is shown beside it, and a second
+noisy version could be averaged with the first.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,9 +34,9 @@ COUNTED = "demographic_high_risk_share"
 ESTIMATORS: tuple[Estimator, ...] = ("large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test")
 KINDS = ("provider", "vendor", "pcp")
 KNOWLEDGE = ("one_pattern", "some_patterns", "all_patterns", "shared_patients")
-"""What an adversary knows of a provider."""
+"""What an adversary knows about a provider."""
 BEFORE, AFTER = "before", "after"
-"""Before and after identifiers are suppressed."""
+"""Before and after suppression of identifiers."""
 
 Recognitions = Mapping[tuple[str, str, str], Recognition]
 """By kind of identifier, knowledge, and before or after suppression."""
@@ -80,20 +80,20 @@ def population_measurements(
     population: int,
     counted: tuple[float, int] | None,
 ) -> tuple[Measurement, ...]:
-    """Estimated shares of members in small classes and of uniques, each beside the count where there is one.
+    """Estimated shares of members in small classes and of uniques, each beside the count if there is one.
 
-    A policy's limit is for the larger of the two, and for the estimate where nothing is counted.
+    A policy's limit applies to the larger of the two, or to the estimate if nothing is counted.
 
     Parameters
     ----------
     small_shares
-        By estimator, share of released members whose class it takes for small.
+        By estimator: the share of released members whose class it considers small.
     uniqueness
         Estimated uniques of the population.
     released, population
-        Members.
+        Numbers of members.
     counted
-        Share of released members in small classes, and uniques of the population, as counted; None in an extract.
+        Counted share of released members in small classes and counted uniques of the population; None for an extract.
     """
     limits = policy.population_estimates
     small = {name: small_shares[name] for name in ESTIMATORS}
@@ -139,7 +139,7 @@ def population_measurements(
             )
         )
     if counted is not None:
-        # Under the name that demographic_risk has for it: one thing that is counted is one protected cell.
+        # Same name as in demographic_risk: one counted quantity is one protected cell.
         found.append(
             _measured(
                 COUNTED, "share of released members", counted[0], None, "demographic_risk", "methods#demographic-risk", released
@@ -154,7 +154,7 @@ def population_measurements(
 def attribute_measurements(
     limits: DisclosureLimits, found: Mapping[str, AttributeDisclosure], released: int
 ) -> tuple[Measurement, ...]:
-    """What classes tell of each sensitive attribute, and of the worst of them.
+    """What classes disclose about each sensitive attribute, and about the worst of them.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def attribute_measurements(
         return None if not values or None in values else choose(values)
 
     def least_diversity() -> float | None:
-        """Of attributes that tell nothing there is no l: if all are such, nothing but the members bounds it."""
+        """The least l. Attributes without information have no l; if all are such, only the number of members bounds it."""
         values = [getattr(one, l_of) for one in found.values() if not one.tells_nothing]
         return None if not found or None in values else min(values, default=released)
 
@@ -198,12 +198,12 @@ def attribute_measurements(
 def membership_measurements(
     policy: Policy, found: Membership, shortfalls: np.ndarray, high: float, confidence: float, commitment: str
 ) -> tuple[Measurement, ...]:
-    """Greatest and least presence, and what the best guess gains, from demographics and from claims as well.
+    """Greatest and least presence, and the gain of the best guess, from demographics alone and with claims.
 
     Parameters
     ----------
     shortfalls
-        Of simulated adversaries; their mean is the gain of those who know claims.
+        Of simulated adversaries; their mean is the gain of adversaries who know claims.
     high, confidence
         Upper bound on that mean.
     """
@@ -228,7 +228,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
     graph, section = policy.provider_graph, "methods#provider-graph; Hay et al. 2008"
 
     def worst(knowledge: str) -> float:
-        """Over kinds of identifiers as published; nobody is recognized by an identifier that is never shown."""
+        """The worst over kinds of identifiers as published; an identifier that is never shown identifies nobody."""
         shown = (found[kind, knowledge, AFTER].success for kind in KINDS)
         return max((success for success in shown if success is not None), default=0.0)
 
@@ -242,7 +242,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
                 name, "probability", worst(knowledge), limit, "provider_graph", section, None, commitment=commitment
             )
         for (kind, knowledge, when), one in found.items():
-            # Identifiers that are left, and who shares patients with whom, are told by the released claims.
+            # The released claims reveal which identifiers are left, and who shares patients with whom.
             told = "published" if knowledge == "shared_patients" else "released"
             of = f"share of {told} providers" if when == AFTER else "share of providers"
             for measure, unit, value in (
@@ -275,7 +275,7 @@ def _measured(
     comparison: Comparison = "at_most",
     commitment: str | None = None,
 ) -> Measurement:
-    """A number without a bound, which gates where the policy states a limit."""
+    """A number without a bound, which is a gate if the policy sets a limit."""
     return Measurement(
         name, unit, value, None, limit, comparison, "value", None, method, section, size, commitment, gating=limit is not None
     )

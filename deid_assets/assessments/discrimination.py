@@ -1,8 +1,8 @@
-"""Whether the gates could refuse at all: each of them alone must refuse a release of which half the members are laid open.
+"""Whether the gates can refuse at all: each one alone must refuse a release that discloses half its members.
 
-Two things together make a gate. Its measure must find whoever is laid open: planted canaries show that in every run. And
-its threshold must refuse what the measure then finds: that is judged here, on the thresholds that were compared. A policy
-whose numbers lie beyond their ranges is refused when it is read, and here again.
+A gate consists of two things. Its measure must find everyone who is disclosed; planted canaries show this in every run.
+Its threshold must then refuse what the measure finds; this is judged here, on the thresholds that were compared. A
+policy with numbers outside their ranges is refused when it is read, and again here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from deid_assets.policy.rules.limits import limit_problems
 HALF = 0.5
 
 LAID_OPEN: dict[str, float] = {
-    # Shares of members, or of draws: half of them.
+    # Half of the members or draws.
     measure.FIXED: HALF,
     measure.LITERAL: HALF,
     measure.DEMOGRAPHIC: HALF,
@@ -27,7 +27,7 @@ LAID_OPEN: dict[str, float] = {
     disclosure.SMALL_CLASSES: HALF,
     disclosure.UNIQUES: HALF,
     disclosure.HOMOGENEOUS: HALF,
-    # Expected success of an attack: certain for half of the targets, and next to nothing for the others.
+    # Expected success of an attack: certain for half of the targets, almost nil for the others.
     measure.GIVEN_MEMBERSHIP: HALF,
     measure.VOTER_LIST: HALF,
     measure.INPATIENT: HALF,
@@ -37,29 +37,29 @@ LAID_OPEN: dict[str, float] = {
     disclosure.ALL_PATTERNS_SUCCESS: HALF,
     disclosure.GRAPH_SUCCESS: HALF,
     disclosure.ADVANTAGE: HALF,
-    # The worst class decides: one of a single member. Whoever holds the rarer of two values is .5 or more from the whole.
+    # The worst class decides: a class of one. The holder of the rarer of two values is .5 or more from the whole.
     measure.SMALLEST_CLASS: 1.0,
     disclosure.DIVERSITY: 1.0,
     disclosure.CLOSENESS: HALF,
     disclosure.PRESENCE: 1.0,
-    # All but those with a sensitive condition are released: whoever is absent has one.
+    # Everybody without a sensitive condition is released, so an absent member has one.
     measure.ABSENCE: 1.0,
-    # All who are in one of two releases only have a sensitive condition; half of those released came, each alone.
+    # Everybody in only one of two releases has a sensitive condition. Half of those released are new, each alone.
     membership_changes.DISAPPEARED: 1.0,
     membership_changes.APPEARED: 1.0,
     membership_changes.CAME: HALF,
-    # An attack that finds half of the canaries is broken; a record that the population has no room for is one too many.
+    # An attack that finds half of the canaries is broken. One record without room in the population is one too many.
     CANARIES: HALF,
     measure.BEYOND: 1.0,
 }
-"""By gating measurement, what it would be in a release of which half the members are laid open."""
+"""Value of each gating measurement in a release that discloses half its members."""
 
 BY_ALPHA = (measure.UNCONDITIONAL, attack_sensitivity.WORST["unconditional"])
-"""At most alpha by construction: `check_vacuous` judges these, at the alpha of the release."""
+"""At most alpha by construction; `check_vacuous` judges these, at the alpha of the release."""
 
 
 def vacuity_refusals(policy: BaseModel, evidence: Iterable[Evidence]) -> list[Refusal]:
-    """Refuse numbers of the policy outside their ranges, and gates that such a release would pass.
+    """Refuse policy numbers outside their ranges, and gates that such a release would pass.
 
     Returns
     -------
@@ -87,6 +87,6 @@ def _undiscriminating(item: Evidence) -> Iterator[Refusal]:
 
 
 def passes(measured: Measurement, value: float) -> bool:
-    """Whether a gate would pass, had this been measured, exactly."""
+    """Whether a gate would pass if exactly this had been measured."""
     bound = None if measured.bound is None and measured.statistic == "value" else value
     return replace(measured, value=value, bound=bound).passed

@@ -1,7 +1,7 @@
-"""Evidence: numbers that were measured on rows known by their digest, and the judgement whether they suffice.
+"""Evidence: numbers measured on rows identified by their digest, and the judgement whether they suffice.
 
 An assessment measures, compares each number with its threshold and stores the result as `Evidence`. The gate reads it
-back and asks `judge`, which accepts nothing that is absent, stale, of another delivery or policy, or not finite.
+back and calls `judge`, which rejects anything that is missing, stale, of another delivery or policy, or not finite.
 """
 
 import math
@@ -20,19 +20,19 @@ Comparison = Literal["at_most", "at_least"]
 Statistic = Literal["value", "upper_bound", "lower_bound"]
 
 INFORMATION = "share of information"
-"""Unit of what a column keeps of its information: rounded, as the public certificate's losses are."""
+"""Unit of the share of information that a column keeps: rounded like the public certificate's losses."""
 
 PLAIN_UNITS = frozenset(
     {INFORMATION}
     | {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
     | {"draws", "trials", "nodes", "disagreements", "seconds", "megabytes"}
-    # What the published rows themselves tell to whoever counts them: values in a class, distances of distributions.
+    # Numbers that can be counted in the published rows: values in a class, distances of distributions.
     | {"values", "distance", "attributes", "share of published values"}
 )
-"""Units of numbers that count nobody. A number of any other unit is about people and protected in public."""
+"""Units of numbers that count nobody. Numbers of any other unit are about people and protected in public."""
 
 LEFT_OUT = "share of records left out"
-"""Unit of what suppression left out of the records of a flat table: the public edition makes it of its attrition."""
+"""Unit of the records of a flat table that suppression removed; the public edition derives it from its attrition."""
 
 _TOLD = ("published ", "share of published ")
 _WHOLE_TOLD = "share of released "
@@ -44,7 +44,7 @@ _COLUMNS = ["asset", "partition", "policy_hash", "rows_digest", "method_version"
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measured number and what it had to satisfy.
+    """One measured number and the condition it must satisfy.
 
     Parameters
     ----------
@@ -52,37 +52,37 @@ class Measurement:
         What was measured, as a noun phrase in snake_case, unique within its evidence. Measurements of the same people
         may share a group, written before a slash: their number is protected once for all of them.
     unit
-        What one is a unit of: one of `PLAIN_UNITS`, or of people ("members", "share of members", "claims", "rows").
-        "published ..." and "share of published ..." are numbers that the released files tell to whoever counts their
-        rows. Of a "share of released ..." they tell the whole, `sample_size`, but not the part.
+        One of `PLAIN_UNITS`, or a unit of people ("members", "share of members", "claims", "rows"). Numbers in
+        "published ..." and "share of published ..." can be counted in the released files. Of a "share of released ...",
+        the files reveal the whole, `sample_size`, but not the part.
     value
         The estimate or exact number. None if nothing could be measured.
     bound
         Confidence bound on `value`, on the side that `statistic` names; None without one. It covers Monte Carlo
         error only (methods#confidence).
     threshold
-        What the gated statistic is compared with; inclusive.
+        Limit for the gated statistic; inclusive.
     comparison
         "at_most" or "at_least".
     statistic
         Which number is compared: "value", or `bound` as "upper_bound" (at_most) or "lower_bound" (at_least).
     confidence
-        Of the bound, between 0 and 1; None without a bound.
+        Confidence of the bound, between 0 and 1; None without a bound.
     method
-        The function that measured, such as "neighbor_attack".
+        The measuring function, such as "neighbor_attack".
     section
         Where it is specified, such as "methods#node-risk".
     sample_size
-        Number of draws, trials or rows behind `value`; None if that has no meaning.
+        Number of draws, trials or rows behind `value`; None if not applicable.
     seed_commitment
-        Commitment to the seed of the random stream; None where nothing is random.
+        Commitment to the seed of the random stream; None if nothing is random.
     gating
         Whether a failure refuses the release.
 
     Raises
     ------
     ReleaseError
-        If the fields contradict one another.
+        If the fields contradict each other.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class Measurement:
             raise ReleaseError(f"measurement {self.name!r}: {problem}")
 
     def _contradiction(self) -> str | None:
-        """What is wrong with the fields taken together; None if nothing is."""
+        """What is wrong with the combination of fields; None if nothing is."""
         if not _texts(self.name, self.unit, self.method, self.section):
             return "name, unit, method and section must be texts that are not empty"
         if self.comparison not in ("at_most", "at_least"):
@@ -154,13 +154,13 @@ class Measurement:
 
     @property
     def failed_by_draws(self) -> bool:
-        """Whether it gates, was made of random draws, and did not pass; what could not be measured told nothing."""
+        """Whether it is a gate, based on random draws, and failed; a value that could not be measured does not count."""
         drawn = self.gating and self.confidence is not None
         return drawn and _finite(self.compared) and _finite(self.value) and not self.passed
 
     @property
     def failed_by_chance(self) -> bool:
-        """Whether the value is within the threshold, and its bound beyond: other draws might have passed."""
+        """Whether the value is within the threshold but its bound is not: other draws might have passed."""
         return self.failed_by_draws and self.statistic != "value" and replace(self, statistic="value").passed
 
     @property
@@ -170,12 +170,12 @@ class Measurement:
 
     @property
     def told_by_files(self) -> bool:
-        """Whether the released files tell the number and its sample size: once they are out, nothing is left to protect."""
+        """Whether the released files reveal the number and its sample size; once published, nothing is left to protect."""
         return self.unit.startswith(_TOLD)
 
     @property
     def whole_told_by_files(self) -> bool:
-        """Whether the released files tell the sample size of a share, but not the share."""
+        """Whether the released files reveal the sample size of a share, but not the share."""
         return self.unit.startswith(_WHOLE_TOLD)
 
     def to_json(self) -> dict[str, Json]:
@@ -189,7 +189,7 @@ class Measurement:
         Raises
         ------
         ReleaseError
-            If a field is missing or unknown, or `passed` is not what the numbers say.
+            If a field is missing or unknown, or `passed` contradicts the numbers.
         """
         names = {field.name for field in fields(cls)}
         if not isinstance(value, Mapping) or set(value) != names | {"passed"}:
@@ -203,7 +203,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The measurements of one assessment, bound to the rows, the policy and the method that it judged.
+    """The measurements of one assessment, bound to the rows, the policy and the method.
 
     Parameters
     ----------
@@ -214,13 +214,13 @@ class Evidence:
     policy_hash
         Hash of the whole policy.
     rows_digest
-        `rows_digest` of the table judged, or `combined_digest` of several.
+        `rows_digest` of the judged table, or `combined_digest` of several.
     method_version
         Code version of the method.
     measurements
-        At least one, each with a name of its own.
+        At least one, each with a unique name.
     try_number
-        In which try the release was measured, where that decides the confidence of its bounds; None elsewhere.
+        The try in which the release was measured, if it determines the confidence of its bounds; else None.
     """
 
     asset: str
@@ -244,7 +244,7 @@ class Evidence:
             raise ReleaseError(f"evidence {self.asset!r}: it needs measurements, each with a name of its own")
 
     def digest(self) -> str:
-        """SHA-256 of all it says: the event log keeps it, so that evidence edited in the store is found out."""
+        """SHA-256 of its whole content; the event log keeps it, so that edits in the store are detected."""
         return bytes_digest(canonical_json(self.to_json()))
 
     def to_json(self) -> dict[str, Json]:
@@ -262,7 +262,7 @@ class Evidence:
 
 
 def to_frame(evidence: Iterable[Evidence]) -> pd.DataFrame:
-    """Evidence as a table: one row each, all columns text; `measurements` holds canonical JSON, `try_number` may be empty."""
+    """Evidence as a table: one row each, all columns text; `measurements` is canonical JSON, `try_number` may be empty."""
     rows = [item.to_json() for item in evidence]
     rows = [
         row | {"measurements": canonical_json(row["measurements"]).decode().strip(), "try_number": str(row["try_number"] or "")}
@@ -277,7 +277,7 @@ def from_frame(frame: pd.DataFrame) -> tuple[Evidence, ...]:
     Raises
     ------
     ReleaseError
-        If the table was not written by `to_frame`, or was changed since in a way that contradicts itself.
+        If `to_frame` did not write the table, or a later change made it inconsistent.
     """
     if list(frame.columns) != _COLUMNS:
         raise ReleaseError("stored evidence has missing or unknown columns")
@@ -300,10 +300,10 @@ def _try_number(text: object) -> int | None:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A gating measurement that a policy demands, by the names of the assessment and of the measurement.
+    """A gating measurement that a policy requires, by the names of the assessment and of the measurement.
 
-    Evidence that was compared with another `threshold` than the policy's is refused; None: any will do. So is a bound that
-    holds less surely than in this try it must, where the policy states a `confidence`.
+    Evidence compared with a `threshold` other than the policy's is refused; None accepts any. A bound with less
+    confidence than this try requires is refused too, if the policy states a `confidence`.
     """
 
     asset: str
@@ -321,11 +321,11 @@ class Context:
     partition, policy_hash
         The delivery and the policy about to be released.
     digests
-        Per assessment, the digest of the rows it has to have judged: of the staged files, read back.
+        Per assessment, the digest of the rows that it must have judged: those of the staged files, read back.
     methods
-        Per assessment, the code version of its method now; None: any.
+        Per assessment, the current code version of its method; None accepts any.
     numbers
-        Per assessment that is made of draws, which try this is.
+        Per assessment based on draws, the number of this try.
     """
 
     partition: str
@@ -339,8 +339,8 @@ class Context:
 class Refusal:
     """One reason not to release.
 
-    `text` may be shown to anybody: it repeats no number about people. `measured` is exact and stays in the
-    restricted store where `unit` is about people (methods#protected-counts).
+    `text` may be shown to anybody, because it contains no number about people. `measured` is exact and stays in the
+    restricted store if `unit` is about people (methods#protected-counts).
     """
 
     rule: str
@@ -352,26 +352,26 @@ class Refusal:
 
     @property
     def is_judgement(self) -> bool:
-        """Whether the gate judged the rows and said no; else something kept it from judging them."""
+        """Whether the gate judged the rows and refused them; otherwise something prevented the judgement."""
         return self.rule not in NOT_JUDGED
 
 
 NOT_JUDGED = frozenset({
-    # Evidence that is missing, of something else, or not what was demanded.
+    # Evidence that is missing, about something else, or not as required.
     "missing_evidence", "repeated_evidence", "stale_evidence", "evidence_of_another_partition", "evidence_of_another_policy",
     "evidence_of_another_method", "evidence_of_another_try", "absent_measurement", "not_gating", "another_threshold",
     "laxer_confidence", "not_finite", "unreadable_evidence", "edited_evidence",
-    # Data that is missing, changed, stale, or broken. A check that failed by its number has a failed measurement beside it.
+    # Data that is missing, changed, stale or broken. A check that failed by its number also has a failed measurement.
     "missing_asset", "stale_policy", "other_policy_text", "changed_policy", "changed_policy_file", "stale_input",
     "edited_table", "changed_delivery", "check_not_passed", "broken_contract", "broken_certificate",
 })  # fmt: skip
-"""Rules of refusals that say nothing about privacy; a rule that is not listed here does."""
+"""Rules of refusals that say nothing about privacy; all other rules do."""
 
 
 def judge(evidence: Sequence[Evidence], required: Iterable[Requirement], context: Context) -> tuple[Refusal, ...]:
-    """Say why a release is refused; an empty tuple says that it is not (design section 5, the gate).
+    """Return why a release is refused; an empty tuple if it is not (design section 5, the gate).
 
-    Evidence that nobody required is judged too: a gating measurement that failed refuses whoever asked for it.
+    Evidence that is not required is judged too: a failed gating measurement always refuses.
 
     Returns
     -------
@@ -415,7 +415,7 @@ def _unbound(item: Evidence, context: Context) -> list[Refusal]:
 
 
 def _unmet(item: Evidence, wanted: Iterable[Requirement], context: Context) -> list[Refusal]:
-    """Refusals of demanded measurements that are absent, do not gate, or gate at another threshold or less surely."""
+    """Refusals of required measurements that are absent, are not gates, or have another threshold or less confidence."""
     measured = {measurement.name: measurement for measurement in item.measurements}
     found = []
     for requirement in wanted:
@@ -436,7 +436,7 @@ def _unmet(item: Evidence, wanted: Iterable[Requirement], context: Context) -> l
 
 
 def _is_as_sure(measurement: Measurement, requirement: Requirement, context: Context) -> bool:
-    """Whether a bound has the confidence that the policy demands of this try; of what is not drawn nothing is demanded."""
+    """Whether a bound has the confidence that the policy requires of this try; nothing is required without draws."""
     if requirement.confidence is None:
         return True
     number = context.numbers.get(requirement.asset)
@@ -460,7 +460,7 @@ def _failed(item: Evidence) -> list[Refusal]:
 
 
 def _comparison_text(measurement: Measurement) -> str:
-    """What was compared with what; without the number where it is about people."""
+    """What was compared with what; without the number if it is about people."""
     number = "a number about people" if measurement.counts_people else f"{measurement.compared:.6g}"
     wanted = f"{measurement.comparison.replace('_', ' ')} {measurement.threshold:.6g}"
     return f"{measurement.statistic.replace('_', ' ')} {number} must be {wanted} ({measurement.unit})"

@@ -1,4 +1,4 @@
-"""From what a method found to the measurements that checks, gate, manifest and report read."""
+"""Convert the findings of methods to the measurements that checks, gate, manifest and report read."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,11 +42,11 @@ VOTER_LIST, INPATIENT = "voter_list_match", "inpatient_match"
 SMALLEST_CLASS, SUPPRESSED, BEYOND = "smallest_class", "suppressed_share", "records_beyond_population"
 
 MADE_OF_DRAWS = ("longitudinal_risk", "neighbor_attack", "attack_sensitivity")
-"""Assessments whose gates are judged by random draws: how strictly depends on which try it is."""
+"""Assessments whose gates use random draws: the number of the try decides how strict they are."""
 
 
 def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
-    """The gating measurements that the policy demands, each with the policy's own threshold."""
+    """The gating measurements that the policy requires, each with the policy's own threshold."""
     risk, attack = policy.risk, policy.neighbor_attack
     required = [
         Requirement("longitudinal_risk", FIXED, risk.max_high_risk_share, risk.gate.confidence),
@@ -82,14 +82,14 @@ def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
 def flat_measurements(
     policy: FlatPolicy, smallest: int | None, suppressed: float, records: int, beyond: int | None
 ) -> tuple[Measurement, ...]:
-    """The smallest class that a released record is in, and the share of records that were left out; both counted.
+    """The smallest class of a released record, and the share of suppressed records; both counted.
 
     Parameters
     ----------
     beyond
-        Released records that the population has no room for; None where classes are counted in the release itself.
+        Released records without room in the population; None if classes are counted in the release itself.
     """
-    # Classes of the release are told by its rows, those of a population are not. What is beyond it is nothing, or refused.
+    # The release's rows reveal its classes, but not those of a population. The number beyond it is 0, or a refusal.
     held = (
         () if beyond is None else (exact(BEYOND, "published records", beyond, 0.0, "class_sizes", "methods#flat-tables", None),)
     )
@@ -113,9 +113,9 @@ def flat_measurements(
 def high_risk_measurements(
     policy: Policy, fixed: NodeMeasurement, literal: NodeMeasurement, commitment: str, number: int
 ) -> tuple[Measurement, ...]:
-    """The share of draws at high risk, in the two readings of methods#node-risk; both gate, so the larger one does.
+    """The share of draws at high risk, in both readings of methods#node-risk; both are gates, so the larger one decides.
 
-    `number`: which try it is.
+    `number` is that of the try.
     """
     gate = policy.risk.gate
     confidence = confidence_of_try(gate.confidence, number)
@@ -148,16 +148,16 @@ def counted_with_suppressed(measured: NodeMeasurement, commitment: str) -> Measu
 
 
 def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """What the share at high risk comes to beside Safe Harbor (methods#exposure); none of it gates.
+    """Compare the share at high risk with Safe Harbor (methods#exposure); none of it is a gate.
 
-    The exposure is that share times the probability that makes high risk, and stands beside Safe Harbor's; expected to be
-    re-identified are, at most, those at high risk surely, and the others with that probability. Third is the MaxSup whose
-    exposure is Safe Harbor's, beside the policy's own.
+    The exposure is that share times the probability that defines high risk; it is shown beside Safe Harbor's. The
+    expected re-identifications are, at most, those at high risk with certainty and the others with that probability.
+    The third number is the MaxSup whose exposure equals Safe Harbor's, beside the policy's own.
 
     Parameters
     ----------
     at_high_risk
-        `high_risk_measurements`; the larger of the readings counts.
+        `high_risk_measurements`; the larger reading counts.
     """
     tau, worst = policy.risk.threshold, max(at_high_risk, key=lambda found: (found.bound, found.value))
 
@@ -180,9 +180,9 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
 
 
 def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
-    """What simulated nosey neighbours achieved, over all members and given that the target is in the release.
+    """The success of simulated nosey neighbours, over all members and given that the target is in the release.
 
-    `number`: the try in which they did, and for which `attack` has its bounds.
+    `number` is that of the try, which `attack` has its bounds for.
     """
     gates = policy.neighbor_attack
 
@@ -211,7 +211,7 @@ def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: st
 
 
 def attack_confidence(policy: Policy) -> float:
-    """The confidence of attack 1's bounds over all tries: the highest that one of its gates asks for."""
+    """Confidence of attack 1's bounds over all tries: the highest that one of its gates requires."""
     gates = (policy.neighbor_attack.unconditional, policy.neighbor_attack.given_membership)
     return max((gate.confidence for gate in gates if gate is not None), default=0.99)
 
@@ -219,16 +219,16 @@ def attack_confidence(policy: Policy) -> float:
 def demographic_measurements(
     policy: Policy, risk: DemographicRisk, sensitive_share: float, released_of_eligible: float
 ) -> tuple[Measurement, ...]:
-    """What member-level columns alone tell: small classes, counted exactly, and what absence discloses.
+    """What member-level columns alone disclose: small classes, counted exactly, and the meaning of absence.
 
     Parameters
     ----------
     risk
         Class sizes of the released members.
     sensitive_share
-        Members removed for what their claims tell, over these and the eligible members.
+        Members removed because of what their claims reveal, over these and the eligible members.
     released_of_eligible
-        Released members, now or before, over eligible members.
+        Members released now or before, over eligible members.
     """
     limit = policy.risk.max_high_risk_share
     share = risk.share_below_k if risk.released else None
@@ -278,7 +278,7 @@ def demographic_measurements(
 
 
 def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tuple[Measurement, ...]:
-    """What demographics and the number of claims tell together; a gate where the policy names the number.
+    """What demographics and the number of claims disclose jointly; a gate if the policy lists the number.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def exact(
     gating: bool = True,
     seed_commitment: str | None = None,
 ) -> Measurement:
-    """A measurement that needs no confidence bound: it was counted or computed, not estimated from draws."""
+    """A measurement without a confidence bound: it was counted or computed, not estimated from draws."""
     return Measurement(
         name=name,
         unit=unit,

@@ -1,8 +1,8 @@
-"""Who is in one release and not in another, as measurements and refusals (methods#disappearance).
+"""Members who are in one release and not in another, as measurements and refusals (methods#disappearance).
 
-Each earlier release is held against the one about to be made, by the rolls that both keep. Releases made with another
-secret have tags of their own, and members drawn independently of these: how much absence tells beside them is the absence
-posterior, in which they count in full. One removal list for one delivery is demanded whatever the secret.
+Each earlier release is compared with the one about to be made, using the rolls that both keep. Releases made with
+another secret have different tags and independently drawn members. What absence discloses beside them is the absence
+posterior, in which they count in full. Releases of one delivery must have the same removal list, whatever the secret.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,16 +20,16 @@ DISAPPEARED, APPEARED, CAME = "disappearance_posterior", "appearance_posterior",
 
 @dataclass(frozen=True, eq=False)
 class Present:
-    """The members of a delivery, and the release that is about to be made of it.
+    """The members of a delivery, and the release about to be made of it.
 
     Attributes
     ----------
     roll
-        What the release does with each.
+        What the release does with each member.
     class_of
         (n,) int: the demographic class of everybody on the roll, released or not.
     member_ids
-        (n,) object: who is on the roll.
+        (n,) object: the identifiers on the roll.
     """
 
     roll: Roll
@@ -37,7 +37,7 @@ class Present:
     member_ids: np.ndarray
 
     def stand_out(self, earlier: Iterable[tuple[str, Roll]], k: int) -> np.ndarray:
-        """(n,) bool: who would stand out beside any of the earlier releases, `methods.membership_changes.stand_out`."""
+        """(n,) bool: who would stand out beside any earlier release, `methods.membership_changes.stand_out`."""
         found = np.zeros(len(self.class_of), dtype=bool)
         for _, roll in earlier:
             found |= stand_out(self.roll.tags, self.class_of, roll, k)
@@ -46,14 +46,14 @@ class Present:
 
 @dataclass(frozen=True)
 class Change:
-    """What an earlier release and the one about to be made tell of members who are in one of them only.
+    """What an earlier release and the one about to be made disclose about members who are in only one of them.
 
     Attributes
     ----------
     release
-        The earlier one: policy and number.
+        The earlier release: policy and number.
     disappeared, appeared
-        `posterior_of_the_missing` of its members who are gone, and of those who came.
+        `posterior_of_the_missing` of its members who are gone, and of the new ones.
     in_small_classes
         Members of this release who `stand_out` beside it.
     """
@@ -65,7 +65,7 @@ class Change:
 
 
 def changes_since(earlier: Iterable[tuple[str, Roll]], present: Present, k: int) -> tuple[Change, ...]:
-    """Hold every earlier release, by its name and roll, against the present one, each by itself.
+    """Compare every earlier release, by its name and roll, with the present one, each by itself.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def changes_required(policy: Policy) -> tuple[Requirement, ...]:
 
 
 def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -> tuple[Measurement, ...]:
-    """The worst of all earlier releases; nothing where there is none. `released` counts members about to be released."""
+    """The worst of all earlier releases; empty if there are none. `released` counts members about to be released."""
     at_most = policy.removal.absence_posterior_at_most
     worst = max((one.in_small_classes for one in changes), default=0)
     return (
@@ -101,7 +101,7 @@ def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -
 
 
 def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
-    """Name the earlier releases beside which the present one would tell too much of a member."""
+    """Name the earlier releases beside which the present one would disclose too much about a member."""
     at_most, k = policy.removal.absence_posterior_at_most, policy.safe_class_size
     found = []
     for one in changes:

@@ -1,4 +1,4 @@
-"""From matched classes to the measurements of attacks 2 and 3."""
+"""Convert matched classes to the measurements of attacks 2 and 3."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class ClassSizes:
     Attributes
     ----------
     population, released
-        (J,) int64: people of the file, and released records.
+        (J,) int64: people in the file, and released records.
     """
 
     population: np.ndarray
@@ -41,20 +41,20 @@ class ClassSizes:
 
     @property
     def people(self) -> int:
-        """People of the file."""
+        """People in the file."""
         return int(self.population.sum())
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """Simulated linkages of who links whatever he can, and of who links only people who are alone in the file."""
+    """Simulated linkages by adversaries who link everybody, and by adversaries who link only people unique in the file."""
 
     eager: Linkage
     cautious: Linkage
 
 
 def period_name(period: int) -> str:
-    """How a period is called.
+    """Name of a period.
 
     Examples
     --------
@@ -83,11 +83,11 @@ def voter_list_measurements(
     Parameters
     ----------
     at_most
-        Threshold of the gate; None where nothing is gated.
+        Threshold of the gate; None if there is no gate.
     sizes
-        None where the release shows neither age nor sex.
+        None if the release shows neither age nor sex.
     attempts
-        None where true matches are not known.
+        None if true matches are unknown.
     """
     share = matched_share(sizes.released, sizes.population) if sizes and sizes.records else None
     section = "methods#voter-list; El Emam et al. 2012"
@@ -112,13 +112,14 @@ def inpatient_measurements(
     Parameters
     ----------
     at_most
-        Threshold of the gate; None where nothing is gated.
+        Threshold of the gate; None if there is no gate.
     columns
         All columns that can be matched.
     shares
-        Matched share of each period and choice of columns; empty where no inpatient visit is released.
+        Matched share of each period and choice of columns; empty if no inpatient visit is released.
     inpatients
-        Released members with inpatient visits in each period: what the shares are of. The released claims tell it.
+        Released members with inpatient visits in each period, the denominator of the shares. The released claims reveal
+        it.
     sizes, attempts
         With all columns, over all years.
     """

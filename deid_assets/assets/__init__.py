@@ -1,1 +1,1 @@
-"""Dagster assets, one module per stage, in the order of the data: read, call a method, write, describe."""
+"""Dagster assets, one module per stage, in data order: read, call a method, write, describe."""

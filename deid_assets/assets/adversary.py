@@ -1,4 +1,4 @@
-"""Adversary: how varied each member's values are, and how many of them an adversary knows (methods#adversary-power)."""
+"""Adversary: how diverse each member's values are, and how many of them an adversary knows (methods#adversary-power)."""
 
 import dagster as dg
 import numpy as np
@@ -16,7 +16,7 @@ from deid_assets.store.tables import Table
 
 
 def _measured(policy: Policy) -> tuple[str, ...]:
-    """Year, the six columns of Table 5, and what an adversary may know of released dates.
+    """Year, the six columns of Table 5, and what an adversary may know about released dates.
 
     The table is in Multimedia Appendix 1 to El Emam et al. 2012.
     """

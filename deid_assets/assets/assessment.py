@@ -1,6 +1,6 @@
-"""Assessment: what an adversary could do to the very rows that would be published. Each asset is evidence for the gate.
+"""Assessment: what an adversary could do with exactly the rows that would be published. Each asset is gate evidence.
 
-Evidence is bound to content: it names the digest of the rows that it judged, the policy and the version of its method.
+Evidence is bound to content: it contains the digest of the rows judged, the policy and the version of its method.
 """
 
 from collections.abc import Iterable, Mapping
@@ -240,14 +240,14 @@ def measured_demographics(
     tags: Tags,
     earlier: Iterable[tuple[str, Roll]],
 ) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...]]:
-    """Class sizes of released members, and what they, absence, and members who came or went disclose.
+    """Class sizes of released members, and what they, absence, and membership changes disclose.
 
     Parameters
     ----------
     tables
         The asset's inputs by name.
     before
-        Members of the population whom earlier releases hold.
+        Members of the population in earlier releases.
     tags
         The tag of each member.
     earlier
@@ -283,7 +283,7 @@ def original_members(crosswalk: Table, released: Table) -> str:
 
 
 def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
-    """(n,) bool: sampled members who are not suppressed, in the order of member_number."""
+    """(n,) bool: sampled members who are not suppressed, ordered by member_number."""
     kept = profiles.arrays(
         f"SELECT member_id NOT IN (SELECT member_id FROM {suppressed.sql}) AS kept FROM {profiles.sql}"
         " WHERE released ORDER BY member_number"
@@ -317,7 +317,7 @@ class MemberRisk:
 def demographics_of(
     policy: Policy, profiles: Table, domains: Table, levels: dict[str, int], members: str, days: str, claims: NumberedClaims
 ) -> MemberRisk:
-    """Sizes of the demographic classes of released rows, counted in the population, also with the number of claims."""
+    """Sizes of the demographic classes of released rows, counted in the population; also with the number of claims."""
     columns = member_columns(policy)
     of_members = {column: levels[column] for column in columns}
     file = profiles.file
@@ -336,7 +336,7 @@ def evidence_frame(
     measured: tuple[Measurement, ...],
     try_number: int | None = None,
 ) -> pd.DataFrame:
-    """One row of evidence, bound to the candidate's rows, the policy and the method; its numbers are metadata too."""
+    """One row of evidence, bound to the candidate's rows, the policy and the method; its numbers also become metadata."""
     name = context.asset_key.path[-1]
     digest = tables_digest_once({table.name: table for table in candidate})
     evidence = Evidence(name, context.partition_key, policy.hash, digest, METHOD_VERSIONS[name], measured, try_number)

@@ -1,4 +1,4 @@
-"""What the demographic classes of the release tell of sensitive attributes, as evidence for the gate."""
+"""What the demographic classes of the release disclose about sensitive attributes, as evidence for the gate."""
 
 from collections.abc import Mapping
 
@@ -52,7 +52,7 @@ def released_name(policy: Policy, column: str) -> str:
 
 
 def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attributes.AttributeDisclosure:
-    """What the release, given by the names of its tables, tells of one attribute."""
+    """What the release, given by the names of its tables, discloses about one attribute."""
     members, days = tables["release_members"], tables["release_days_in_hospital"]
     profiles = Table(members.file, "scratch", "disclosed_profiles")
     write_table(profiles, profiles_query(policy, members.sql, days.sql))
@@ -60,7 +60,7 @@ def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attri
 
 
 def attribute_disclosure_of(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.AttributeDisclosure:
-    """What classes tell of one attribute: of members who are alike in all member-level columns but the attribute."""
+    """What classes disclose about one attribute; members of a class share all other member-level columns."""
     others = [listed for listed in member_columns(policy) if listed != column]
     if column in YEARS.values():
         return _single_valued(profiles, profiles.sql, others, column)
@@ -78,7 +78,7 @@ def attribute_disclosure_of(policy: Policy, column: str, profiles: Table, claims
 
 
 def _single_valued(table: Table, members: str, class_columns: list[str], column: str) -> attributes.AttributeDisclosure:
-    """An attribute of one ordered value for each member; its labels begin with a number, a missing value comes first."""
+    """An attribute with one ordered value per member; labels begin with a number, and missing values come first."""
     counts = table.query(
         f"SELECT *, {attributes.leading_number('value')} AS place FROM "
         f"({attributes.value_counts(members, class_columns, column)})"
@@ -88,12 +88,12 @@ def _single_valued(table: Table, members: str, class_columns: list[str], column:
 
 
 def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
-    """The place of every row's value among the values: missing first, then by the number that its label begins with.
+    """The rank of every row's value: missing values first, then by the number that the label begins with.
 
     Raises
     ------
     PolicyError
-        If a value has no number; it says of which column, and how many.
+        If a value has no number; the message gives the column and how many.
     """
     missing = counts["value"].isna()
     numberless = counts.loc[counts["place"].isna() & ~missing, "value"].nunique()
@@ -109,7 +109,7 @@ def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def attribute_metadata(found: dict[str, attributes.AttributeDisclosure]) -> dict[str, object]:
-    """What the UI shows of attribute disclosure."""
+    """What the UI shows about attribute disclosure."""
     table = pd.DataFrame(
         [
             (

@@ -1,4 +1,4 @@
-"""Candidate: the very rows that would be published, generalized, providers suppressed, under pseudonyms."""
+"""Candidate: exactly the rows that would be published, generalized, with providers suppressed and pseudonyms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Levels = Mapping[str, int]
 
 @dataclass(frozen=True)
 class ClaimTables:
-    """The claims that a release is made of: eligible, grouped, and after the long tail is cut."""
+    """The claims of a release: eligible ones, grouped ones, and those left after the long tail is cut."""
 
     eligible: Table
     grouped: Table
@@ -33,11 +33,11 @@ class ClaimTables:
 
 
 IN_DAYS_IN_HOSPITAL = (*YEARS.values(), "claims_truncated")
-"""Member-level columns that the days-in-hospital table carries instead of the members table."""
+"""Member-level columns in the days-in-hospital table instead of the members table."""
 
 
 def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
-    """Where the columns of the release come from, by asset: their released names are the policy's."""
+    """Source of the release's columns, by asset; their released names are those in the policy."""
     member = {"MemberID": ["pseudonym_crosswalk.pseudonym", "member_profiles.member_id"]}
     columns = policy.quasi_identifiers
     return {
@@ -64,7 +64,7 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
 
 
 def released_dates(policy: Policy) -> dict[str, str]:
-    """Columns of dates that are released as they are in `dated_claims`, and their names in the release."""
+    """Date columns that are released unchanged from `dated_claims`, and their names in the release."""
     if policy.dates is None:
         return {}
     return {"service_date" if policy.dates.format == "dates" else "service_day": policy.dates.release_as}

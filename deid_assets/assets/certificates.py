@@ -1,4 +1,4 @@
-"""The certificate of optimality of a release, from what search and choice stored."""
+"""The certificate of optimality of a release, from the stored results of search and choice."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ from deid_assets.store.tables import Table
 
 
 def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, passed_over: Table) -> OptimalityCertificate:
-    """What rules out every node that would lose less than the chosen one.
+    """Why every node that would lose less than the chosen one is ruled out.
 
-    A node that holds as it is goes before one that holds without flagged members. Where the chosen one holds as it is,
-    nodes that the sequential rule did not find below what the search aims at are ruled out, and candidates that failed
-    on fresh draws or at another gate. Where it holds without flagged members, nodes are whose share is too high even
-    were all members suppressed that may be, and those that were tried in vain.
+    A node that passes as it is takes precedence over one that passes without flagged members. If the chosen one passes
+    as it is, the certificate rules out nodes that the sequential rule did not find below the search's aim, and
+    candidates that failed on fresh draws or at another gate. If it passes without flagged members, it rules out nodes
+    whose share is too high even if as many members as allowed are suppressed, and those that were tried and failed.
     """
     nodes, node = lattice.frame(), chosen_node(policy, chosen)
     passed = {parse_node(row.node): row.gate for row in passed_over.frame().itertuples()}
@@ -43,7 +43,7 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
         parse_node(row.node): MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws))
         for row in nodes.itertuples()
     }
-    # A node that was not measured until the rule decided follows from one above it that was.
+    # A node that was not measured until the rule decided follows from a measured one above it.
     decided = {parse_node(row.node) for row in nodes.itertuples() if suppressing or row.reached == "measured"}
     failed = [measured[own] for own in decided if criterion.fails(measured[own])]
     loss = {parse_node(row.node): float(row.loss) for row in nodes.itertuples()}
@@ -73,13 +73,13 @@ def flat_certificate(
     Parameters
     ----------
     lattice
-        Every node that the search looked at.
+        Every node that the search evaluated.
     node
-        The chosen one.
+        The chosen node.
     records
-        Records of the delivered table.
+        Number of records of the delivered table.
     level_losses
-        For each quasi-identifier the loss at each of its levels; None where only classes tell losses.
+        For each quasi-identifier, the loss at each of its levels; None if losses depend on classes.
     """
     looked_at = lattice.frame()
     measured = {
@@ -103,7 +103,7 @@ def flat_certificate(
 
 
 def certificate_refusals(proof: OptimalityCertificate) -> list[Refusal]:
-    """Refuse where the proof does not hold: the choice is then not what the search and its measurements say."""
+    """Refuse if the proof fails: the choice then contradicts the search and its measurements."""
     return [
         Refusal("broken_certificate", node_text(proof.chosen), None, None, f"the certificate of optimality fails: {text}")
         for text in proof.problems()

@@ -1,4 +1,4 @@
-"""The number of claims as a quasi-identifier: claims cut to safe bins, and the share of members whose bin is too rare."""
+"""The number of claims as a quasi-identifier: claims cut to safe bins, and the share of members in a rare bin."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ def cut_to_safe_bins(
     scores: Table,
     workplace: Workplace,
 ) -> Query:
-    """SELECT the claims that stay so that every bin of every reference class is empty or large enough.
+    """SELECT the claims to keep so that every bin of every reference class is empty or large enough.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def cut_to_safe_bins(
     claims
         All claims.
     left, scores
-        The claims that the long tail left, and how rare each is.
+        The claims left after the long tail is cut, and how rare each is.
 
     Raises
     ------
@@ -75,9 +75,9 @@ def cut_to_safe_bins(
 
 
 def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:
-    """Identifiers of the members, and (n,) int64 the class of each by demographics at the policy's reference levels.
+    """Identifiers of the members, and (n,) int64 their demographic classes at the policy's reference levels.
 
-    Whether claims were cut is no part of it: it is not known before.
+    Whether claims were cut is not part of the class, because it is not yet known.
     """
     days = top_code(members, list(DAYS), policy.top_coding.percentile)
     columns = [column for column in member_columns(policy) if column != "claims_truncated"]
@@ -100,7 +100,7 @@ def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.nda
 
 
 def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:
-    """The years whose numbers of claims are known by themselves; none where the number of all claims is."""
+    """The years whose numbers of claims are known separately; empty if the number of all claims is known."""
     if policy.measured_number_of_claims.per == "member":
         return ()
     found = claims.query(f"SELECT DISTINCT year FROM {claims.sql} WHERE year IS NOT NULL ORDER BY 1")
@@ -108,7 +108,7 @@ def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:
 
 
 def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray | None:
-    """(N, y) int64: bins of the number of claims in the order of member_number; None where it is no quasi-identifier."""
+    """(N, y) int64: bins of the number of claims, ordered by member_number; None if it is not a quasi-identifier."""
     if policy.number_of_claims is None:
         return None
     years = years_of(policy, claims)
@@ -121,7 +121,7 @@ def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray 
 
 @dataclass(frozen=True)
 class NumberedClaims:
-    """Claims whose number an adversary may know: those of the population as held, and those of the release as staged."""
+    """Claims whose number an adversary may know: the population's as stored, and the release's as staged."""
 
     held: Table
     released: Table

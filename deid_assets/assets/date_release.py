@@ -1,4 +1,4 @@
-"""What goes with released dates: the file for analysts, the notes of the report, and a refusal where nothing was drawn."""
+"""Additions for released dates: the file for analysts, the notes of the report, and a refusal if nothing was redrawn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table
 
 _LIKELIEST = 1 / 28
-"""No released day of a first service is likelier than this to be the delivered one: an anchor's period has 28 days or more."""
+"""Highest probability that a released first service day is the delivered one: an anchor's period has at least 28 days."""
 
 _AT_LOWER_EDGES = (1, 8, 15)
 _WEEK = 7
-"""The example of El Emam & Arbuckle 2013 of intervals that grow, and its width (methods#dates)."""
+"""The example of growing intervals in El Emam & Arbuckle 2013, and its width (methods#dates)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,9 @@ def released_dates(policy: Policy, members: Table, dated_table: Table, eligible:
 
 
 def date_refusals(released: ReleasedDates) -> list[Refusal]:
-    """Refuse where dates were not drawn anew: first services on their delivered day, or intervals as they were delivered.
+    """Refuse dates that were not redrawn: first services on their delivered day, or delivered intervals.
 
-    The draw itself is not repeated here, so that a mistake in it cannot excuse itself.
+    The draw itself is not repeated here, so that an error in it cannot hide itself.
     """
     firsts = released.events.firsts
     same = int(np.count_nonzero(released.moved[firsts] == released.events.day[firsts]))
@@ -85,11 +85,11 @@ def date_refusals(released: ReleasedDates) -> list[Refusal]:
 
 
 def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
-    """Whoever shifts a sequence moves every date and tells every interval: by these it is found (methods#dates).
+    """Detect shifted sequences: shifting moves every date but keeps, and so discloses, every interval (methods#dates).
 
-    See El Emam & Arbuckle 2013. An interval is drawn as delivered with a probability of one over the days of its bin. Sequences
-    that were squeezed into the delivery's years are no such draws, so that half of those which should differ may be as
-    delivered.
+    See El Emam & Arbuckle 2013. An interval is drawn as delivered with a probability of one over the days of its bin.
+    Sequences squeezed into the delivery's years are not such draws, so half of the intervals that should differ may be
+    as delivered.
     """
     follows = np.ones(len(released.events), dtype=bool)
     follows[released.events.firsts] = False
@@ -109,7 +109,7 @@ def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
 def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict[str, Any]:
     """What goes with a release about its dates: how they were made, what is preserved, and how far they are off.
 
-    It also says what the two ways that are not recommended would have done.
+    It also states what the two methods that are not recommended would have done.
     """
     dates = policy.dates_section
     events = released.events
@@ -157,7 +157,7 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
         "where_clipped": None
         if dates.study_end == "redraw"
         else "order is kept, but different days of a member may have become the first or the last day of the years delivered",
-        # Of few members shares tell of single ones.
+        # With few members, shares reveal individuals.
         "not_recommended": {
             INDEPENDENT: {"order_violated_share": round(float(ways.loc[INDEPENDENT, "order_violated_share"]), 2)},
             SHIFTED: {"unique_intervals_share": round(float(ways.loc[SHIFTED, "unique_intervals_share"]), 2)},
@@ -178,7 +178,7 @@ def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace,
 
 
 def _noisy(policy: Policy, workplace: Workplace, delivery: str) -> Callable[[int], int]:
-    """Protect the count of the released members whose dates are furthest off: the same where the rows are the same."""
+    """Protect the count of the released members whose dates are furthest off; the same rows give the same count."""
     received = workplace.delivery(delivery)
     noise = CountNoise(workplace.secret().derive("protected counts"), received.digest())
     of_rows = shapes_of_measurements(policy, received, {})["class_sizes"]

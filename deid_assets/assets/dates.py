@@ -1,4 +1,4 @@
-"""Dates of the released claims, drawn anew; only where a policy releases dates (methods#dates).
+"""Redrawn dates of the released claims, only if a policy releases dates (methods#dates).
 
 The method is that of El Emam & Arbuckle 2013, ch. 5.
 """
@@ -101,7 +101,7 @@ PURPOSES = ("dates", "dates randomized independently", "dates shifted")
 
 
 def date_keys(workplace: Workplace, policy: str, delivery: str) -> list[bytes]:
-    """The keys by which dates are drawn: those that are released, and those of the two ways that are compared with them."""
+    """The keys of the date draws: those for the released dates, and those of the two methods compared with them."""
     return [workplace.secret().derive(text, policy, delivery)[:16] for text in PURPOSES]
 
 
@@ -147,7 +147,7 @@ def _in_sample(members: Table, sample: Table, events: Events) -> np.ndarray:
 
 
 def compared_ways(events: Events, moved: np.ndarray, width: np.ndarray, key: list[bytes]) -> pd.DataFrame:
-    """The ways to change dates side by side, on the members drawn for the release."""
+    """Compare the methods to change dates on the members drawn for the release."""
     intervals = np.diff(events.day, prepend=0)
     intervals[events.firsts] = 0
     independent = randomize_independently(events.day, SHIFTED_AT_MOST, key[1])

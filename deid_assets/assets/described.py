@@ -1,4 +1,4 @@
-"""The staged tables of a release with what policy and contract say of their columns: for the data dictionary."""
+"""The staged tables of a release with the policy's and contract's column descriptions, for the data dictionary."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""Assessment, continued: what demographic classes disclose beyond who is who, as evidence for the gate.
+"""Assessment, continued: what demographic classes disclose beyond identity, as evidence for the gate.
 
-Estimated class sizes and uniques beside those counted, and who is in the release. Nothing of it gates unless the policy
-states a limit.
+Estimated class sizes and uniques beside the counted ones, and who is in the release. None of it is a gate unless the
+policy sets a limit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ from deid_assets.stages import METHOD_VERSIONS
 from deid_assets.store.tables import Table, write_table, write_view
 
 CONFIDENCE = 0.99
-"""Of the bound on what an adversary who knows claims gains."""
+"""Confidence of the bound on the gain of an adversary who knows claims."""
 
 
 @stage_asset(
@@ -152,7 +152,7 @@ def membership_disclosure(
 def measured_presence(
     policy: Policy, sizes: Mapping[str, np.ndarray], gains: np.ndarray, commitment: str
 ) -> tuple[membership.Membership, tuple[Measurement, ...]]:
-    """What `demographic_sizes` and the gains of those who know claims tell of who is in the release."""
+    """What `demographic_sizes` and the gains of adversaries who know claims disclose about who is in the release."""
     found = membership.membership(sizes["population_size"], sizes["released_size"])
     high = min(1.0, empirical_bernstein_upper_bound(gains, 1.0, CONFIDENCE)) if gains.size else 1.0
     return found, measures.membership_measurements(policy, found, gains, high, CONFIDENCE, commitment)
@@ -161,9 +161,9 @@ def measured_presence(
 def gains_knowing_claims(
     data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int], key: bytes, draws: int
 ) -> np.ndarray:
-    """(draws,) what simulated adversaries gain who count, in the delivery and in the release, who fits what they know.
+    """(draws,) the gains of simulated adversaries who count, in delivery and release, the members matching their knowledge.
 
-    One stream for both counts: what is known of a member does not depend on who is counted.
+    Both counts use one stream: what is known about a member does not depend on who is counted.
     """
     levels = generalization_at(data, dimensions, node)
     released, everybody = (
@@ -176,7 +176,7 @@ def gains_knowing_claims(
 
 @dataclass(frozen=True)
 class Estimates:
-    """Small classes and uniques: what `measures.population_measurements` takes."""
+    """Small classes and uniques: the input of `measures.population_measurements`."""
 
     small_shares: Mapping[str, float]
     uniqueness: Uniqueness
@@ -185,14 +185,14 @@ class Estimates:
     counted: tuple[float, int] | None
 
     def measurements(self, policy: Policy) -> tuple[Measurement, ...]:
-        """Return what was estimated and counted, held against the limits of the policy."""
+        """Return estimates and counts, compared with the limits of the policy."""
         return measures.population_measurements(
             policy, self.small_shares, self.uniqueness, self.released, self.population, self.counted
         )
 
 
 def estimates(policy: Policy, sizes: Mapping[str, np.ndarray], population: int, alpha: float) -> Estimates:
-    """Estimate from `demographic_sizes` of a sample of alpha of a population, and count where the population is there."""
+    """Estimate from `demographic_sizes` of a sample of alpha of a population; also count if the population is available."""
     in_population, released = sizes["population_size"], sizes["released_size"]
     shown, enough = released[released > 0], smallest_safe_class(policy)
     n = int(shown.sum())
@@ -206,7 +206,7 @@ def estimates(policy: Policy, sizes: Mapping[str, np.ndarray], population: int, 
 
 
 def demographic_sizes(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> dict[str, np.ndarray]:
-    """Every demographic class: `population_size` in the delivery and `released_size` among the candidate's rows.
+    """Every demographic class: `population_size` in the delivery and `released_size` in the candidate's rows.
 
     Parameters
     ----------

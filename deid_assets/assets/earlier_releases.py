@@ -1,4 +1,4 @@
-"""The members of a delivery as earlier releases know them: by tag, with what the release about to be made does with each."""
+"""The members of a delivery by tag, as in earlier releases, and what the release about to be made does with each."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,12 +20,12 @@ Tags = Callable[[Sequence[str]], np.ndarray]
 def present_members(
     policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, removed: str, released: str, tags: Tags
 ) -> Present:
-    """Everybody delivered, by tag: the demographic class at the levels of the release, and whether released or removed.
+    """Everybody delivered, by tag: demographic class at the release's levels, and whether released or removed.
 
     Parameters
     ----------
     removed
-        `removed_for_claims`; a SELECT of nobody where it does not matter.
+        `removed_for_claims`; an empty SELECT if it does not matter.
     released
         A SELECT of the member_id of those about to be released.
     """
@@ -40,19 +40,19 @@ def present_members(
     )
     own, order = np.unique(tags(found["member_id"].tolist()), return_index=True)
     class_of = found["class"].to_numpy()[order]
-    # Who was removed and is released all the same is refused elsewhere; here they count as removed.
+    # Members who are removed and still released are refused elsewhere; here they count as removed.
     kind = np.where(found["released"].to_numpy(dtype=bool), found["class"].to_numpy(), NOT_RELEASED)
     kind = np.where(found["sensitive"].to_numpy(dtype=bool), REMOVED, kind)[order]
     return Present(Roll(own, kind.astype(np.int32)), class_of, found["member_id"].to_numpy(dtype=object)[order])
 
 
 def removed_for_claims(removed: Table) -> str:
-    """SELECT the member_id of members removed for what their claims tell."""
+    """SELECT the member_id of members removed because of what their claims reveal."""
     return f"SELECT DISTINCT member_id FROM {removed.sql} WHERE sensitive"
 
 
 def standing_out(policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, workplace: Workplace) -> set[str]:
-    """Identifiers of the delivered members who would stand out beside an earlier release, were they released."""
+    """Identifiers of the delivered members who would stand out beside an earlier release if they were released."""
     made = workplace.releases_made()
     if not made:
         return set()

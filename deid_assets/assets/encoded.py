@@ -1,4 +1,4 @@
-"""From a policy and its tables to what the kernel works on; shared by the lattice, the assessment and the gate."""
+"""Convert a policy and its tables to the input of the kernel; used by the lattice, the assessment and the gate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from deid_assets.store.tables import Table
 
 @dataclass(frozen=True)
 class PopulationTables:
-    """The tables of the restricted store that risk is measured on.
+    """The tables of the restricted store on which risk is measured.
 
-    `known` are the claims before the long tail is cut, what an adversary may know of; `held` those after, what can be
-    matched.
+    `known` are the claims before the long tail is cut, which an adversary may know about. `held` are those after, which
+    can be matched.
     """
 
     profiles: Table
@@ -29,17 +29,17 @@ class PopulationTables:
 
 
 def member_columns(policy: Policy) -> tuple[str, ...]:
-    """The member-level quasi-identifiers, in an order that the policy's text does not change."""
+    """The member-level quasi-identifiers, in an order independent of the policy's text."""
     return policy.quasi_identifiers.member_columns
 
 
 def claim_columns(policy: Policy) -> tuple[str, ...]:
-    """The claim-level quasi-identifiers, in an order that the policy's text does not change."""
+    """The claim-level quasi-identifiers, in an order independent of the policy's text."""
     return tuple(policy.quasi_identifiers.claim_names)
 
 
 def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:
-    """The axes of the lattice, in the order of the policy."""
+    """The axes of the lattice, in policy order."""
     members, claims = member_columns(policy), claim_columns(policy)
     return tuple(
         Dimension(
@@ -53,10 +53,10 @@ def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:
 
 
 def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
-    """The population, the released members in it, and what an adversary may know of them.
+    """The population, its released members, and what an adversary may know about them.
 
-    Where class sizes are counted the population is every delivered member; where they are estimated from the release,
-    it is the release.
+    If class sizes are counted, the population is every delivered member; if they are estimated from the release, it is
+    the release.
     """
     members, claims = member_columns(policy), claim_columns(policy)
     demographics = encoding.demographic_codes(tables.profiles, tables.domains, members)
@@ -77,7 +77,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
 
 
 def kept_by_level(policy: Policy, data: LongitudinalData) -> dict[str, np.ndarray]:
-    """Released name of every column that the lattice generalizes to the share of its information kept at each level."""
+    """Share of information kept at each level, by the released name of every column that the lattice generalizes."""
     demographics, histories = kept_at_levels(data, lattice_dimensions(policy))
     members, claims = member_columns(policy), claim_columns(policy)
     return {
@@ -87,14 +87,14 @@ def kept_by_level(policy: Policy, data: LongitudinalData) -> dict[str, np.ndarra
 
 
 def kept_at_node(policy: Policy, by_level: Mapping[str, np.ndarray], node: tuple[int, ...]) -> dict[str, float]:
-    """The same at the levels of a node."""
+    """The share of information kept at the levels of a node."""
     return {name: float(by_level[name][policy.level_of(column, node)]) for name, column in policy.generalized.items()}
 
 
 def sampling_fraction(policy: Policy, released: int, delivered: int) -> float:
-    """alpha: released members over the members of the population, removed and suppressed ones included; at most 1.
+    """alpha: released members over the members of the population, including removed and suppressed ones; at most 1.
 
-    `released` is cumulative where it matters: members that other releases of the same population hold are released too.
+    `released` is cumulative where it matters: members in other releases of the same population count as released.
     """
     population = delivered if policy.counts_population else policy.risk.population_size or 0
     return min(1.0, released / max(population, 1))
@@ -109,5 +109,5 @@ def class_size_needed(policy: Policy, alpha: float) -> int:
 
 
 def smallest_safe_class(policy: Policy) -> int:
-    """Members of the population that a class by demographics, or by these and the number of claims, must hold."""
+    """Smallest allowed population size of a class by demographics, or by these and the number of claims."""
     return max(policy.demographics.class_size_at_least, policy.safe_class_size)

@@ -58,7 +58,7 @@ def record_domains(context: dg.AssetExecutionContext, records: Table, policies: 
 
 
 def domains_frame(policy: FlatPolicy, records: Table) -> pd.DataFrame:
-    """Number the values of the records, and of the population where there is one."""
+    """Number the values of the records, and of the population if there is one."""
     population = population_of(policy, records)
     frames = []
     for qi in policy.quasi_identifiers:
@@ -241,7 +241,7 @@ def release(
 
 
 def flat_table(policy: FlatPolicy, records: Table, domains: Table) -> FlatTable:
-    """The records, and the population where there is one, as the search reads them."""
+    """The records, and the population if there is one, as input of the search."""
     names = [qi.release_as for qi in policy.quasi_identifiers]
     population = population_of(policy, records)
     return FlatTable(
@@ -256,7 +256,7 @@ CLASS_LOSSES = {
     "average_class_size": average_class_size,
     "discernibility": lambda classes: monotone_discernibility(classes.released),
 }
-"""Losses that the levels of a node tell, and those that only its classes tell."""
+"""Losses that depend on the levels of a node only, and those that depend on its classes."""
 
 LOSS_LABELS = {
     "entropy": "non-uniform entropy [bits]",
@@ -267,13 +267,13 @@ LOSS_LABELS = {
 
 
 def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...] | None:
-    """For each quasi-identifier the loss at each of its levels; None where only classes tell the loss."""
+    """For each quasi-identifier, the loss at each of its levels; None if the loss depends on classes."""
     kind = policy.risk.loss
     return LEVEL_LOSSES[kind](table) if kind in LEVEL_LOSSES else None
 
 
 def kept_information(policy: FlatPolicy, table: FlatTable, levels: Mapping[str, int]) -> dict[str, float]:
-    """The share of its information that each generalized column keeps at its level, over the delivered records."""
+    """The share of information that each generalized column keeps at its level, over the delivered records."""
     places = {qi.release_as: place for place, qi in enumerate(policy.quasi_identifiers)}
     return {
         name: float(
@@ -287,7 +287,7 @@ def kept_information(policy: FlatPolicy, table: FlatTable, levels: Mapping[str, 
 
 
 def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:
-    """The best node, and every node that was looked at."""
+    """The best node, and every evaluated node."""
     risk = policy.risk
     losses = level_losses(policy, table)
     if losses is not None:
@@ -296,7 +296,7 @@ def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:
 
 
 def nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFrame:
-    """Every node that was looked at as a row."""
+    """Every evaluated node as a row."""
     rows = [
         {
             "node": node_text(node),
@@ -322,9 +322,9 @@ def release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains
 def _of_blanks(
     context: dg.AssetExecutionContext, policy: FlatPolicy, records: Table, domains: Table, workplace: Workplace
 ) -> str:
-    """Which columns keep records in small classes at the coarsest node because they are blank: blanks join no class there.
+    """Which columns keep records in small classes at the coarsest node because they are blank; blanks join no class there.
 
-    How many are blank is a protected count.
+    The number of blanks is a protected count.
     """
     tops = {qi.release_as: policy.hierarchy_of(qi.release_as).levels - 1 for qi in policy.quasi_identifiers}
     alone = queries.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
@@ -349,7 +349,7 @@ def _of_blanks(
 
 
 def _about(share: float, threshold: float, records: int) -> str:
-    """A share of the records that is above the threshold, as far as it may be told: it is rounded, or left out.
+    """A share of records above the threshold, as precisely as it may be disclosed: rounded, or omitted.
 
     Examples
     --------
@@ -371,7 +371,7 @@ def _stage(staging: Staging, candidate: Table) -> Table:
 
 
 def _row_refusals(policy: FlatPolicy, staged: Table, expected: str) -> list[Refusal]:
-    """The staged rows against their contract, and against what the restricted store gives."""
+    """Check the staged rows against their contract and the restricted store."""
     found = []
     for rule, rows in violations(staged, release_records_contract(policy)).items():
         text = f"release_records: the staged rows break the contract, {rule}"

@@ -1,4 +1,4 @@
-"""Whether attributes of a flat release undo the generalization beside them, measured at the gate on the files read back."""
+"""Whether attributes of a flat release undo its generalization, measured at the gate on the files read back."""
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def attribute_leaks(
 ) -> tuple[tuple[Measurement, ...], list[Refusal]]:
     """Measure every attribute of the staged rows, and refuse those that leak and were not reviewed.
 
-    Values are counted in the release: a population table holds no attributes, and would only make values more common.
+    Values are counted in the release: a population table has no attributes, and would only make values more common.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def attribute_leaks(
     k = policy.risk.k
     rows = staged.query(published_records(staged, records, suppressed, domains, levels_of(policy, chosen), names))
     columns = {name: column_of(rows[name], k) for name in names}
-    # Rows that no record gives are refused as such; labels can only be asked of the others.
+    # Rows that no record produces are refused as such; only the others have labels to check.
     known = rows["record"].notna().to_numpy()
     withheld = _withheld(policy, records, domains, chosen, rows["record"][known].to_numpy(np.int64))
     linked = {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items()}
@@ -73,14 +73,14 @@ def attribute_leaks(
 
 
 def column_of(values: pd.Series, k: int = 1) -> Column:
-    """A column's values as numbers, and which of them stand for none; fewer than k records make a value rare."""
+    """A column's values as numbers, and which of them mean missing; fewer than k records make a value rare."""
     codes, distinct = pd.factorize(values, use_na_sentinel=False)
     blanks = blank_values(distinct.tolist(), np.bincount(codes, minlength=len(distinct)), k)
     return Column(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
 
 
 def _withheld(policy: FlatPolicy, records: Table, domains: Table, chosen: Table, rows: np.ndarray) -> list[Withheld]:
-    """All labels finer than those released, of the records numbered."""
+    """All labels finer than the released ones, for the numbered records."""
     levels, names = levels_of(policy, chosen), [qi.release_as for qi in policy.quasi_identifiers]
     selects = ", ".join(quoted(name) for name in names)
     numbers = records.query(f"SELECT record, {selects} FROM {records.sql} ORDER BY record")

@@ -1,4 +1,4 @@
-"""What the equivalence classes of a flat release tell of its attributes, as evidence for the gate."""
+"""What the equivalence classes of a flat release disclose about its attributes, as evidence for the gate."""
 
 import dagster as dg
 import pandas as pd
@@ -43,7 +43,7 @@ def record_attribute_disclosure(context: dg.AssetExecutionContext, release_recor
 
 
 def attribute_disclosure_of(policy: FlatPolicy, column: str, records: Table) -> attributes.AttributeDisclosure:
-    """What classes of records that are alike in all quasi-identifiers tell of one attribute."""
+    """What equivalence classes of records disclose about one attribute."""
     classes = [qi.release_as for qi in policy.quasi_identifiers]
     ordered = column in policy.attribute_disclosure.ordered
     sql = attributes.value_counts(records.sql, classes, column)

@@ -1,4 +1,4 @@
-"""Intake of a flat table, and of the population in which its classes are counted, where a policy names one."""
+"""Intake of a flat table, and of the population in which its classes are counted, if a policy names one."""
 
 from collections.abc import Iterator
 
@@ -15,13 +15,13 @@ from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat
 from deid_assets.store.tables import Table, owner_only
 
 POPULATION_CONTENT = "population_content"
-"""Metadata of the records: the keyed fingerprint of the population that was taken in with them."""
+"""Metadata key of the records: the keyed fingerprint of the population that was taken in with them."""
 
 _INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
 
 
 def population_of(policy: FlatPolicy, records: Table) -> Table | None:
-    """The table that classes are counted in, beside the records; None where they are the table itself."""
+    """The table in which classes are counted, beside the records; None if it is the records' table itself."""
     return None if policy.population is None else Table(records.file, records.schema, POPULATION)
 
 
@@ -75,7 +75,8 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
         )
         version = dg.DataVersion(delivery_version(report.digest))
         population = population_of(policy, tables[RECORDS])
-        # The population is no asset of its own: what was taken in is told beside the records, and the gate compares it.
+        # The population is not an asset of its own: its fingerprint is stored with the records, and the gate compares
+        # it.
         content = {} if population is None else {POPULATION_CONTENT: content_of(population, workplace.secret())}
     for name, table in tables.items():
         beside = content if name == RECORDS else {}
@@ -83,7 +84,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
 
 
 def population_refusals(context: dg.AssetExecutionContext, population: Table | None, workplace: Workplace) -> list[Refusal]:
-    """Refuse where classes were counted in another population than the one that was taken in."""
+    """Refuse if classes were counted in a population other than the one that was taken in."""
     if population is None:
         return []
     key = dg.AssetKey([prefix_of(context), RECORDS])

@@ -21,12 +21,12 @@ def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int
     levels
         Level of every quasi-identifier.
     nodes
-        The nodes that the search looked at (`record_lattice`).
+        The nodes that the search evaluated (`record_lattice`).
     """
     gate = next(item["measurements"] for item in json.loads(public_edition)["evidence"] if item["asset"] == "gate")
     columns = released_columns({name: (policy.hierarchy_of(name), level) for name, level in levels.items()}, gate)
-    # Shares of records in small classes are exact numbers about people, and so are losses that are counted in records:
-    # recipients see what was decided, against a loss that the levels alone tell. The frontier stays in the UI.
+    # Shares of records in small classes are exact numbers about people, and so are losses counted in records.
+    # Recipients therefore see the decision against a loss that depends on levels only. The frontier stays in the UI.
     lattice = ReportFigure(
         "The lattice",
         "Every generalization that the search looked at, by whether it is safe enough; lines lead from the chosen one "
@@ -50,7 +50,7 @@ def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int
 def precision_of(policy: FlatPolicy, levels: dict[str, int], nodes: pd.DataFrame) -> pd.Series:
     """The mean level of each node in per cent of the highest (methods#information-loss).
 
-    It is the loss of Prec, which no record enters.
+    This is the Prec loss, which does not depend on any record.
     """
     parts = [nodes[f"level_of_{name}"] / max(policy.hierarchy_of(name).levels - 1, 1) for name in levels]
     return 100 * sum(parts) / len(parts)

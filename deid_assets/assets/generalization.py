@@ -1,4 +1,4 @@
-"""Generalization: the safe node that loses least, and who is suppressed.
+"""Generalization: the safe node with the least loss, and who is suppressed.
 
 The lattice is that of El Emam et al. 2012 (Table 4).
 """
@@ -120,7 +120,7 @@ def generalization_lattice(
             "least_share": float(nodes["share"].min()),
             "threshold": risk.max_high_risk_share,
             "engine": engine.chosen().name,
-            # What is chosen is not known yet: candidates are tried on fresh draws first.
+            # The choice is not known yet: candidates are first tried on fresh draws.
             **_figures(policy, nodes.assign(chosen=False)),
         }
     )
@@ -130,7 +130,7 @@ def generalization_lattice(
 def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | None = None) -> dict[str, dg.MetadataValue]:
     """The lattice by decision, and loss against risk, for the UI; `chosen` marks a node.
 
-    `without_suppressed`: the share of the chosen one without the members who were left out; None where nobody was.
+    `without_suppressed` is the chosen node's share without the suppressed members; None if there are none.
     """
     most, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
     lattice = lattice_figure(nodes, most, names, without_suppressed)
@@ -210,7 +210,7 @@ def generalization_choice(
         choice, passed_over = choose_generalization(
             computation,
             [parse_node(text) for text in useful.loc[useful["decision"] == "candidate", "node"]],
-            # Leaving out a share s of the members lowers the share at high risk by s at most.
+            # Suppressing a share s of the members lowers the share at high risk by at most s.
             [
                 parse_node(row.node)
                 for row in useful.itertuples()
@@ -317,13 +317,13 @@ def generalization_choice(
 
 
 class Progress:
-    """Tells the run's log how far the search has come, every few seconds."""
+    """Logs the progress of the search in the run's log, every few seconds."""
 
     def __init__(self, context: dg.AssetExecutionContext, seconds: float = 3.0):
         self._context, self._seconds, self._last, self._ended = context, seconds, time.monotonic(), False
 
     def __call__(self, done: int, total: int, text: str) -> None:
-        """Log how many nodes are done, unless the log was told just now."""
+        """Log how many nodes are done, unless it was logged just now."""
         # All are done long before the last call: their numbers are refined, and every call would be a line of the log.
         ends, self._ended = done == total and not self._ended, done == total
         if ends or time.monotonic() - self._last >= self._seconds:
@@ -332,7 +332,7 @@ class Progress:
 
 
 def node_computation(policy: Policy, tables: PopulationTables, only_at: tuple[int, ...] | None = None) -> NodeComputation:
-    """The node computation of this policy on these tables; of one node only, where that is all that is measured."""
+    """The node computation of this policy on these tables; of a single node if only that is measured."""
     data = encoded_data(policy, tables)
     delivered = tables.profiles.count()
     needed = class_size_needed(policy, sampling_fraction(policy, len(data.targets), delivered))
@@ -347,9 +347,9 @@ def other_gates_of(
     workplace: Workplace,
     number: int,
 ) -> OtherGates:
-    """The gates besides the share at high risk that a node must hold to be chosen.
+    """The gates other than the share at high risk that a node must pass to be chosen.
 
-    `number` says in which try they will judge it.
+    `number` is that of the try in which they will judge it.
     """
     attack = policy.neighbor_attack
     sample = f"SELECT member_id FROM {tables.profiles.sql} WHERE released"
@@ -357,7 +357,7 @@ def other_gates_of(
     alpha = sampling_fraction(policy, released, tables.profiles.count())
     limits = [attack.given_membership.at_most] if attack.given_membership else []
     limits += [attack.unconditional.at_most / alpha] if attack.unconditional else []
-    # The bound decides as soon as one of the gates asks for it: the stricter reading of both.
+    # The bound decides as soon as one of the gates requires it: the stricter reading of both.
     gates = [gate for gate in (attack.given_membership, attack.unconditional) if gate]
     bounded = any(gate.statistic == "upper_bound" for gate in gates)
     joint = policy.measured_number_of_claims.with_values
@@ -382,7 +382,7 @@ def other_gates_of(
 
 
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:
-    """What is needed to compute the adversary's power on generalized data."""
+    """Input for computing the adversary's power on generalized data."""
     claims = profiles.arrays(f"SELECT claims FROM {profiles.sql} WHERE released ORDER BY member_number")["claims"]
     return Adversary(np.asarray(claims), policy.adversary.power, policy.adversary.rounding)
 
@@ -430,12 +430,12 @@ def levels_at(policy: Policy, node: tuple[int, ...]) -> dict[str, int]:
 
 
 def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> list[tuple[str, str]]:
-    """Released name of every quasi-identifier and the name of its chosen level; empty where nothing was chosen.
+    """Released name of every quasi-identifier and the name of its chosen level; empty if nothing was chosen.
 
     Parameters
     ----------
     tables
-        Those of a store, longitudinal or flat, by the names of their assets.
+        Tables of a store, longitudinal or flat, by the names of their assets.
     """
     if "record_generalization" in tables:
         return [(str(row.column), str(row.level_name)) for row in tables["record_generalization"].frame().itertuples()]

@@ -1,4 +1,4 @@
-"""Intake: a delivery through its adapter into the canonical tables; rows that break a rule go to quarantine."""
+"""Intake: convert a delivery to the canonical tables, through its adapter; rows that break a rule are quarantined."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
             KnownCodes.of(known_codes),
             progress=lambda text: context.log.info(text),
         )
-        # Without a version of its own the table would have that of the code, whatever was delivered.
+        # Without a data version of its own, the table would have that of the code, whatever was delivered.
         version = dg.DataVersion(delivery_version(report.digest))
     notice = {"members": {"notice": "; ".join(report.warnings)}} if report.warnings else {}
     for name, table in tables.items():
@@ -56,5 +56,5 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
 
 
 def delivery_version(digest: str) -> str:
-    """The data version of what was taken in from a delivery with this digest."""
+    """The data version of the intake of a delivery with this digest."""
     return digest[:32]

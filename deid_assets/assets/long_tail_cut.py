@@ -1,4 +1,4 @@
-"""How the policy cuts the long tail: by a percentile, or by bins of the number of claims; and what each way would remove."""
+"""How the policy cuts the long tail (by a percentile, or by bins of claim counts), and what each way would remove."""
 
 from collections.abc import Iterator
 
@@ -29,18 +29,18 @@ from deid_assets.resources import Workplace
 from deid_assets.store.tables import Query, Table, write_table
 
 COMPARED_PERCENTILE = 99.0
-"""The percentile that bins are compared with where the policy names none: the milder one of El Emam & Arbuckle 2013."""
+"""Percentile to compare bins with if the policy names none: the milder one of El Emam & Arbuckle 2013."""
 
 
 def cut_long_tail(
     context: dg.AssetExecutionContext, claims: Table, scores: Table, tail: LongTail, workplace: Workplace
 ) -> Query:
-    """SELECT the claims that stay; the three ways to cut are compared in the metadata.
+    """SELECT the claims to keep; the metadata compares the three methods.
 
     Raises
     ------
     DeliveryError
-        If there are no claims, or fewer members with claims than a bin must hold.
+        If there are no claims, or fewer members with claims than a bin must contain.
     """
     key = workplace.secret().derive("truncation ties", prefix_of(context), context.partition_key)
     first_cut = first_cut_of(tail)
@@ -67,7 +67,7 @@ def first_cut_of(tail: LongTail) -> FirstCut:
 
 
 def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, truncated: Table) -> str:
-    """SELECT the drawn members who still have claims: those of a bin that was dropped have none, and are not released."""
+    """SELECT the drawn members who still have claims; members of a dropped bin have none, and are not released."""
     drawn = f"SELECT member_id FROM {sample.sql}"
     by_year = numbers is not None and numbers.per == "member_year"
     if not by_year and (tail.method == "percentile" or tail.lowest_bin == "widen"):
@@ -76,17 +76,17 @@ def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, 
 
 
 def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusal]:
-    """Count the members of each bin again, in the claims that were kept, and refuse if a bin holds some but too few.
+    """Recount the members of each bin in the kept claims, and refuse if a bin is not empty but too small.
 
-    Bins are of the delivery: all members with claims count, released or not, so that a released member's number of claims
-    is shared, to within a bin, by as many members of the delivery as the policy demands; in the release alone they may be
-    fewer. No rule takes claims from a released member after these were kept (the gate compares the staged rows with
-    the claims counted here, row by row), so that this number is also the one in the files.
+    Bins are of the delivery: all members with claims count, released or not. A released member's number of claims is
+    shared, to within a bin, by as many members of the delivery as the policy requires; in the release alone there may
+    be fewer. No later rule removes claims of a released member (the gate compares the staged rows with the claims
+    counted here, row by row), so the number is also that in the files.
 
     Parameters
     ----------
     claims, truncated
-        All claims, from which it follows how wide bins must be, and those that were kept.
+        All claims, which determine the necessary bin width, and the kept claims.
     """
     if tail.method == "percentile":
         return []
@@ -103,15 +103,16 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
 def require_bins(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) -> None:
     """Raise DeliveryError if what `number_of_claims` took besides leaves too few members in a bin of the long tail.
 
-    Its classes are smaller than the delivery, and those of too few members are not cut with the others; nor need its bins
-    end where the last bin of the long tail begins. So bins that the long tail had filled may be left by most of their members.
+    Its classes are smaller than the delivery; classes with too few members are not cut with the others; and its bins
+    need not end where the last bin of the long tail begins. So most members may leave bins that the long tail had
+    filled.
 
     Parameters
     ----------
     claims
         All claims.
     left
-        The units of the long tail with the claims that they keep, `claims_of_units`.
+        The units of the long tail with their kept claims, `claims_of_units`.
     """
     if tail.method == "percentile":
         return
@@ -139,7 +140,7 @@ def bins_of(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray) ->
     Raises
     ------
     DeliveryError
-        If there are no claims, or fewer members with claims than a bin must hold.
+        If there are no claims, or fewer members with claims than a bin must contain.
     """
     if len(counts) == 0:
         raise DeliveryError("grouped_claims holds no claims, so there is no long tail to cut; check the exclusions")
@@ -196,7 +197,7 @@ def _tables(units: dict[str, np.ndarray], members: int) -> Iterator[np.ndarray]:
 
 
 def _of_table(seed: bytes, number: int) -> bytes:
-    """A seed of its own for each table."""
+    """A separate seed for each table."""
     return bytes([seed[0] ^ number]) + seed[1:]
 
 
@@ -204,7 +205,7 @@ def _compare(
     context: dg.AssetExecutionContext, claims: Table, tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray,
     kept: np.ndarray, bins: Bins, seed: bytes,
 ) -> None:  # fmt: skip
-    """The three ways side by side, as a table and a figure."""
+    """Compare the three methods in a table and a figure."""
     cap = claims_cap(claims, COMPARED_PERCENTILE, tail.unit)
     needed = smallest_at_least(1 / tail.risk)
     ways = {
@@ -212,7 +213,7 @@ def _compare(
         "bins": _backward(units, counts, bins, needed, seed),
         "optimal_bins": _optimal(units, counts, bins, needed),
     }
-    ways[tail.method] = kept  # with what was dropped of the lowest bin
+    ways[tail.method] = kept  # including what was dropped from the lowest bin
     compared = truncation_comparison(counts, ways, bins)
     if "year" in units:
         compared["smallest_bin"] = [

@@ -1,4 +1,4 @@
-"""Measurements as metadata of the asset that made them: a table to read, and numbers that the UI plots over deliveries."""
+"""Measurements as metadata of their asset: a table to read, and numbers that the UI plots over deliveries."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from deid_assets.assets.stage_asset import markdown_table
 
 
 def outcome(found: Measurement) -> str:
-    """What a measurement came to; one that gates nothing neither passes nor fails.
+    """The outcome of a measurement; one that is not a gate neither passes nor fails.
 
     Examples
     --------
@@ -27,9 +27,9 @@ def outcome(found: Measurement) -> str:
 
 
 def measured_metadata(measured: Sequence[Measurement]) -> dict[str, dg.MetadataValue]:
-    """All measurements as a table; each value as a number, and of those that gate also the bound and the threshold.
+    """All measurements as a table; each value as a number, and for gates also the bound and the threshold.
 
-    What could not be measured, or is not finite, has no number.
+    Values that could not be measured, or are not finite, have no number.
     """
     table = pd.DataFrame(
         [(m.name, m.value, m.bound, m.threshold, outcome(m)) for m in measured],

@@ -1,8 +1,9 @@
-"""Whether columns of released claims that no hierarchy generalizes undo what hierarchies do, measured at the gate.
+"""Whether claim columns without a hierarchy undo the generalization of others, measured at the gate.
 
-Year, payment delay, Charlson index and SupLOS are published as they are, payment delay below its top code. The others need
-nothing more: quasi-identifiers and released dates are in the risk measurement itself, whatever their hierarchy, and
-identifiers of members, providers, vendors and PCPs are pseudonyms, of which the latter are blanked where they are rare.
+Year, payment delay, Charlson index and SupLOS are published unchanged, payment delay below its top code. The other
+columns need no further check. Quasi-identifiers and released dates are part of the risk measurement, whatever their
+hierarchy. Identifiers of members, providers, vendors and PCPs are pseudonyms; those of providers, vendors and PCPs are
+suppressed if they are rare.
 """
 
 from collections.abc import Iterator
@@ -38,21 +39,21 @@ def passed_on_leaks(
 ) -> tuple[tuple[Measurement, ...], list[Refusal]]:
     """Measure every such column, per member, and refuse those that leak and were not reviewed.
 
-    How many members hold a value is counted in the delivery. Where that is an extract of the population, more hold it
-    there, so that the count errs on the safe side.
+    The holders of a value are counted in the delivery. If that is an extract of the population, there are more holders
+    in the population, so the count errs on the safe side.
 
     Parameters
     ----------
     staged
         The published claims as read back.
     pay_delay
-        From where payment delays are one class.
+        Payment delays from here on are one class.
     """
     unjudged = _unjudged(policy, staged)
     k, expressions = policy.safe_class_size, passed_on(pay_delay)
     claims = _claims(policy, tables, suppressed, expressions)
     columns = {name: column_of(claims[name]) for name in PASSED_ON_COLUMNS}
-    # The gate compares the staged claims with these, column by column: what is told of one is told of the other.
+    # The gate compares the staged claims with these, column by column, so results for one apply to the other.
     withheld = _withheld(policy, tables, levels, claims)
     found = {}
     for name in PASSED_ON_COLUMNS:
@@ -68,7 +69,7 @@ def passed_on_leaks(
 
 
 def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
-    """Columns of the staged claims that nothing measures."""
+    """Columns of the staged claims that are not measured."""
     judged = {*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, *released_dates(policy).values()}
     judged |= {qi.release_as for qi in policy.quasi_identifiers.claims}
     return [
@@ -79,7 +80,7 @@ def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
 
 
 def _singled_out(staged: Table, held: Table, name: str, expression: str, k: int) -> tuple[int, int]:
-    """Released members who have a value that fewer than k members of the delivery have, and those who have any."""
+    """Released members with a value that fewer than k members of the delivery have, and those with any value."""
     row = staged.query(
         f"""WITH held AS (SELECT value::VARCHAR AS value, count(DISTINCT member_id) AS members
                 FROM (SELECT c.member_id, {expression} AS value FROM {held.sql} AS c) GROUP BY ALL)
@@ -92,7 +93,7 @@ def _singled_out(staged: Table, held: Table, name: str, expression: str, k: int)
 
 
 def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, expressions: dict[str, str]) -> pd.DataFrame:
-    """The released claims: member_number, the columns passed on, and q0, q1 ...: numbers of the quasi-identifiers' values."""
+    """The released claims: member_number, the published columns, and q0, q1 ...: value numbers of the quasi-identifiers."""
     kept = f"""(SELECT * FROM {tables.profiles.sql}
         WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql}))"""
     members, claims = (
@@ -118,7 +119,7 @@ def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, express
 def _withheld(
     policy: Policy, tables: PopulationTables, levels: dict[str, int], claims: pd.DataFrame
 ) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
-    """For each quasi-identifier the claims that have a value of it, and all labels finer than the released one."""
+    """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one."""
     domains, person = tables.domains.frame(), claims["member_number"].to_numpy(np.int64)
     found = []
     for number, qi in enumerate(policy.quasi_identifiers.all):

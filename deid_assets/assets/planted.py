@@ -1,10 +1,10 @@
-"""Planted truths for attacks that read tables: made-up rows whose outcome is certain, in a store file of their own.
+"""Canaries for attacks that read tables: made-up rows with a known outcome, in a separate store file.
 
-An attack that silently breaks reports no risk. So every run lets it loose, by the very functions that judged the
-release, on tables that have the columns of its inputs and hold canaries: rows that are alone in a class, alike with m
-others, or in no class of the population. Each differs from a plain row in one column only, so that an attack that
-overlooks a column finds another number. No real row is among them, because then shares of the whole are certain, too.
-The file is in a folder of its own, away from delivery and release, and is gone afterwards.
+An attack that silently breaks reports no risk. So every run also applies it, with the functions that judged the
+release, to tables with the columns of its inputs and with canaries: rows that are unique in a class, share it with m
+others, or are in no class of the population. Each differs from a plain row in one column only, so an attack that
+ignores a column finds another number. The tables contain no real row, so that shares of the whole are known too. The
+file is in a separate folder, away from delivery and release, and is deleted afterwards.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.store.tables import Table, connect, quoted
 
 PLAIN = 1_000_000
-"""The value that canaries have where they are like all others; values of their own come after it."""
+"""The value of canaries where they equal all others; distinct values come after it."""
 
 Attack = Callable[[Mapping[str, Table]], Iterable[Measurement]]
-"""Measures what it is given instead of the asset's inputs, by their names."""
+"""Measures the given tables instead of the asset's inputs, by their names."""
 
 _ABSENT = -1.0
 _NOT_MEASURED = -2.0
@@ -29,7 +29,7 @@ _NOT_MEASURED = -2.0
 
 @contextlib.contextmanager
 def planted_store() -> Iterator[Path]:
-    """A store file that nobody else sees, as long as the block lasts."""
+    """A private store file for the duration of the block."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "canaries.duckdb"
         with connect(file):
@@ -37,7 +37,7 @@ def planted_store() -> Iterator[Path]:
 
 
 def plant(file: Path, like: Table, rows: Iterable[Mapping[str, object]], name: str | None = None) -> Table:
-    """Write rows into a table that has the columns of another one and none of its rows; what a row lacks is missing.
+    """Write rows into an empty table with the columns of another one; values that a row lacks are missing.
 
     Raises
     ------
@@ -61,16 +61,16 @@ def plant(file: Path, like: Table, rows: Iterable[Mapping[str, object]], name: s
 
 @dataclass(frozen=True)
 class Group:
-    """Canaries who are alike.
+    """Canaries that are alike.
 
     Attributes
     ----------
     own
-        Values of the columns in which they differ from everybody; None: missing.
+        Values of the columns in which they differ from everybody else; None: missing.
     people, released
         How many there are in the population, and how many of these in the release.
     told
-        What the release shows instead, if it shows what the population lacks.
+        What the release shows instead, if it shows something that the population lacks.
     """
 
     own: Mapping[str, object]
@@ -80,12 +80,12 @@ class Group:
 
     @property
     def found(self) -> int:
-        """The class in which the attacker finds each of the released; 0: he finds nobody."""
+        """The class in which the attacker finds each released canary; 0: none is found."""
         return self.people if self.told is None else 0
 
     @property
     def shown(self) -> Mapping[str, object]:
-        """What the release shows of them."""
+        """What the release shows about them."""
         return self.own if self.told is None else self.told
 
 
@@ -95,12 +95,12 @@ def own_values() -> Iterator[int]:
 
 
 def released_sizes(groups: Iterable[Group]) -> list[int]:
-    """The certain class size of every released canary."""
+    """The known class size of every released canary."""
     return [group.found for group in groups for _ in range(group.released)]
 
 
 def as_certain(certain: Mapping[str, float | None], measured: Iterable[Measurement]) -> Findings:
-    """Count the measurements that are what they must be; None: nothing can be measured."""
+    """Count the measurements with the known result; None: nothing can be measured."""
     found = {one.name: one.value for one in measured}
     expected = [_number(value) for value in certain.values()]
     return compare(expected, [_number(found.get(name, _NOT_MEASURED)) for name in certain])

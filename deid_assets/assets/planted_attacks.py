@@ -1,6 +1,6 @@
-"""Canaries of the attacks that count people who are alike: demographics, absence, attacks 2 and 3, presence, estimates.
+"""Canaries of attacks that count equal people: demographics, absence, attacks 2 and 3, presence, estimates.
 
-Each function plants, lets `attack` measure the planted tables with the asset's own functions, and compares.
+Each function plants canaries, lets `attack` measure the planted tables with the asset's own functions, and compares.
 """
 
 from collections import Counter
@@ -37,11 +37,11 @@ Sizes = Mapping[str, np.ndarray]
 Estimate = Callable[[Sizes, int, float], Iterable[Measurement]]
 
 _MAY_BE_MISSING = MEMBER_LEVEL
-"""Columns that are missing one by one; days in hospital and what is published with them are missing together."""
+"""Columns that are missing one by one; days in hospital and the columns published with them are missing together."""
 
 
 def demographic_groups(columns: Sequence[str], enough: int) -> list[Group]:
-    """Of each column one who is alone and two who are alike; just too few, and just enough; one whom nobody lists."""
+    """Per column: one unique canary, two alike, one group just too small, one just large enough, and one not listed."""
     values = own_values()
     groups = [Group({}, enough, min(2, enough))]
     for column in columns:
@@ -57,9 +57,9 @@ def demographics_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int, tags: Tags,
     attack: Callable[[Mapping[str, Table], Rolls], Iterable[Measurement]],
 ) -> Findings:  # fmt: skip
-    """Whether members in small classes are counted, and whether absence, going and coming tell what they must.
+    """Whether members in small classes are counted, and whether absence and changes have the known results.
 
-    The first canary has so many claims that the number sets it apart from its class, which is just large enough.
+    The first canary has so many claims that the number distinguishes it from its class, which is just large enough.
     """
     groups = demographic_groups(columns, enough)
     sizes = np.array(released_sizes(groups))
@@ -79,10 +79,11 @@ def demographics_of_canaries(
             {
                 measure.DEMOGRAPHIC: (sizes < enough).mean(),
                 "smallest_demographic_class": sizes.min(),
-                # Half of the eligible are absent, too.
+                # Half of the eligible members are absent, too.
                 measure.ABSENCE: removed / (removed + eligible / 2),
                 measure.NUMBERED: ((sizes < enough) | apart).mean(),
-                # In one class one of two who are gone was removed; one of two who came was; the other is new, and alone.
+                # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
+                # new and unique.
                 membership_changes.DISAPPEARED: 1 / 2,
                 membership_changes.APPEARED: 1 / 2,
                 membership_changes.CAME: 1 / len(sizes),
@@ -92,10 +93,11 @@ def demographics_of_canaries(
 
 
 def earlier_rolls(members: Sequence[PlantedMember], tags: Tags) -> Rolls:
-    """Two releases before that of the canaries: one of their own population, one of another, which tells nothing.
+    """Two earlier releases: one of the canaries' own population, and one of another, which reveals nothing.
 
-    The first canary was not delivered then, and the second was removed; others like them were there. The last who are
-    released were not delivered either, but are alone anyhow. Of five who are gone now the first two had a class of their own.
+    The first canary was not delivered then, and the second was removed; others like them were there. The last released
+    canaries were not delivered either, but are unique anyhow. Of five who are now gone, the first two had a class of
+    their own.
     """
     released = [number for number, member in enumerate(members) if member.released]
     own = {f"canary {number}": 0 if member.released else NOT_RELEASED for number, member in enumerate(members)}
@@ -113,12 +115,12 @@ def _roll(classes: Mapping[str, int], tags: Tags) -> Roll:
 def voters_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], listed: Table | None, attack: Attack
 ) -> Findings:
-    """Whether attack 2 matches members as often as it must; without a column that it knows it matches nobody.
+    """Whether attack 2 matches members as often as known; if it lacks a column, it matches nobody.
 
     Parameters
     ----------
     listed
-        The list that the policy names, as it was read; None where the delivery is the list.
+        The list that the policy names, as read; None if the delivery is the list.
     """
     if not columns:
         return as_certain({measure.VOTER_LIST: None}, attack(like))
@@ -126,7 +128,7 @@ def voters_of_canaries(
     sizes = np.array(released_sizes(groups))
     people = sum(group.people for group in groups)
     certain = {
-        # Whom the list lacks counts as found.
+        # Members missing from the list count as found.
         measure.VOTER_LIST: np.where(sizes > 0, 1 / np.maximum(sizes, 1), 1.0).mean(),
         "voter_list_not_in_the_file": (sizes == 0).mean(),
         "voter_list_expected": len(groups) / people,
@@ -174,7 +176,7 @@ def inpatients_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], hospital: str,
     listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence[Measurement]]],
 ) -> Findings:  # fmt: skip
-    """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as it must.
+    """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as known.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ def inpatients_of_canaries(
         shares, measured = attack(tables)
     of_all = {f"{measure.INPATIENT}_all_years": certain[ALL_YEARS, tuple(columns)]}
     if listed is not None and "year" not in listed.columns():
-        # Which year a visit was in is not known; all visits together are.
+        # The year of a visit is unknown; all visits together are known.
         certain = {key: share for key, share in certain.items() if key[0] == ALL_YEARS}
     else:
         of_all[measure.INPATIENT] = max(certain.values())
@@ -247,7 +249,7 @@ def _listed_visits(
 def presence_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], attack: Attack
 ) -> Findings:
-    """Whether classes that are released whole, or not at all, tell for certain who is in the release."""
+    """Whether classes released entirely, or not at all, reveal with certainty who is in the release."""
     values = own_values()
     groups = [Group({}, 3, 0)]
     for column in columns:
@@ -261,7 +263,7 @@ def small_classes_of_canaries(
     policy: Policy, levels: Levels, like: Mapping[str, Table], columns: Sequence[str], enough: int,
     count: Callable[[Mapping[str, Table]], Sizes], estimate: Estimate,
 ) -> Findings:  # fmt: skip
-    """Whether estimates are exact where everybody is released, and right where a sample leaves no doubt.
+    """Whether estimates are exact if everybody is released, and right if a sample is unambiguous.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Canaries of attribute disclosure and of recognizing providers: classes that tell all, patterns nobody shares."""
+"""Canaries of attribute disclosure and provider recognition: classes that disclose all, patterns nobody shares."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -15,13 +15,14 @@ from deid_assets.policy.sections.disclosure import DisclosureLimits
 from deid_assets.store.tables import Table
 
 ONE, OTHER = PLAIN, PLAIN + 1
-"""The values of a sensitive attribute; of numbers the second is the larger."""
+"""The values of a sensitive attribute; of numbers, the second is the larger."""
 
 
 def attribute_classes(columns: Sequence[str]) -> list[tuple[Mapping[str, object], tuple[int, ...]]]:
-    """Own values and the sensitive values of the members of each class.
+    """Distinct values and the sensitive values of the members of each class.
 
-    All have two of each value, or one of each, or, alike but for one column, twice the same.
+    The plain class has two of each value. For each column there are two classes that differ in it alone: one with the
+    same value twice, and one with one of each.
     """
     values = (value + 1 for value in own_values())
     made: list[tuple[Mapping[str, object], tuple[int, ...]]] = [({}, (ONE, ONE, OTHER, OTHER))]
@@ -31,7 +32,7 @@ def attribute_classes(columns: Sequence[str]) -> list[tuple[Mapping[str, object]
 
 
 def certain_disclosure(columns: int) -> dict[str, float]:
-    """What `attribute_classes` of so many columns tell, from the shares of OTHER in each class and in the whole."""
+    """The known disclosure of `attribute_classes` of that many columns, from the shares of OTHER per class and overall."""
     members = 4 + 4 * columns
     whole = (2 + 3 * columns) / members
     distances = [whole - 0.5] * (4 + 2 * columns) + [1 - whole] * (2 * columns)
@@ -50,12 +51,12 @@ def certain_disclosure(columns: int) -> dict[str, float]:
 def told_of_canaries(
     limits: DisclosureLimits, found: Mapping[str, AttributeDisclosure], columns: Mapping[str, int]
 ) -> Findings:
-    """Hold what was found of each attribute, and what the gate is told of the worst, against what is certain.
+    """Compare the findings per attribute, and the worst one reported to the gate, with the known results.
 
     Parameters
     ----------
     columns
-        Of each attribute, the columns that classes are made of. Where no attribute is sensitive none may be measured.
+        Per attribute, the columns that form classes. If no attribute is sensitive, none may be measured.
     """
     certain = {name: certain_disclosure(number) for name, number in columns.items()}
     total = Findings(0, 0)
@@ -76,12 +77,12 @@ def attributes_of_canaries(
     policy: Policy, like: Mapping[str, Table], columns: Sequence[str],
     attack: Callable[[Mapping[str, Table], str], AttributeDisclosure],
 ) -> Findings:  # fmt: skip
-    """Whether every sensitive attribute is found to be told by the classes that tell it, and by no others.
+    """Whether every sensitive attribute is found to be disclosed by exactly the classes that disclose it.
 
     Parameters
     ----------
     columns
-        The member-level columns; members are alike in all of them but the attribute.
+        The member-level columns; members of a class share all of them but the attribute.
     attack
         Judges one column on the tables given.
     """
@@ -97,7 +98,7 @@ def attributes_of_canaries(
                 number = len(members)
                 values_of_member = dict(own) | ({sensitive: value} if sensitive in columns else {})
                 members.append(PlantedMember(values_of_member, values_of_member, True))
-                # Twice what counts once, and of the Charlson index the lower value that does not count.
+                # Twice the value that counts once; for the Charlson index, the lower value, which does not count.
                 claims += [PlantedClaim(number, {sensitive: value}, charlson=str(value))] * 2
                 claims.append(PlantedClaim(number, {sensitive: value}, charlson=str(ONE)))
         with planted_store() as file:
@@ -110,7 +111,7 @@ def providers_of_canaries(
     policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], pattern: Sequence[str],
     attack: Callable[[Mapping[str, Table]], tuple[measures.Recognitions, Iterable[Measurement]]],
 ) -> Findings:  # fmt: skip
-    """Whether providers are recognized by patterns of their own, by patterns together, and by shared patients.
+    """Whether providers are recognized by distinct patterns, by combined patterns, and by shared patients.
 
     Parameters
     ----------
@@ -118,11 +119,11 @@ def providers_of_canaries(
         Published columns of a pattern of care.
     """
     values = own_values()
-    # Each entry is a claim: provider, member, values. In the graph, "many" has four patients, "first" and "second" share
-    # their only one, and "few" shares its only one with "several", who has two.
+    # Each entry is a claim: provider, member, values. In the graph, "many" has four patients, "first" and "second"
+    # share their only one, and "few" shares its only one with "several", who has two.
     shown: list[tuple[str, int, Mapping[str, object]]] = [("many", patient, {}) for patient in (0, 1, 2, 3)]
     shown += [("first", 4, {}), ("second", 4, {}), ("few", 5, {}), ("several", 5, {}), ("several", 6, {})]
-    # Those five and one whom the release does not show; where no pattern is published, all nine.
+    # Those five and one whom the release does not show; if no pattern is published, all nine.
     plain = 6 if pattern else 9
     one, all_ = [plain] * 5, [plain] * 5
     patient = 7
@@ -131,13 +132,13 @@ def providers_of_canaries(
         patient += 1
         one, all_ = [*one, 1], [*all_, 1]
     first, second = ({pattern[0]: next(values)}, {pattern[0]: next(values)}) if pattern else ({}, {})
-    # Both patterns are shown by one provider, each by another: only together they tell who he is.
+    # One provider shows both patterns, others show one each: only the combination identifies the first.
     shown += [("both", patient, first), ("both", patient, second), ("one", patient + 1, first), ("other", patient + 2, second)]
     one += [2, 2, 2] if pattern else [plain] * 3
     all_ += [1, 2, 2] if pattern else [plain] * 3
     quiet = len(pattern) + 3
     graph = [1, 2, 2, 1, 1, *[quiet] * quiet]
-    # Whom the release does not show hides others all the same.
+    # Providers whom the release does not show still hide others.
     unreleased = patient + 3
     claims = [PlantedClaim(member, told, provider=name) for name, member, told in shown]
     claims.append(PlantedClaim(unreleased, {}, provider="not released", released=False))

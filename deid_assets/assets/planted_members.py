@@ -1,4 +1,4 @@
-"""Canaries in the tables of a longitudinal delivery and of its release: members, claims, labels at their levels."""
+"""Canaries in the tables of a longitudinal delivery and its release: members, claims, labels at their levels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
 PSEUDONYM = 5_000_000
-"""Pseudonyms of canaries are their numbers from here on."""
+"""Pseudonyms of canaries are their numbers, starting here."""
 KINDS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
 
 
 @dataclass(frozen=True)
 class PlantedClaim:
-    """A claim: values by column, PLAIN where none is given; whether it is released."""
+    """A claim: values by column, default PLAIN, and whether it is released."""
 
     member: int
     values: Mapping[str, object]
@@ -28,7 +28,7 @@ class PlantedClaim:
 
 @dataclass(frozen=True)
 class PlantedMember:
-    """A member: what the population has, what the release shows, and whether it shows him."""
+    """A member: values in the population, values in the release, and whether they are released."""
 
     own: Mapping[str, object]
     shown: Mapping[str, object]
@@ -43,7 +43,7 @@ def members_of(groups: Iterable[Group]) -> list[PlantedMember]:
 
 
 def label(value: object, level: int) -> str | None:
-    """What a value is called in the release; it tells the level, and begins with the number that the value is."""
+    """The label of a value in the release; it states the level and begins with the value, a number."""
     return None if value is None else f"{value} at level {level}"
 
 
@@ -63,7 +63,7 @@ def plant_members(
     file: Path, policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table],
     members: Sequence[PlantedMember], claims: Sequence[PlantedClaim] = (),
 ) -> dict[str, Table]:  # fmt: skip
-    """Plant them in every table of an asset's inputs, by its name; a table that tells nothing of them stays empty.
+    """Plant canaries in every table of an asset's inputs, by name; tables without information about them stay empty.
 
     Parameters
     ----------

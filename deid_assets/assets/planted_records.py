@@ -1,4 +1,4 @@
-"""Canaries of a flat table: records in classes of certain size, and classes that tell an attribute."""
+"""Canaries of a flat table: records in classes of known size, and classes that disclose an attribute."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from deid_assets.store.tables import Table
 def records_of_canaries(
     levels: Mapping[str, int], like: Mapping[str, Table], population: Table | None, attack: Attack
 ) -> Findings:
-    """Whether the smallest class is found that only one column tells from the others, of each column in turn.
+    """Whether the smallest class is found if only one column distinguishes it, for each column in turn.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def records_of_canaries(
     like
         The asset's inputs.
     population
-        The table that classes are counted in; None where they are counted in the release itself.
+        The table in which classes are counted; None if they are counted in the release itself.
     """
     total = Findings(0, 0)
     with planted_store() as file:
@@ -38,7 +38,7 @@ def records_of_canaries(
 def _of_column(
     file: Path, own: str, levels: Mapping[str, int], like: Mapping[str, Table], population: Table | None, attack: Attack
 ) -> Findings:
-    """Plain records, some with a value of their own in one column, and some where it is missing."""
+    """Plain records, some with a distinct value in one column, and some where it is missing."""
     rows: list[object] = [PLAIN] * 5 + [PLAIN + 1] * 2 + [None] * 3
     left_out = 4
     delivered = [_record(levels, own, value) for value in [*rows, *[PLAIN] * left_out]]
@@ -49,7 +49,7 @@ def _of_column(
         "record_domains": plant(file, like["record_domains"], domains, "record_domains"),
     }
     if population is not None:
-        # One of two in the population is in it twice as often in the release: it lacks one of them.
+        # One of two in the population is twice in the release, so the population lacks one of them.
         rows = [*rows, PLAIN + 1]
         certain = {measure.SMALLEST_CLASS: 2, measure.SUPPRESSED: (left_out - 1) / len(delivered), measure.BEYOND: 1}
         people = [_record(levels, own, value) for value in [PLAIN] * 5 + [PLAIN + 1] * 2 + [None] * 3]
@@ -73,7 +73,7 @@ def _numbered(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 def record_attributes_of_canaries(
     policy: FlatPolicy, like: Table, attack: Callable[[Table, str], AttributeDisclosure]
 ) -> Findings:
-    """Whether every sensitive attribute is found to be told by the classes that tell it, and by no others."""
+    """Whether every sensitive attribute is found to be disclosed by exactly the classes that disclose it."""
     columns = [qi.release_as for qi in policy.quasi_identifiers]
     rows = [
         {column: label(own.get(column, PLAIN), 0) for column in columns}

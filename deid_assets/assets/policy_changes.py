@@ -1,4 +1,4 @@
-"""What a refusal offers where no node holds: changes that passed when they were tried, as sections of the policy."""
+"""Changes that a refusal offers if no node passes: they passed when tried, and are given as policy sections."""
 
 import math
 from collections import Counter
@@ -33,9 +33,9 @@ _TRIED = (
 
 
 def changed_sections(policy: Policy, change: Change) -> str | None:
-    """The changed sections, whole, as YAML to put in the place of the policy's own; None where no policy may hold them.
+    """The changed sections, complete, as YAML to replace the policy's own; None if no valid policy can have them.
 
-    Nothing in it is a person's: it names columns, dimensions and thresholds.
+    It contains no personal data, only names of columns, dimensions and thresholds.
     """
     sections: dict[str, Any] = {}
     if change.without:
@@ -60,19 +60,20 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
 def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The section number_of_claims with the levels of what is left of dimensions of members; nothing where it stays as it is.
 
-    Claims are then cut in classes that hold those in which they were cut when the change was tried: fewer of them are.
+    Claims are then cut in classes that contain those in which they were cut when the change was tried, so fewer are
+    cut.
 
     Parameters
     ----------
     dimensions
-        Name of each dimension that is left to its columns.
+        Columns of each remaining dimension, by its name.
     """
     if policy.number_of_claims is None:
         return {}
     first = {
         name: columns[0] for name, columns in dimensions.items() if set(columns) & set(policy.quasi_identifiers.member_columns)
     }
-    # Levels are called by the first column, which may be another one now.
+    # Levels are named by the first column, which may have changed.
     reference = {
         name: policy.hierarchy_of(first[name]).level_names[policy.reference_level(first[name])]
         for name in policy.number_of_claims.reference
@@ -92,9 +93,9 @@ def _sections(policy: Policy, *names: str) -> dict[str, Any]:
 def absence_tells_too_much(
     policy: Policy, eligible: Table, removed: Table, profiles: Table, workplace: Workplace
 ) -> tuple[str, str]:
-    """The gate on absence if the whole sample fails it, and a sentence on what is why and what helps; else nothing.
+    """The gate on absence if the whole sample fails it, with a sentence on the cause and the remedy; else empty.
 
-    Suppression, which lowers the number a little, is left aside: what is offered passes without its help.
+    Ignores suppression, which lowers the number slightly: what is offered passes without it.
     """
     sample = f"SELECT member_id FROM {profiles.sql} WHERE released"
     own, before = profiles.query(sample).shape[0], workplace.released_before(profiles, sample)
@@ -111,16 +112,16 @@ def absence_tells_too_much(
 
 
 def what_helps_against_absence(removed: int, eligible: int, before: int, posterior_at_most: float) -> str:
-    """How few members may be released, so that absence tells no more than allowed; or that no number is few enough.
+    """How few members may be released so that absence discloses no more than allowed, or that no number is few enough.
 
     Parameters
     ----------
     removed, eligible
-        Members removed for what their claims tell, and members that may be released.
+        Members removed because of what their claims reveal, and eligible members.
     before
-        Members whom earlier releases hold, besides those of this one.
+        Members in earlier releases, other than those of this one.
     """
-    # The size of a sample is random, so that what is asked for keeps a distance; two digits are enough of it.
+    # The size of a sample is random, so the number keeps a margin; two digits are enough.
     most = released_at_most(removed, eligible, posterior_at_most) - before - math.ceil(4 * SIZE_SD)
     if most > 0:
         step = 10 ** max(0, len(str(most)) - 2)
@@ -138,12 +139,12 @@ def what_helps_against_absence(removed: int, eligible: int, before: int, posteri
 def no_choice(
     passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame, suppress_at_most: float, because: str
 ) -> dg.Failure:
-    """The refusal where no node holds: which gates stood against how many nodes, and what passed when it was tried.
+    """The refusal if no node passes: which gates failed how many nodes, and what passed when tried.
 
     Parameters
     ----------
     because
-        Of absence, where it is why nothing can pass; else empty.
+        About absence, if it is why nothing can pass; else empty.
     """
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
@@ -162,7 +163,7 @@ def no_choice(
 
 
 def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
-    """What passed when it was tried; where nothing did, what stood against it."""
+    """What passed when tried; if nothing did, what failed it."""
     tried = f"with at most {suppress_at_most:g} of the sampled members suppressed unless said otherwise"
     passed = [
         f"{row.kind} {row.what} (share at high risk {row.share:.4f} before suppression, at most {row.threshold:.4f}; "

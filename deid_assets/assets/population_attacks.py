@@ -1,12 +1,12 @@
-"""Attacks 2 and 3: released rows matched with people whom an adversary can name.
+"""Attacks 2 and 3: released rows matched with people whom an adversary can identify.
 
-Which F is right? The class size in the file that the adversary holds, in which every released member is. Where the
-policy names such a table, F is counted in it. Where it does not, the file is the delivery: all of its members,
-removed and suppressed ones included, with their claims before the long tail is cut. A register that holds every
-member of the delivery has classes at least as large, so that the number is an upper bound for each of them; it is the
-very number for who holds the insurer's own list. Released members whom the file lacks count as found
-(`marketer_risk.matched_share`), and are told apart as `..._not_in_the_file`: members whose visits were cut are among
-them, because their released visits are nobody's whole history.
+F is the class size in the adversary's file, which contains every released member. If the policy names such a table, F
+is counted in it. Otherwise the file is the delivery: all of its members, including removed and suppressed ones, with
+their claims before the long tail is cut. A register that contains every member of the delivery has classes at least as
+large, so the result is an upper bound for each such register. For an adversary with the insurer's own list it is the
+exact number. Released members missing from the file count as found (`marketer_risk.matched_share`), and are reported
+separately as `..._not_in_the_file`. They include members whose visits were cut, because their released visits are
+nobody's complete history.
 
 f is counted in the rows that would be published.
 """
@@ -63,10 +63,10 @@ from deid_assets.stages import METHOD_VERSIONS
 from deid_assets.store.tables import Query, Table, write_table
 
 LINKAGE_TRIALS = 100
-"""Simulated adversaries of each kind."""
+"""Number of simulated adversaries of each kind."""
 
 INPATIENT_HOSPITAL = "Inpatient Hospital"
-"""The group of places that holds the inpatient visits."""
+"""The group of places for inpatient visits."""
 
 Shares = dict[tuple[int, tuple[str, ...]], float]
 """The matched share of each period and choice of columns."""
@@ -191,7 +191,7 @@ def matched_people(
     tables
         The asset's inputs by name.
     listed
-        The list of people, as `read_table` reads it; None: the delivery, of which true matches are known.
+        The list of people, as `read_table` reads it; None: the delivery, for which true matches are known.
     """
     if not columns:
         return None, None
@@ -213,7 +213,7 @@ def matched_inpatients(
 ) -> tuple[Shares, Mapping[int, int], ClassSizes | None, Attempts | None]:  # fmt: skip
     """Attack 3: the matched shares, the released inpatients of each period, and what `matched_people` returns.
 
-    `matched_people` looks at all columns over all years.
+    `matched_people` uses all columns over all years.
     """
     profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
     place = inpatient_label(policy, domains, levels)
@@ -245,7 +245,7 @@ def matched_inpatients(
 
 
 def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:
-    """The matched share of released inpatients by period and choice of columns; periods without any are left out."""
+    """The matched share of released inpatients by period and choice of columns, without periods that have none."""
     found = histories.query(match_table(histories, columns))
     shares = {
         (int(row.period), tuple(row.key.split(","))): row.found / row.released for row in found.itertuples() if row.released > 0
@@ -261,7 +261,7 @@ def sizes_of(beside: Table, sql: str) -> ClassSizes:
 
 
 def linked(beside: Table, sql: str, key: bytes) -> Attempts:
-    """Simulate linkage on `class_numbers`, where a record and its person have one number."""
+    """Simulate linkage on `class_numbers`, in which a record and its person share a number."""
     arrays = {name: np.asarray(values) for name, values in beside.arrays(sql).items()}
     own = arrays["released"].astype(bool)
     people, classes = arrays["person"][~own], arrays["class"][~own]
@@ -278,7 +278,7 @@ def linked(beside: Table, sql: str, key: bytes) -> Attempts:
 
 
 def shares_frame(shares: Shares, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Table 6 of El Emam et al. 2012 for every choice of columns: one row each, the periods side by side, in per cent."""
+    """Table 6 of El Emam et al. 2012 for every choice of columns: one row each, one column per period, in per cent."""
     periods = sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period))
     rows = [
         {"columns": ", ".join(chosen).replace("_", " ")}
@@ -295,7 +295,7 @@ def released_names(policy: Policy, columns: Iterable[str]) -> dict[str, str]:
 
 
 def inpatient_label(policy: Policy, domains: Table, levels: Mapping[str, int]) -> str | None:
-    """What the release calls inpatient hospitals; None where it tells no places, or the delivery has no such claim."""
+    """The release's label for inpatient hospitals; None if it has no places, or the delivery has no such claim."""
     if not policy.publishes("place"):
         return None
     found = domains.query(

@@ -19,7 +19,7 @@ from deid_assets.store.tables import Table, owner_only
 def read_table(
     context: dg.AssetExecutionContext, policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table
 ) -> Table:
-    """Read a population table, generalized to the levels of the release; what was not usable goes into the metadata."""
+    """Read a population table, generalized to the levels of the release; unusable rows are counted in the metadata."""
     mapped = dict(table.columns)
     labels: dict[str, Labels] = {
         column: partial(table_labels, column, one, policy.hierarchy_of(column), levels[column])
@@ -37,7 +37,7 @@ def read_table(
         table.count,
         table.person if isinstance(table, DischargeTable) else None,
     )
-    # A copy: what is read is what the policy was judged with, whoever changes or swaps the file meanwhile.
+    # A copy: exactly the table with which the policy was judged is read, even if the file is changed or swapped.
     with tempfile.TemporaryDirectory(dir=owner_only(target.file.parent), prefix="population-") as folder:
         try:
             file = table.copy_to(Path(folder))
@@ -54,7 +54,7 @@ def read_table(
 
 
 def people_of(table: Table) -> int:
-    """How many people a population table stands for."""
+    """How many people a population table represents."""
     persons = f"SELECT person, max(weight) AS weight FROM {table.sql} GROUP BY person"
     return int(table.query(f"SELECT coalesce(sum(weight), 0) AS n FROM ({persons})")["n"].iloc[0])
 

@@ -137,7 +137,7 @@ def released_sample(
     sample = policies.of(context, Policy).sample
     delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
     asked = delivery.parameters.get("release") or sample.members
-    # By content: a delivery under another key would be a second look at the same members.
+    # Keyed by content: a delivery under another key would otherwise give a second look at the same members.
     size_of = (prefix_of(context), delivery.digest(), str(asked or sample.fraction))
     delivered, eligible = members.count(), eligible_members.count()
     size = sample_size(delivered, eligible, asked, sample.fraction, secret.derive("sample size", *size_of))
@@ -262,5 +262,5 @@ def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str) -> byte
 
 
 def sample_key(secret: Secret, keyed_by: str, policy: str, delivery: str) -> bytes:
-    """The key of the order in which members are drawn: of members alone, or of one policy and delivery too."""
+    """The key of the order in which members are drawn: by member only, or also by policy and delivery."""
     return secret.derive("sample by member") if keyed_by == "member" else secret.derive("sample", policy, delivery)

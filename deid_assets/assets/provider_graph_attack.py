@@ -1,4 +1,4 @@
-"""Whether providers can be recognized by their patterns of care or by shared patients, as evidence for the gate."""
+"""Whether providers can be recognized by patterns of care or by shared patients, as evidence for the gate."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,7 +28,7 @@ IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id"
 """Kinds of providers: column in the store, and name in the release."""
 
 DRAWS_OF_CANARIES = 200
-"""Whichever patterns are known of a canary, its class is the same."""
+"""A canary's class is the same whichever of its patterns are known."""
 
 
 @stage_asset(
@@ -100,7 +100,7 @@ def pattern_names(policy: Policy) -> dict[str, str]:
 def recognized_providers(
     policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], draws: int, key: Callable[[str], bytes]
 ) -> measures.Recognitions:
-    """Recognize providers of each kind, by each knowledge, before and after identifiers are suppressed.
+    """Recognize providers of each kind, with each kind of knowledge, before and after suppression of identifiers.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def recognized_providers(
     draws
         Simulated adversaries for each kind of identifier.
     key
-        The key of a random stream, by what it is for.
+        Maps a purpose to the key of its random stream.
     """
     names = pattern_names(policy)
     profiles, domains, release_claims = tables["member_profiles"], tables["value_domains"], tables["release_claims"]
@@ -121,11 +121,11 @@ def recognized_providers(
         f" AND member_id NOT IN (SELECT member_id FROM {tables['suppressed_members'].sql})"
     )
 
-    # A release without any column of the pattern shows one pattern, that there was a claim.
+    # A release without any column of the pattern shows a single pattern: that there was a claim.
     def with_any(sql: str) -> str:
         return f"SELECT *, 1 AS any_claim FROM ({sql})"
 
-    # Millions of claims show thousands of patterns: labels are joined to what is distinct.
+    # Millions of claims have thousands of patterns, so labels are joined to distinct values.
     def register(*identifiers: str) -> str:
         distinct = distinct_values_of(tables["grouped_claims"], "delivered_patterns", [*names, *identifiers])
         return f"({with_any(generalized_claims(distinct, domains, own, identifiers))})"
@@ -154,7 +154,7 @@ def recognized_providers(
 
 
 def distinct_values_of(claims: Table, name: str, columns: list[str]) -> Table:
-    """A view of the distinct values of some columns of claims, in the shape of claims that belong to nobody."""
+    """A view of the distinct values of some claim columns, shaped like claims that belong to nobody."""
     shown = "".join(f", {quoted(column)}" for column in columns)
     return write_view(
         Table(claims.file, "scratch", name),
@@ -166,7 +166,7 @@ def _recognized(
     policy: Policy, draws: int, register: provider_graph.PatternRegister, patterns: Table, claims: Table, identifier: str,
     member: str, pattern: list[str], columns: list[str], key: bytes,
 ) -> dict[str, provider_graph.Recognition]:  # fmt: skip
-    """How well the providers of some claims are recognized, by what the adversary knows."""
+    """How well the providers of some claims are recognized, by the adversary's knowledge."""
     settings, enough = policy.provider_graph, policy.provider_suppression.providers_at_least
     shown = claims.arrays(provider_graph.shown_patterns(claims.sql, identifier, patterns, pattern, columns))
     generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))

@@ -1,9 +1,10 @@
-"""What of a policy shapes the numbers that a release tells in public: it keys their noise, beside secret and delivery.
+"""The parts of a policy that affect a release's public numbers: with secret and delivery, they key the noise.
 
-Two policies over one delivery that count the same thing must show the same number, or the noise could be averaged; two
-that count differently must have independent noise, or the difference of their numbers would be exact. So a number is
-keyed by those sections of the policy that shape it, and by nothing else of the policy: not by its title or thresholds
-that only refuse. What depends on the drawn sample is keyed by what the draw is made of, too: policy and delivery key.
+Two policies over one delivery that count the same thing must show the same number; otherwise the noise could be
+averaged. Two that count differently must have independent noise; otherwise the difference of their numbers would be
+exact. So a number is keyed by the policy sections that affect it and by nothing else in the policy, such as its title
+or thresholds that only refuse. Numbers that depend on the drawn sample are also keyed by what determines the draw:
+policy and delivery key.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import stages_of
 
 _DATA = ("intake", "preparation", "adversary", "generalization", "candidate")
-"""Stages that make the rows of a release; what comes after only measures them."""
+"""Stages that make the rows of a release; later stages only measure them."""
 
 _OF_METHOD: Mapping[str, tuple[str, ...]] = {
     "demographic_risk": ("demographics",),
@@ -27,20 +28,20 @@ _OF_METHOD: Mapping[str, tuple[str, ...]] = {
     "membership": (),
     "class_sizes": (),
 }
-"""Sections that shape a measurement besides those that shape the rows, by its method."""
+"""Sections that affect a measurement besides those that affect the rows, by its method."""
 
 _UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding", "long_tail", "dates")
-"""Sections that shape the classes of the whole delivery at given levels."""
+"""Sections that affect the classes of the whole delivery at given levels."""
 
 
 _BY_LEVELS = {"detail_at_least"}
-"""Sections that shape rows through the levels that are chosen, and through nothing else."""
+"""Sections that affect rows only through the chosen levels."""
 
 
 def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
-    """What shapes a number: the hash of sections of the policy, and whatever else does.
+    """The inputs of a number: the hash of sections of the policy, and other inputs.
 
-    Restricted, as it may depend on who opted out: only noise is made of it.
+    Restricted, because it may depend on who opted out; it is used only to derive noise.
     """
     content = {name: _shaping(name, section) for name, section in policy.content(*sorted(sections)).items()}
     text = json.dumps(content, sort_keys=True, default=str)
@@ -48,24 +49,24 @@ def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
 
 
 def _shaping(name: str, section: object) -> object:
-    """A section without the thresholds of its rules: they refuse, and change no number."""
+    """A section without the thresholds of its rules, which refuse but change no number."""
     if name not in ("removal", "opt_outs") or not isinstance(section, Mapping):
         return section
     return {key: value for key, value in section.items() if not key.endswith(("_at_least", "_posterior_at_most"))}
 
 
 def drawn(policy: ReleasePolicy, delivery: Delivery) -> dict[str, object]:
-    """What a sample is drawn with, besides sections of the policy."""
+    """The inputs of the draw of a sample, besides sections of the policy."""
     return {"of_policy": policy.name, "of_delivery": delivery.key, "asked": delivery.parameters.get("release")}
 
 
 def shapes_of_measurements(policy: ReleasePolicy, delivery: Delivery, levels: Mapping[str, int]) -> dict[str, str]:
-    """What shapes each measurement, for `PublicNumbers.shapes`: by its method, and by its name where it knows no sample.
+    """The inputs of each measurement, for `PublicNumbers.shapes`: by method, or by name if it does not use the sample.
 
     Parameters
     ----------
     levels
-        Of every quasi-identifier in the release.
+        Level of every quasi-identifier in the release.
     """
     rows = {section for stage in _DATA for name in stages_of(policy).get(stage, ()) for section in MADE_FROM[name][1]}
     known = set(type(policy).model_fields) - _BY_LEVELS

@@ -1,6 +1,6 @@
-"""What every release asks of the event log and the store, whatever it holds, and how it is published.
+"""The common part of every gate, on event log and store, and the publication of releases.
 
-The gate of each kind of release adds what only it can measure on the staged files.
+The gate of each kind of release adds its own measurements on the staged files.
 """
 
 import json
@@ -68,7 +68,7 @@ def common_refusals(
     evidence: tuple[Evidence, ...],
     taken_in: Iterable[str],
 ) -> list[Refusal]:
-    """What refuses any release: checks that did not pass, and whatever is not as its asset made it.
+    """Reasons to refuse any release: failed checks, and anything that is not as its asset made it.
 
     Parameters
     ----------
@@ -111,24 +111,25 @@ def publish(
     removal_digest: str,
     tried: Tried | None = None,
 ) -> pd.DataFrame:
-    """Describe, sign and publish what the gate let pass; what was released before of the same inputs stands instead.
+    """Describe, sign and publish what passed the gate; an earlier release of the same inputs stands instead.
 
     Parameters
     ----------
     evidence
-        Of the assessments, and of the gate as the last.
+        Evidence of the assessments, with that of the gate last.
     attrition
-        Exact rows out of every stage.
+        Exact number of rows after every stage.
     member_tags
-        `Workplace.member_tags` of the released members; empty where records have no identifier.
+        `Workplace.member_tags` of the released members; empty if records have no identifier.
     proof, counts_people
-        Why the chosen node is optimal, and whether the numbers measured at its nodes count people.
+        Why the chosen node is optimal, and whether the measurements of its nodes count people.
     shapes
-        What of the policy shapes each measurement, `public_cells.shapes_of_measurements`.
+        The parts of the policy that affect each measurement, `public_cells.shapes_of_measurements`.
     render
-        The report as HTML, of the public edition of the manifest.
+        Renders the report as HTML from the public edition of the manifest.
     still_so
-        Asked under the lock, while nobody else can publish: whether what was released before is what the gate counted.
+        Called under the lock, while nobody else can publish: whether earlier releases are still those that the gate
+        counted.
     roll, removal_digest, tried
         As in `Manifest`.
 
@@ -139,7 +140,7 @@ def publish(
     """
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
-    # Keyed: a data version is a digest of its inputs', on which a guess of who opted out could be tried.
+    # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
     versions = data_versions(context.instance, upstream(policy), context.partition_key)
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
@@ -222,7 +223,7 @@ def publish(
 
 
 def delivery_key_digest(secret: Secret, key: str) -> str:
-    """What stands for a delivery's key in public: the key may be made of file names, and these of names of people."""
+    """Public placeholder for a delivery's key: the key may derive from file names, and these from names of people."""
     return secret.keyed_digest("delivery key", key)[:16]
 
 
@@ -235,7 +236,7 @@ def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, deliver
 
 
 def _unchanged(context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging) -> pd.DataFrame:
-    """The same inputs were released before and passed again: nothing is published, and the release stands."""
+    """The same inputs were released before and passed again: nothing is published, and the earlier release stands."""
     folder = releases.path(earlier.policy, earlier.number)
     context.log.info(f"unchanged: the same delivery and policy were released before, as {folder}")
     context.add_output_metadata(
@@ -267,7 +268,7 @@ def policy_text(policy: AnyPolicy) -> PolicyText:
 
 
 def read_evidence(assessments: tuple[Table, ...]) -> tuple[tuple[Evidence, ...], list[Refusal]]:
-    """The stored evidence; a table that is gone or that cannot be read is a refusal, and the judge misses its evidence."""
+    """Read the stored evidence; a missing or unreadable table is a refusal, and the judge reports its evidence as missing."""
     found: list[Evidence] = []
     refusals = []
     for table in assessments:
@@ -280,7 +281,7 @@ def read_evidence(assessments: tuple[Table, ...]) -> tuple[tuple[Evidence, ...],
 
 
 def content_of(table: Table, secret: Secret) -> str | None:
-    """The fingerprint of a table; None where it is gone."""
+    """The fingerprint of a table; None if it does not exist."""
     try:
         return fingerprint(table, content_key(secret))
     except duckdb.Error:
@@ -319,7 +320,7 @@ def _is_still(policy: AnyPolicy, workplace: Workplace) -> bool:
 def _delivery_refusals(
     context: dg.AssetExecutionContext, taken_in: Iterable[dg.AssetKey], workplace: Workplace
 ) -> list[Refusal]:
-    """Refuse when the delivery's files are not those that were taken in: the manifest would name what nobody judged."""
+    """Refuse if the delivery's files have changed since intake: the manifest would name data that was never judged."""
     digest = workplace.delivery(context.partition_key).digest()
     versions = data_versions(context.instance, taken_in, context.partition_key)
     if set(versions.values()) == {delivery_version(digest)}:
@@ -343,10 +344,10 @@ def upstream(policy: AnyPolicy) -> list[dg.AssetKey]:
 
 
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
-    """The refusal with its numbers: how many reasons, which rules, measured values and thresholds that count nobody.
+    """The refusal with its numbers: how many reasons, which rules, and values and thresholds that count nobody.
 
-    `next_try` says what comes next where chance may be why. Its metadata `refused` says whether privacy is a reason, or only
-    something kept the gate from judging.
+    `next_try` says what comes next if chance may be the reason. Its metadata `refused` says whether privacy is a
+    reason, or whether something merely prevented the judgement.
     """
     judged = any(refusal.is_judgement for refusal in refusals)
     shown = [

@@ -1,4 +1,4 @@
-"""What no generalization of the policy can be better than: looked at before the search, which takes long."""
+"""Lower bounds on risk for every generalization of the policy, computed before the search, which takes long."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def reachable_risk(
     """
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    # Nothing is measured at another node, so that no more is indexed.
+    # Nothing is measured at any other node, so nothing else is indexed.
     computation = node_computation(policy, tables, top_node(lattice_dimensions(policy)))
     gates = other_gates_of(context, policy, tables, computation, workplace, 1)
     sampled = len(computation.data.targets)
@@ -75,20 +75,20 @@ def reachable_risk(
     found.append(reach_of_absence(sensitive, eligible, sampled + before, left_out, limit))
     remedies = _REMEDIES | {ABSENCE: what_helps_against_absence(sensitive, eligible, before, limit)}
     if notice := " ".join(_notices(policy, found, remedies)):
-        # The search goes on all the same: where no node holds, it finds what carries the risk, and which changes would help.
+        # The search runs anyway: if no node passes, it finds what carries the risk, and which changes would help.
         context.add_output_metadata({"notice": notice})
     rows = [(reach.gate, reach.measured, reach.least, reach.limit, reach.proven, reach.ruled_out) for reach in found]
     return pd.DataFrame(rows, columns=["gate", "measured", "least", "limit", "proven", "ruled_out"]).astype({"gate": "str"})
 
 
 def _success_at_most(policy: Policy, least: float, fewer: float) -> float:
-    """The limit of success given membership; that of any member's, where it is stricter, rises as `fewer` are released."""
+    """The limit of success given membership; the one for any member, if stricter, rises as `fewer` are released."""
     given = policy.neighbor_attack.given_membership
     return given.at_most if given and least >= given.at_most else min(least * fewer, given.at_most if given else math.inf)
 
 
 def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]) -> Iterator[str]:
-    """What stands against a release, with its numbers: what is counted first, then what was drawn."""
+    """What speaks against a release, with its numbers: first counts, then draws."""
     suppressed = policy.risk.suppression.at_most
     for proven, said in (
         (True, "No generalization of this policy can hold, as sizes alone tell:"),

@@ -1,4 +1,4 @@
-"""How large the classes of a flat release are, as evidence for the gate, which measures the staged rows once more."""
+"""Class sizes of a flat release, as evidence for the gate, which measures the staged rows again."""
 
 import dagster as dg
 import pandas as pd

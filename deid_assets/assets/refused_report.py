@@ -1,7 +1,7 @@
 """The report of a refused run: what was measured, which gate refused, and what carries the risk.
 
-It holds exact numbers about people, so that it lies in the restricted store, beside the tables that it was made of, for
-its owner only. Nothing of it is ever published.
+It contains exact numbers about people. It is therefore stored in the restricted store, beside the tables it was made
+from, for its owner only. Nothing in it is ever published.
 """
 
 import math
@@ -46,18 +46,18 @@ RESTRICTED = (
 def write_refused_report(
     home: Home, policy: ReleasePolicy, delivery: str, made: Sequence[str], failed_checks: Sequence[str], reasons: Sequence[str]
 ) -> Path:
-    """Write the report of a refused run, in place of that of an earlier one.
+    """Write the report of a refused run, replacing that of an earlier one.
 
     Parameters
     ----------
     home
-        Its restricted store has the tables, and gets the report.
+        Its restricted store has the tables, and receives the report.
     delivery
-        Its key.
+        Key of the delivery.
     made
-        Assets that the run made: tables of earlier runs are not told of.
+        Assets that the run made; tables of earlier runs are not reported.
     failed_checks, reasons
-        What `deid run` says of it.
+        As reported by `deid run`.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def write_refused_report(
         terms_of_use=policy.recipients.terms_of_use,
         verdict="refused",
         summary="Nothing was published.",
-        # Nothing is hidden here: what has no number was not measured.
+        # Nothing is hidden here: a value without a number was not measured.
         gates=tuple(replace(gate, measured=math.nan) if gate.measured is None else gate for gate in gates_of(manifest)),
         generalization=tuple(GeneralizationRow(column, level) for column, level in chosen_level_names(policy, tables)),
         figures=tuple(_figures(policy, tables)),
@@ -128,7 +128,7 @@ def _figures(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[Report
 
 
 def _diagnosis(tables: dict[str, Table]) -> ReportTable | None:
-    """What carries the risk at the coarsest node, where no node holds."""
+    """What carries the risk at the coarsest node, if no node passes."""
     if "lattice_diagnosis" not in tables or "chosen_generalization" in tables:
         return None
     rows = tables["lattice_diagnosis"].frame()

@@ -1,4 +1,4 @@
-"""Release: the gate, and atomic publication. A refusal leaves nothing published, and says with numbers why."""
+"""Release: the gate, and atomic publication. A refusal leaves nothing published, and gives its reasons with numbers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -181,7 +181,7 @@ def release(
 
 @dataclass(frozen=True)
 class _Earlier:
-    """What the earlier releases say of the one about to be made, and what later ones will know of it."""
+    """What earlier releases imply for the one about to be made, and what later ones will know about it."""
 
     measured: tuple[Measurement, ...]
     refusals: list[Refusal]
@@ -194,7 +194,7 @@ def _against_earlier(
     policy: Policy, workplace: Workplace, tables: PopulationTables, staged: judgement.Staged, chosen: Table,
     crosswalk: Table, removed: Table,
 ) -> Callable[[], _Earlier]:  # fmt: skip
-    """Hold the staged rows against the earlier releases there are whenever it is asked."""
+    """Return a function that compares the staged rows with the current earlier releases on every call."""
     present = present_members(
         policy, chosen_levels(policy, chosen), tables.profiles, tables.domains, removed_for_claims(removed),
         original_members(crosswalk, staged.members), workplace.tags_in_order,
@@ -241,7 +241,7 @@ def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], pro
 
 
 def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
-    """Where the staged days in hospital of each released year are read back."""
+    """The staged days in hospital of each released year, as read back."""
     return {
         year: Table(profiles.file, SCHEMA, f"staged_days_{year}") for year, column in YEARS.items() if policy.publishes(column)
     }
@@ -253,10 +253,10 @@ def _judge(
     staged: judgement.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table,
     crosswalk: Table, eligible: Table, removed: Table, sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
 ) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
-    """Everything that can refuse; nothing stops at the first reason, so that a person sees all of them.
+    """Collect every reason to refuse, without stopping at the first, so that a person sees all of them.
 
-    `tried`: which try this is; `before`: members of the population who are in earlier releases and not in this one;
-    `changes`: what members tell who are in one of two releases only.
+    `tried` is the current try. `before` counts members of the population who are in earlier releases and not in this
+    one. `changes` are the disclosures about members who are in only one of two releases.
     """
     levels, node = chosen_levels(policy, chosen), chosen_node(policy, chosen)
     commitment = workplace.secret().commitment()
@@ -286,7 +286,7 @@ def _judge(
     refusals += common_refusals(context, policy, workplace, tables.profiles.file, evidence, ("members", "claims"))
 
     keep = kept_targets(tables.profiles, suppressed)
-    # What was released before makes absence and membership tell more; the classes of this release stand alone.
+    # Earlier releases increase what absence and membership disclose; the classes of this release stand alone.
     cumulative = sampling_fraction(policy, int(keep.sum()) + before, tables.profiles.count())
     refusals += cumulative_refusals(policy, evidence, cumulative)
     for released in {int(keep.sum()) + before, int(keep.sum())}:
@@ -307,7 +307,7 @@ def _judge(
 
     computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
-    # What is changed after a refusal, but for the delivery or the sample, is judged on the draws of the try that it is.
+    # Changes after a refusal, except of the delivery or the sample, are judged on the draws of the current try.
     key = gate_stream_key(context, workplace, tables.profiles, tried.number)
     with search_executor() as executor:
         measured += judgement.risk_measurements(policy, computation, node, adversary, key, commitment, executor, tried.number)
@@ -355,7 +355,7 @@ def _attrition(
         ("eligible_members", eligible.count(), "no eligible claim", shape(policy, *remaining)),
         (
             "sampled_members", sampled, "random sample",
-            # How many are drawn is random for each policy and delivery: the same noise would tell the difference exactly.
+            # The number drawn is random for each policy and delivery: the same noise would reveal the exact difference.
             shape(policy, *remaining, "sample", **drawn(policy, delivery)),
         ),
         (
@@ -377,7 +377,7 @@ def _attrition(
 
 
 def _steps(unit: str, steps: Sequence[tuple[str, int, str, str]], file: str) -> Iterator[AttritionStep]:
-    """(stage, rows out, reason, shape) as steps, each from the one before; the rows of the last are those of a file."""
+    """(stage, rows out, reason, shape) as steps, each from the previous one; the last step's rows are those of a file."""
     stages = [stage for stage, *_ in steps]
     for place, (stage, count, reason, of) in enumerate(steps):
         source = stages[place - 1] if place else None

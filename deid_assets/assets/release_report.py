@@ -1,7 +1,7 @@
 """The report that is published with a release: what was measured, against which thresholds, and how to verify it.
 
-It is rendered from the public edition of the manifest, from shares of simulated draws, and from losses as the public
-certificate has them, so that it cannot tell more about people than these do: coordinates in a figure can be measured.
+It is rendered from the public edition of the manifest, from shares of simulated draws, and from losses as in the public
+certificate. It therefore cannot disclose more about people than these do: coordinates in a figure can be measured.
 """
 
 import json
@@ -53,7 +53,7 @@ def report_of(
     proof
         The certificate of optimality.
     dates
-        What there is to say about released dates.
+        Information about released dates.
     rare
         `rare_labels` of the staged files.
     """
@@ -74,7 +74,7 @@ def report_of(
     attack = next((found.value for found in neighbors if found.name == measure.UNCONDITIONAL), None)
     limit = policy.risk.max_high_risk_share
     sensitivity = table_rows(policy, _measured(manifest, ASSET))
-    # Where somebody was left out, the shares of the lattice are those before that.
+    # If members were suppressed, the lattice's shares are those before suppression.
     held = bool((nodes["chosen"] & (nodes["decision"] == "candidate")).any())
     released = next((found for found in _measured(manifest, "longitudinal_risk") if found.name == measure.FIXED), None)
     after = None if held or released is None else released.value
@@ -179,7 +179,7 @@ def _released_row(policy: Policy, node: tuple[int, ...], share: float, bound: fl
 
 
 def _twice(policy: Policy) -> str:
-    """That one cell of the analysis is the attack that gates, simulated again; where it is."""
+    """A note that one cell of the analysis repeats the simulation of the gating attack, if so."""
     power, section = policy.adversary.power, policy.attack_sensitivity
     if "original" not in section.variants or power not in section.powers:
         return ""
@@ -187,7 +187,7 @@ def _twice(policy: Policy) -> str:
 
 
 def named(policy: Policy, node: tuple[int, ...]) -> str:
-    """A node by the names of its levels."""
+    """A node as the names of its levels."""
     return "; ".join(
         f"{words(dimension.name)}: {policy.hierarchy_of(dimension.columns[0]).level_names[level]}"
         for dimension, level in zip(policy.dimensions, node, strict=True)
@@ -195,7 +195,7 @@ def named(policy: Policy, node: tuple[int, ...]) -> str:
 
 
 def levels_by_number(policy: Policy) -> str:
-    """What the numbers of levels in the figure stand for."""
+    """The meaning of the level numbers in the figure."""
     lists = (
         f"{words(dimension.name)}: "
         + ", ".join(f"{number} = {name}" for number, name in enumerate(policy.hierarchy_of(dimension.columns[0]).level_names))
@@ -228,7 +228,7 @@ def _found(manifest: dict[str, Any], asset: str) -> list[dict[str, Any]]:
 
 
 def _finite(number: float | str | None) -> float | None:
-    """A number of the public edition; none where it shows a word instead."""
+    """A number of the public edition; None if it shows a word instead."""
     return number if isinstance(number, int | float) and math.isfinite(number) else None
 
 

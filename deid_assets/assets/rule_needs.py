@@ -1,4 +1,4 @@
-"""Whether the rules of the policy can apply to the delivery: asked before anybody is drawn, and again by the gate."""
+"""Whether the rules of the policy can apply to the delivery: checked before the draw, and again by the gate."""
 
 import dagster as dg
 import pandas as pd
@@ -16,7 +16,7 @@ COLUMNS = ["rule", "figure", "count", "of", "at_least", "met"]
 
 
 SECTIONS = ["removal", "dates"]
-"""Sections whose rules are judged before anybody is drawn; the gate judges the needs of all."""
+"""Sections whose rules are judged before the draw; the gate judges the needs of all sections."""
 
 
 @stage_asset(policy_sections=SECTIONS)
@@ -52,13 +52,13 @@ def rule_needs(
 
 
 def needs_in(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> tuple[JudgedNeed, ...]:
-    """Measure the delivery and hold it against every need of the policy."""
+    """Measure the delivery and compare it with every need of the policy."""
     population = None if policy.counts_population else policy.risk.population_size
     return judged_needs(policy, rule_figures(members, claims, delivered_codes, removed, RARE_VISIBLE_REASON, population))
 
 
 def need_refusals(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> list[Refusal]:
-    """The needs that are not met, as the gate counts them itself."""
+    """The unmet needs, as counted by the gate itself."""
     return [
         Refusal("rule_cannot_apply", f"{one.need.rule}: {one.need.figure}", one.figure.share, one.need.at_least, one.text,
                 "share of members")

@@ -1,4 +1,4 @@
-"""Assessment: attack 1 under other assumptions, on the very rows that would be published (methods#sensitivity).
+"""Assessment: attack 1 under other assumptions, on exactly the rows that would be published (methods#sensitivity).
 
 It corresponds to Table 7 of El Emam et al. 2012.
 """
@@ -46,9 +46,9 @@ from deid_assets.store.tables import Table, write_table
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of the analysis: what is known, how power is rounded (None: as the policy says), what share is wrong.
+    """A row of the analysis: what is known, how power is rounded (None: as in the policy), what share is wrong.
 
-    `width`: numbers of claims in a bin, where the number is known.
+    `width` is the numbers of claims per bin, if the number is known.
     """
 
     name: str
@@ -70,7 +70,7 @@ VARIANTS = {
 
 
 def variants_of(policy: Policy) -> tuple[Variant, ...]:
-    """The rows of the analysis that a policy asks for."""
+    """The rows of the analysis that a policy requires."""
     section = policy.attack_sensitivity
     number: Knows = "number" if policy.measured_number_of_claims.per == "member" else "yearly_numbers"
     return (
@@ -170,7 +170,7 @@ def sensitivity_table(policy: Policy, measured: Sequence[Measurement]) -> pd.Dat
 
 
 def figure_limits(policy: Policy) -> tuple[float | None, float | None]:
-    """The thresholds that the figure shows: unconditional, and given membership."""
+    """The thresholds shown in the figure: unconditional, and given membership."""
     gates = policy.attack_sensitivity.gates
     one, other = (gates[figure].at_most if figure in gates else None for figure in ("unconditional", "given_membership"))
     return one, other
@@ -181,7 +181,7 @@ class _Power:
 
     def __init__(self, policy: Policy, profiles: Table, diversity: Table, own: str, released: int):
         self._default, self._released = policy.adversary.rounding, released
-        # As for adversary_power: the largest ratio is taken over the whole sample, suppressed members included.
+        # As for adversary_power: the largest ratio is over the whole sample, including suppressed members.
         self._rows = [
             profiles.arrays(
                 f"SELECT p.claims, v.n_values, v.differing_pairs FROM {diversity.sql} AS v "

@@ -1,4 +1,4 @@
-"""The decorator of every asset: what stage it is of, which policy sections it reads, and a meter that runs with it."""
+"""The decorator of every asset: its stage, the policy sections that it reads, and a resource meter."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ from deid_assets.store.home import Home
 from deid_assets.store.tables import held_open, require_plain_tables
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
-"""Method version and policy sections of every asset, as they were declared."""
+"""Declared method version and policy sections of every asset."""
 
 
 def stage_asset(
@@ -31,12 +31,12 @@ def stage_asset(
     Parameters
     ----------
     policy_sections
-        Sections of the policy that it reads. Its code version is `version` and their hash, so that a changed threshold
-        does not make the intake stale.
+        Sections of the policy that it reads. Its code version is `version` and their hash, so a changed threshold does
+        not make the intake stale.
     version
-        Raise it when the asset's code computes something else.
+        Increase it when the asset's code computes something else.
     derived_columns
-        For columns that are made from others under a new name: where they come from, as "asset.column".
+        For columns derived from others under a new name: their source, as "asset.column".
     """
 
     def make(function: Callable[..., object]) -> dg.AssetsDefinition:
@@ -74,7 +74,7 @@ def asset_metadata(
 
 @contextlib.contextmanager
 def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
-    """Hold the store open, of plain tables only, and keep values out of errors that nobody foresaw; a refusal passes."""
+    """Hold the store open, require plain tables, and keep values out of unforeseen errors; a refusal passes through."""
     name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
     store = context.resources.io_manager
     store.lock(prefix_of(context), context.partition_key)
@@ -97,7 +97,7 @@ def prefix_of(context: dg.AssetExecutionContext) -> str:
 
 
 def markdown_table(frame: pd.DataFrame) -> dg.MarkdownMetadataValue:
-    """A small table of aggregates as Markdown metadata; numbers are shortened, text is escaped."""
+    """A small table of aggregates as Markdown metadata, with shortened numbers and escaped text."""
     head = "| " + " | ".join(frame.columns) + " |"
     rule = "|" + "---|" * len(frame.columns)
     rows = ["| " + " | ".join(_cell(value) for value in row) + " |" for row in frame.itertuples(index=False)]

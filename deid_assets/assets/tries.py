@@ -1,4 +1,4 @@
-"""The tries of the delivery and sample that are being judged: asked of the registry, and put into it when one is refused."""
+"""The tries of the judged delivery and sample: read from the registry, and recorded there when one is refused."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ class DeliveryTries:
     Parameters
     ----------
     subject, sample
-        Of which: keyed digest of what was taken in, and the sample.
+        Keyed digest of what was taken in, and the sample.
     partitions
-        The generalizations of one policy, by what they do to the values.
+        The generalizations of one policy, by their effect on the values.
     """
 
     workplace: Workplace
@@ -46,14 +46,14 @@ class DeliveryTries:
     partitions: Partitions
 
     def read(self) -> Tries:
-        """What the registry tells of them now."""
-        # Manifests before the registry: of what is published in between the count does not begin anew.
+        """Read their current state from the registry."""
+        # Manifests before the registry, so that a release published in between does not restart the count.
         published = {(made.policy, made.number): made.tried for made in self.workplace.releases_made() if made.tried}
         chain = Registry(self.workplace.home.releases / REGISTRY).chain()
         return tries_of(chain, published, self.subject, self.sample.alike(self.workplace.secret()))
 
     def at(self, levels: Mapping[str, int]) -> Tried:
-        """A generalization that draws are to judge, and which try it is.
+        """The try in which draws are to judge a generalization.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class DeliveryTries:
         return [Refusal("refused_before", "gate", None, None, REFUSED_BEFORE)]
 
     def choosing(self) -> int:
-        """In which try a generalization is to be chosen.
+        """The number of the try in which a generalization is to be chosen.
 
         Raises
         ------
@@ -86,9 +86,9 @@ class DeliveryTries:
         return tries.choosing
 
     def not_tried_again(self, levels: Mapping[Node, Mapping[str, int]]) -> dict[Node, str]:
-        """The nodes of a lattice that no further try goes to, with the reason: those refused by chance, and all not above them.
+        """The lattice nodes that get no further try, with the reason: those refused by chance, and all not above them.
 
-        `levels`: the level of every quasi-identifier at each node.
+        `levels` is the level of every quasi-identifier at each node.
         """
         refused = self.read().refused
         if not any(refused.values()):
@@ -106,18 +106,18 @@ class DeliveryTries:
         Raises
         ------
         dagster.Failure
-            If it was.
+            If it was refused before.
         """
         if self.partitions.digest(levels) in self.read().refused:
             raise dg.Failure(f"refused: {REFUSED_BEFORE}.", metadata={"refused": True}, allow_retries=False)
 
     def is_still(self, tried: Tried) -> bool:
-        """Whether nothing was refused or published meanwhile that makes another try of it."""
+        """Whether no refusal or publication in the meantime makes this another try."""
         now = self.read()
         return now.number_of(tried.node) == tried.number and tried.node not in now.refused
 
     def advice(self, tried: Tried) -> str:
-        """Where only chance speaks against a generalization, what comes next; else nothing."""
+        """What comes next if only chance speaks against a generalization; else empty."""
         now = self.read()
         return what_is_next(now.next) if now.refused.get(tried.node) else ""
 
@@ -142,12 +142,12 @@ def delivery_tries(
 
 
 def note_if_refused(workplace: Workplace, tried: Tried, measured: Iterable[Measurement]) -> None:
-    """Put a try into the registry if what draws measured refuses it; call it before anything is told of the measurements."""
+    """Record a try that draws refuse in the registry; call it before any measurement is reported."""
     by_chance = refused_by_draws(measured)
     if by_chance is not None:
         releases_of(workplace).note_refused(tried, by_chance)
 
 
 def none_left() -> dg.Failure:
-    """The refusal where every try of a delivery and sample was refused."""
+    """The refusal if every try of a delivery and sample was refused."""
     return dg.Failure(f"refused: {AFTER_THE_LAST}.", metadata={"refused": True}, allow_retries=False)

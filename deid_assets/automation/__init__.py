@@ -1,1 +1,1 @@
-"""What happens after and around runs: outcomes of runs, and reports of those that were refused."""
+"""Automation after runs: their outcomes, and reports of refused ones."""

@@ -1,4 +1,4 @@
-"""What came of a run, read from its events: published, refused for privacy, or an error, and why."""
+"""The outcome of a run, read from its events: published, refused for privacy, or an error, and why."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,22 +29,23 @@ OWN_ERRORS = {kind.__name__ for kind in _OWN_KINDS}
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes
     ----------
     exit_code
-        0 published. 2 refused for privacy: what was measured is over its threshold, the rows break a rule of the policy, or
-        no generalization of the policy holds. 1 anything else, such as a broken contract, evidence that is missing or of
-        something else, or a delivery that changed; also where both are true, because the numbers may then be wrong.
+        0: published. 2: refused for privacy, because a measurement is over its threshold, the rows break a rule of the
+        policy, or no generalization of the policy passes. 1: anything else, such as a broken contract, evidence that is
+        missing or about something else, or a delivery that changed. 1 also if both apply, because the numbers may then
+        be wrong.
     rows
         Rows by asset, in the order in which they were made.
     failed_checks
-        Names of blocking checks that did not pass, with their numbers.
+        Names of failed blocking checks, with their numbers.
     reasons
-        Why the run was refused or failed, for people.
+        Why the run was refused or failed, in words.
     release
-        Where the release lies; None if nothing was published.
+        Path of the release; None if nothing was published.
     peak_memory_gb
         The largest of the assets.
     """
@@ -58,7 +59,7 @@ class RunSummary:
 
 
 def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
-    """Read what came of a run from its events."""
+    """Read the outcome of a run from its events."""
     rows: dict[str, int] = {}
     failed_checks: list[str] = []
     reasons: list[str] = []
@@ -85,8 +86,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 numbers = {key: found.value for key, found in check.metadata.items()}
                 counted = because.get(check.asset_key, "") if check.check_name.startswith("absence_posterior") else ""
                 failed_checks.append(_failed_check(check.check_name, numbers) + (f"; {counted}" if counted else ""))
-                # A contract that is broken is an error of data or code, and so is a risk that nobody measured; a risk that
-                # is too high is a refusal.
+                # A broken contract is an error of data or code, and so is a risk that was not measured. A risk that is
+                # too high is a refusal.
                 is_error = check.check_name.endswith("_keeps_contract") or not _is_number(numbers.get("measured"))
                 errors |= is_error
                 refused |= not is_error
@@ -101,7 +102,7 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 errors |= not judged
                 reasons.append(str(told.description))
             elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
-                continue  # the evaluation of the check has decided what it is
+                continue  # the evaluation of the check already decided the outcome
             else:
                 errors = True
                 reasons.append(_message(event.step_key, _first_cause(failure.error)))
@@ -146,7 +147,7 @@ def _is_by_chance(numbers: Mapping[str, object]) -> bool:
 
 
 def _digits(number: object) -> str:
-    """Six digits, so that what is hardly beyond its threshold is not shown as equal to it."""
+    """Format to six digits, so that a number barely beyond its threshold is not shown as equal to it."""
     return f"{number:.6g}" if _is_number(number) else str(number)
 
 

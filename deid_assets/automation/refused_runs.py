@@ -1,4 +1,4 @@
-"""The report of a refused run, wherever it was started: by the command line, in the UI, on a schedule."""
+"""The report of a refused run, wherever it was started: on the command line, in the UI, or by a schedule."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +19,12 @@ SENSOR = "refusal_report"
 
 
 def report_refusal(home: Home, policy: ReleasePolicy, delivery: str, summary: RunSummary) -> Path | None:
-    """Write the report of a refused run into the restricted store; that of an earlier run is not of this one.
+    """Write the report of a refused run into the restricted store, replacing that of any earlier run.
 
     Returns
     -------
     pathlib.Path or None
-        The report; None, and none is left, if the run was not refused.
+        The report; None if the run was not refused, and an earlier report is removed.
     """
     if summary.exit_code != REFUSED:
         home.refused_report(policy.name, delivery).unlink(missing_ok=True)

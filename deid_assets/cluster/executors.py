@@ -1,15 +1,15 @@
-"""The compute seam: where blocks of draws are measured. Threads here, or a Dask cluster; results do not depend on it.
+"""Executors for blocks of draws: threads here, or a Dask cluster. Results do not depend on the choice.
 
 The environment variable DEID_CLUSTER names the scheduler of a Dask cluster, such as `tcp://scheduler:8786`, or `tls://`
-with the certificates that Dask's own configuration names (`distributed.comm.tls`). Without it, threads measure.
+with the certificates in Dask's own configuration (`distributed.comm.tls`). Without it, threads are used.
 
-What leaves this process is restricted: encoded demographics and histories of the whole delivered population, without
-identifiers, and the keys of random streams; back come flags, class sizes and row numbers of members. It goes through
-the scheduler into the memory of workers, and is refused to workers that could move it to disk. Whoever can reach the
-scheduler can read it: a cluster belongs to those who may see the restricted store.
+Data that leaves this process is restricted: encoded demographics and histories of the whole delivered population,
+without identifiers, and the keys of random streams. Flags, class sizes and row numbers of members come back. The data
+goes through the scheduler into the memory of workers; workers that could move it to disk are refused. Anyone who can
+reach the scheduler can read it: a cluster belongs to those who may see the restricted store.
 
-A worker that dies costs time: what it was doing is done by another. A cluster that is gone is an error after a
-bounded time. Nothing falls back to threads, and no measurement ends with a part of its draws.
+If a worker dies, another repeats its work, which only costs time. If a cluster is gone, an error is raised after a
+bounded time. There is no fallback to threads, and no measurement ends with only part of its draws.
 """
 
 import asyncio
@@ -44,54 +44,54 @@ Answer: TypeAlias = Any
 """What a method returned on a worker, or Dask to a question: who asks knows its type, and the network does not."""
 
 CONNECT_SECONDS = 10.0
-"""How long a scheduler may take to answer."""
+"""Maximum time for a scheduler to answer."""
 PATIENCE_SECONDS = 60.0
-"""How long a run waits for a worker where there is none."""
+"""Maximum time that a run waits for a worker if there is none."""
 ANSWER_SECONDS = 1800.0
-"""How long a call may take, the calls before it in the workers' queues included. Most take a second."""
+"""Maximum time for a call, including earlier calls in the workers' queues. Most calls take a second."""
 _ASK_AGAIN_SECONDS = 60.0
-"""After how long a call without answer is asked a second time, in case that the cluster lost it; then after longer."""
+"""Time after which an unanswered call is repeated, in case the cluster lost it; later repeats wait longer."""
 _LOOK_SECONDS = 2.0
 _ATTEMPTS = 5
 
 
 def search_executor() -> Executor:
-    """Where draws are measured: the cluster that DEID_CLUSTER names, else one thread per core.
+    """Return the executor for draws: the cluster in DEID_CLUSTER, or else one thread per core.
 
-    Both engines release the interpreter's lock in their loops.
+    Both engines release the GIL in their loops.
 
     Raises
     ------
     ExecutorError
-        If the cluster cannot be reached, has no worker, or has one that may not be used.
+        If the cluster cannot be reached, has no worker, or has a worker that may not be used.
     """
     address = os.environ.get(VARIABLE)
     return ClusterExecutor(address, CONNECT_SECONDS) if address else ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
 
 
 class _Lost(Exception):
-    """A call has no answer, because the worker that had it, or the data, is gone. It can be repeated."""
+    """A call has no answer because its worker, or its data, is gone. The call can be repeated."""
 
 
 class ClusterExecutor(ThreadPoolExecutor):
     """Calls methods of large objects on the workers of a Dask cluster; each thread here waits for one call.
 
-    An object is sent to each worker once, and arrays that objects share are (`worker`). Functions must be
-    methods of an object, as they are or with arguments bound by `functools.partial`. The object may not be changed
-    while the executor is open.
+    An object, and arrays shared by several objects, are sent to each worker once (`worker`). Functions must be methods
+    of an object, optionally with arguments bound by `functools.partial`. The object must not change while the executor
+    is open.
 
     Parameters
     ----------
     address
-        Of the scheduler.
+        Address of the scheduler.
     connect, patience, answer_within
         Seconds: see CONNECT_SECONDS, PATIENCE_SECONDS and ANSWER_SECONDS.
 
     Raises
     ------
     ExecutorError
-        If the cluster cannot be reached, has no worker for so long, or one that may not be used; from a call's result
-        also if workers kept dying, the scheduler is gone, or the method raised on a worker.
+        If the cluster cannot be reached, has no worker for `patience` seconds, or has a worker that may not be used. A
+        call's result also raises it if workers kept dying, the scheduler is gone, or the method raised on a worker.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         except BaseException:
             self._close()
             raise
-        # One call in work and one in the queue of every thread of the cluster.
+        # One running call and one queued call for every thread of the cluster.
         super().__init__(max_workers=2 * threads, thread_name_prefix="deid-cluster")
 
     def submit(self, function: Callable[Given, Found], /, *args: Given.args, **keywords: Given.kwargs) -> Future[Found]:
@@ -139,23 +139,23 @@ class ClusterExecutor(ThreadPoolExecutor):
         return super().submit(self._called, owner, called.__name__, given, named)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """Start nothing more, wait for the calls at work, and let the workers forget what was sent to them."""
+        """Start nothing more, wait for running calls, and make the workers forget what was sent to them."""
         super().shutdown(wait=True, cancel_futures=True)
         if self._client.status == "running":
-            with contextlib.suppress(Exception):  # A worker that cannot be told is gone, and what it held with it.
+            with contextlib.suppress(Exception):  # An unreachable worker is gone, with its data.
                 self._ask(self._client.run, cluster_worker.forget, self._sender, on_error="return")
         self._close()
 
     def _close(self) -> None:
         self._sent.clear()
-        with contextlib.suppress(Exception):  # As above; and what went wrong before must not be hidden by this.
+        with contextlib.suppress(Exception):  # As above; this must not hide an earlier error.
             self._client.close(timeout=CONNECT_SECONDS)
 
     def _called(self, owner: object, method: str, args: tuple[object, ...], keywords: dict[str, object]) -> Answer:
         """The answer to one call; asked again where it was lost."""
         deadline = time.monotonic() + self._answer_within
         for attempt in range(_ATTEMPTS):
-            # Asked again, a call gives the same answer; a cluster may lose one though all its workers live.
+            # A repeated call gives the same answer; a cluster may lose a call even if all its workers are alive.
             again = time.monotonic() + _ASK_AGAIN_SECONDS * 4**attempt
             try:
                 return self._answered(owner, method, args, keywords, deadline, min(again, deadline))
@@ -194,7 +194,7 @@ class ClusterExecutor(ThreadPoolExecutor):
     def _asked(
         self, call: Call, workers: Sequence[str], deadline: float, again: float, *sent: object
     ) -> Done | Missing | Stranger | Failed:
-        """Give a call to one of some workers and wait until it is time to ask again, or to give up."""
+        """Submit a call to one of several workers and wait until it is time to repeat it or to give up."""
         future = self._client.submit(cluster_worker.answer, call, *sent, workers=workers, pure=False)
         try:
             while time.monotonic() < again:
@@ -212,16 +212,16 @@ class ClusterExecutor(ThreadPoolExecutor):
             )
         except (_Lost, ExecutorError):
             raise
-        # Not the method's: what it raises comes as an answer. The text is Dask's and may show data; the type cannot.
+        # An error of Dask's: those of the method come as an answer. Dask's text may show data; the type cannot.
         except Exception as error:
             raise _Lost(f"of {type(error).__name__}") from None
         finally:
             if not future.done():
-                with contextlib.suppress(Exception):  # Of a connection that is gone.
+                with contextlib.suppress(Exception):  # The connection is gone.
                     future.cancel()
 
     def _packed(self, owner: object) -> tuple[str, bytes, tuple[str, ...]]:
-        """An object's name, pickle and the names of its arrays; made once for each object."""
+        """An object's name, its pickle and the names of its arrays; created once per object."""
         with self._lock:
             if owner not in self._objects:
                 name = f"{self._sender}-{next(self._numbers)}"
@@ -229,7 +229,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             return self._objects[owner]
 
     def _name_of(self, array: np.ndarray) -> str:
-        """A name for an array, as long as it lives."""
+        """A name for an array, valid as long as the array exists."""
         if id(array) not in self._names:
             name = self._names[id(array)] = f"{self._sender}-{next(self._numbers)}"
             self._arrays[name] = array
@@ -254,7 +254,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             return [self._sent[name] for name in names]
 
     def _workers(self) -> dict[str, int]:
-        """Addresses and threads of the workers; waits for one, and looks at each before it is used."""
+        """Addresses and threads of the workers; waits for at least one, and checks each before it is used."""
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             try:
@@ -274,7 +274,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         )
 
     def _look_at(self, workers: set[str]) -> None:
-        """Take in new workers, if they compute the same and keep what they are sent in memory."""
+        """Accept new workers if they compute the same and keep received data in memory."""
         if not workers:
             return
         try:
@@ -282,7 +282,7 @@ class ClusterExecutor(ThreadPoolExecutor):
                 self._client.run, cluster_worker.worker_facts, self._sender, workers=sorted(workers), on_error="return"
             )
         except (OSError, ValueError, RuntimeError):
-            return  # Gone before it could be asked; if it lives it is asked again.
+            return  # Gone before it could be checked; if it is alive, it is checked again.
         here = cluster_worker.own_facts()
         for worker, facts in found.items():
             if isinstance(facts, OSError):
@@ -330,7 +330,7 @@ def _connected(address: str, seconds: float) -> "Client":
     if not host or not port or parts.scheme not in ("tcp", "tls"):
         raise ExecutorError(f"{VARIABLE} is '{address}'; it must be like tcp://scheduler:8786 or tls://scheduler:8786")
     try:
-        # A client by itself would wait for ever for somebody who listens and is no scheduler.
+        # By itself, a client would wait for ever for a listener that is not a scheduler.
         with ThreadPoolExecutor(1) as aside:
             aside.submit(asyncio.run, _greeted(address, seconds)).result()
         return Client(address, timeout=seconds, set_as_default=False, name="deid_assets")

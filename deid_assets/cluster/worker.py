@@ -1,11 +1,11 @@
-"""What runs on a worker of a cluster: methods of objects that it receives once, and what it says about itself.
+"""Code that runs on a worker of a cluster: methods of objects that it receives once, and facts about itself.
 
-An object travels in two parts, its pickle and the large arrays in it, each of which a worker receives once however
-many calls and objects ask for it: a computation with another adversary power shares its bit-sets with the one that it
-was made from. The worker keeps its own copies in memory, under no key of Dask's, so that nothing of them can be moved
-to disk or to another worker.
+An object is sent in two parts, its pickle and the large arrays in it. A worker receives each array once, however many
+calls and objects use it: a computation with another adversary power shares its bit-sets with the one that it was made
+from. The worker keeps its own copies in memory, under no key of Dask's, so Dask cannot move them to disk or to another
+worker.
 
-What a call returns is an answer, also when it fails: Dask writes the arguments of a task that raises into its log.
+A call always returns an answer, even if it fails, because Dask logs the arguments of a task that raises.
 """
 
 import hashlib
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
     from distributed import Worker
 
 LARGE_BYTES = 1 << 16
-"""Arrays from this size on travel by themselves."""
+"""Arrays from this size on are sent separately."""
 
 PACKAGES = ("numpy", "scipy", "pandas", "numba")
-"""Whose version can change what a method returns; some of them are extras."""
+"""Packages whose version can change what a method returns; some of them are extras."""
 
 MODULES = ("__init__.py", "cluster/worker.py", "errors.py", "store/tables.py")
-"""Modules beside the methods that run on a worker."""
+"""Modules other than the methods that run on a worker."""
 
 OBJECTS_KEPT = 4
-"""Objects that a worker keeps: a computation and what was made from it last."""
+"""Maximum number of objects that a worker keeps: a computation and the latest one derived from it."""
 
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """What a worker is asked to do; it has no representation, so that no log can show what it holds.
+    """A request to a worker; it has no representation, so no log can show its content.
 
     Attributes
     ----------
     sender
-        Who asks.
+        Who sends the request.
     owner
-        Which object, by the name that the sender gave it.
+        Name of the object, given by the sender.
     arrays
         The names of the large arrays in it.
     method, args, keywords
-        What to call of it, and with what.
+        The method to call, and its arguments.
     """
 
     sender: str
@@ -78,7 +78,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Missing:
-    """The worker at this address holds neither the object nor these of its arrays."""
+    """The worker at this address has neither the object nor these of its arrays."""
 
     worker: str
     arrays: tuple[str, ...]
@@ -86,7 +86,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Stranger:
-    """The process at this address was not looked at by who asks: it was started anew under an old address."""
+    """The sender has not checked the process at this address: it was restarted under an old address."""
 
     worker: str
 
@@ -126,7 +126,7 @@ def packed(thing: object, name_of: Callable[[np.ndarray], str]) -> tuple[bytes, 
 
 
 def unpacked(content: bytes, arrays: dict[str, np.ndarray]) -> object:
-    """The object again."""
+    """Restore the object."""
 
     class Unpacking(pickle.Unpickler):
         def persistent_load(self, name: str) -> np.ndarray:
@@ -136,7 +136,7 @@ def unpacked(content: bytes, arrays: dict[str, np.ndarray]) -> object:
 
 
 class _Store:
-    """The objects that this process holds, the arrays in them, each once, and for whom."""
+    """The objects of this process, the arrays in them (each once), and who uses them."""
 
     def __init__(self) -> None:
         self.senders: set[str] = set()
@@ -145,7 +145,7 @@ class _Store:
         self._arrays: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
 
     def found(self, call: Call, content: bytes | None, received: dict[str, np.ndarray]) -> object | Missing:
-        """The object that is asked for, put together if it was sent just now."""
+        """Return the requested object, assembling it if it was just sent."""
         with self._lock:
             if call.owner not in self._objects:
                 arrays = {name: _own_copy(array) for name, array in received.items() if name not in self._arrays}
@@ -161,7 +161,7 @@ class _Store:
             return self._objects[call.owner]
 
     def drop(self, sender: str) -> None:
-        """Let go of every object whose name begins with the sender's."""
+        """Drop every object whose name begins with the sender's."""
         self.senders.discard(sender)
         with self._lock:
             for owner in [owner for owner in self._objects if owner.startswith(sender)]:
@@ -174,14 +174,14 @@ _store = _Store()
 def answer(
     call: Call, content: bytes | None = None, names: Sequence[str] = (), arrays: Sequence[np.ndarray] = ()
 ) -> Done | Missing | Stranger | Failed:
-    """Do what is asked, with an object that is held already or comes along.
+    """Execute a request on an object that is present or sent along.
 
     Parameters
     ----------
     content
-        The object's pickle, where it comes along.
+        The object's pickle, if it is sent along.
     names, arrays
-        Of its arrays those that the worker lacks.
+        The arrays of the object that the worker lacks.
     """
     if call.sender not in _store.senders:
         return Stranger(_own_address())
@@ -195,12 +195,12 @@ def answer(
 
 
 def forget(sender: str) -> None:
-    """Let go of all that a sender has sent here."""
+    """Drop everything that a sender has sent here."""
     _store.drop(sender)
 
 
 def without_values(error: Exception) -> str:
-    """What was raised and where, innermost last; an error's text only if it is one of ours, which hold no values."""
+    """What was raised and where, innermost last; an error's text only if the error is ours, as ours contain no values."""
     if isinstance(error, DeidError):
         return str(error)
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
@@ -208,7 +208,7 @@ def without_values(error: Exception) -> str:
 
 
 def own_facts() -> dict[str, str]:
-    """What must be the same here and on a worker for results to be the same to the last byte."""
+    """What must be equal here and on a worker for results to be identical to the last byte."""
     try:
         chosen = engine.chosen().name
     except EngineError as error:
@@ -223,7 +223,7 @@ def own_facts() -> dict[str, str]:
 
 
 def code_digest(package: Path) -> str:
-    """Digest of what of this package runs on a worker: every module of the methods, in whatever folder, and those they use."""
+    """Digest of this package's code that runs on a worker: every module of the methods and the modules that they use."""
     code = hashlib.sha256()
     for file in (*sorted((package / "methods").rglob("*.py")), *(package / name for name in MODULES)):
         content = file.read_bytes()
@@ -241,7 +241,7 @@ def _version(package: str) -> str:
 def worker_facts(sender: str, dask_worker: "Worker") -> tuple[dict[str, str], bool]:
     """The facts of this worker, and whether Dask may write what it holds to disk: all but a dict does or could.
 
-    The process remembers who looked at it. Dask gives the worker itself.
+    The process remembers who checked it. Dask passes in the worker.
     """
     _store.senders.add(sender)
     return own_facts(), type(dask_worker.data) is not dict

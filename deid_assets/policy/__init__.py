@@ -1,8 +1,8 @@
-"""Policies: what is published, how coarse, against whom it is protected, and which thresholds decide.
+"""Policies: what is published, how coarsely, against which adversary, and which thresholds decide.
 
-A policy is a YAML file. `sections/` says what it may hold, `hierarchies/` carries out its hierarchies, `rules/` holds
-what makes a policy meaningful, `loading.py` reads files and says what is wrong where, `explanation.py` puts a policy into
-words. The policies that ship are in `shipped/`.
+A policy is a YAML file. `sections/` defines its content, `hierarchies/` applies its hierarchies, `rules/` checks that a
+policy is meaningful, `loading.py` reads files and reports errors with their location, and `explanation.py` describes a
+policy in words. The policies that ship with the package are in `shipped/`.
 """
 
 from deid_assets.policy.explanation import explain

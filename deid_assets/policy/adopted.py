@@ -1,8 +1,8 @@
-"""Where the texts of policies lie: YAML files, and folders of adopted policies.
+"""Where policy texts are stored: YAML files, and folders of adopted policies.
 
-An adopted policy has a folder of its own, called after it. `adopted.json` there is its record: the SHA-256 of its text and
-of every file that it names. Each of these lies under its digest in the folder `content`, and whoever loads the policy
-compares the digests. The record is replaced as a whole, so that a policy is always the old or the new one.
+An adopted policy has its own folder, named after it. `adopted.json` in that folder is its record: the SHA-256 of its
+text and of every file that it names. Each of these is stored under its digest in the folder `content`; the digests are
+compared on every load. The record is replaced as a whole, so a policy is always the old or the new one.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from deid_assets.policy.yaml_text import LARGEST_FILE
 
 ENDINGS = (".yaml", ".yml")
 TEXT = "policy.yaml"
-"""Under this name the text of a policy is stored."""
+"""Name under which the text of a policy is stored."""
 
 FORMAT = 1
 _LARGEST_RECORD = 1_000_000
@@ -25,7 +25,7 @@ _LARGEST_RECORD = 1_000_000
 
 @dataclass(frozen=True)
 class Record:
-    """What an adopted policy is made of.
+    """The content of an adopted policy.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Record:
     text
         SHA-256 of its text.
     files
-        SHA-256 of each file that it names, by its path below the policy's folder.
+        SHA-256 of each file that it names, by the file's path below the policy's folder.
     """
 
     policy: str
@@ -68,14 +68,14 @@ class Record:
 
 @dataclass(frozen=True)
 class PolicyText:
-    """The text of a policy: where it lies, and where the files that it names lie.
+    """The text of a policy: where it is stored, and where the files that it names are.
 
     Attributes
     ----------
     path
         A YAML file, or the folder of an adopted policy.
     record
-        Of an adopted policy.
+        The record of an adopted policy; None for a YAML file.
     """
 
     path: Path
@@ -83,12 +83,12 @@ class PolicyText:
 
     @property
     def name(self) -> str:
-        """The name by which people may call it: that of its file, or of its folder."""
+        """The name that users may call it by: that of its file or folder."""
         return self.path.stem if self.record is None else self.path.name
 
     @property
     def shown(self) -> str:
-        """Its place, for messages."""
+        """Its location, for messages."""
         return f"policy file {self.path}" if self.record is None else f"adopted policy {self.path}"
 
     @property
@@ -104,7 +104,7 @@ class PolicyText:
         Raises
         ------
         PolicyError
-            If it cannot be read, or is not the text that was adopted.
+            If it cannot be read, or differs from the text that was adopted.
         """
         try:
             if self.record is None:
@@ -123,7 +123,7 @@ def text_at(path: Path) -> PolicyText:
     Raises
     ------
     PolicyError
-        If the folder holds no record, or the record cannot be read.
+        If the folder has no record, or the record cannot be read.
     """
     return PolicyText(path, record_of(path)) if path.is_dir() else PolicyText(path)
 
@@ -134,7 +134,7 @@ def record_of(folder: Path) -> Record:
     Raises
     ------
     PolicyError
-        If there is none, or it cannot be read.
+        If there is no record, or it cannot be read.
     """
     try:
         record = Record.from_json(read_plain(folder / RECORD, _LARGEST_RECORD).decode())
@@ -149,7 +149,7 @@ def record_of(folder: Path) -> Record:
 
 
 def files_in(folder: Path) -> Iterator[PolicyText]:
-    """Yield the YAML files of a folder in order; what begins with a dot is left out, as editors leave such files behind."""
+    """Yield the YAML files of a folder in order, without names that begin with a dot (editors leave such files behind)."""
     for path in _entries(folder):
         if path.suffix in ENDINGS:
             yield PolicyText(path)
@@ -161,7 +161,7 @@ def texts_in(folder: Path) -> Iterator[PolicyText]:
     Raises
     ------
     PolicyError
-        If a record cannot be read; or if a sub-folder without one holds YAML, which nobody would read.
+        If a record cannot be read, or if a sub-folder without a record contains YAML, which would never be read.
     """
     yield from files_in(folder)
     for path in _entries(folder):
@@ -187,7 +187,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def stored_text(digest: str) -> str:
-    """Where the text of an adopted policy lies in its folder."""
+    """Path of an adopted policy's text in its folder."""
     return stored_name(digest, TEXT)
 
 

@@ -1,8 +1,8 @@
-"""Adopt a policy from elsewhere: its text and the files that it names are kept in a folder of its own.
+"""Adopt a policy from elsewhere: keep its text and the files that it names in a folder of its own.
 
-The folder is called after the policy, so that no two policies share a file. Everything is written into a draft, read back
-and compared; then the draft is renamed into place, or its record replaces the old one. After a crash the old policy holds,
-or the new one, never a mixture.
+The folder is named after the policy, so no two policies share a file. Everything is written into a draft, read back and
+compared. Then the draft is renamed into place, or its record replaces the old one. After a crash, either the old or the
+new policy is valid, never a mixture.
 """
 
 import os
@@ -26,13 +26,13 @@ _DRAFT = ".adopting-"
 def adopt(home: Home, policy: ReleasePolicy, file: Path) -> AnyPolicy:
     """Adopt a policy that was read from a YAML file; return it as it is read from its folder in the home.
 
-    Nothing is written unless the policy and its files are valid, which they are once it was read. A policy that ships, or
-    lies in the home as a YAML file of the same content, is used as it is.
+    Nothing is written unless the policy and its files are valid; a policy that has been read is. A policy that ships,
+    or that is in the home as a YAML file with the same content, is used as it is.
 
     Raises
     ------
     PolicyError
-        If another policy has the name, or the file or one that it names changed since it was read.
+        If another policy has the name, or if the policy file or a file that it names has changed since it was read.
     """
     other = _of_the_same_name(home, policy.name)
     if other is not None:
@@ -64,13 +64,13 @@ def adopt(home: Home, policy: ReleasePolicy, file: Path) -> AnyPolicy:
 
 
 def _of_the_same_name(home: Home, name: str) -> Path | None:
-    """A YAML file that holds a policy of this name: one that ships, or one in the home."""
+    """A YAML file that defines a policy of this name: one that ships, or one in the home."""
     shipped = (path for path in shipped_policies() if load_policy(path).name == name)
     return next(shipped, None) or policy_file_called(name, home.policies)
 
 
 def _is_adopted(folder: Path, policy: ReleasePolicy) -> bool:
-    """Whether the folder holds just this policy, undamaged."""
+    """Whether the folder contains exactly this policy, undamaged."""
     try:
         found = load_policy(folder)
     except PolicyError:
@@ -84,7 +84,7 @@ def _require_adopted(folder: Path) -> None:
 
 
 def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
-    """Write text, files and record, and read all of it back."""
+    """Write the text, the files and the record, and read all of them back."""
     owner_only(draft)
     content = text_at(file).content()
     text = text_digest(content)
@@ -116,9 +116,9 @@ def _copy(folder: Folder, name: str, target: Path, digest: str) -> None:
 
 
 def _replace(folder: Path, draft: Path, record: Record) -> None:
-    """Let a new record take the place of the old one, once everything that it names is there.
+    """Replace the old record by the new one, once everything that the new one names is there.
 
-    What neither of both names is removed; what the old one names stays for those who are reading it.
+    Files that neither record names are removed. Files that the old one names stay for current readers.
     """
     try:
         before = record_of(folder)

@@ -1,4 +1,4 @@
-"""What every policy has, whatever it releases: a name, owners, recipients, hierarchies, and hashes of its sections."""
+"""What all policies share: a name, owners, recipients, hierarchies, and hashes of their sections."""
 
 import hashlib
 import json
@@ -17,17 +17,17 @@ from deid_assets.policy.hierarchies.specs import AnyHierarchy, CsvSpec
 from deid_assets.policy.sections.longitudinal import ColumnName, Name, Owner, Recipients, Said, Section
 
 RESTRICTED_SECTIONS = ("opt_outs",)
-"""Sections that name members. They never leave, not even as a digest: a guessed identifier could be tried on it."""
+"""Sections that name members. They are never published, not even as a digest: identifiers could be guessed from it."""
 
 NOT_SHOWN = "not shown"
-"""What stands in the public text of a policy for a value that it does not tell."""
+"""Placeholder in the public text of a policy for a value that is not disclosed."""
 
 _NAMES_FILES = ("file", "table")
-"""Keys of a source or a table of people that name a file: file names may be made of names of people."""
+"""Keys of a source or a table of people that name a file: file names may contain names of people."""
 
 
 TAKEN = ("errors", "manifests")
-"""Folders of the restricted store that are no policy's: each policy has one there under its name."""
+"""Folders of the restricted store that do not belong to a policy; each policy has a folder there under its name."""
 
 
 def _not_taken(name: str) -> str:
@@ -39,7 +39,7 @@ def _not_taken(name: str) -> str:
 PolicyName = Annotated[Name, AfterValidator(_not_taken)]
 
 Detail = Annotated[float, Field(gt=0, le=1)]
-"""A share of a column's information: 1 as it is at the finest level, 0 one class for all."""
+"""A share of a column's information: 1 at the finest level, 0 if all values are in one class."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Origin:
     Attributes
     ----------
     folder
-        Holds the files that the policy names.
+        Contains the files that the policy names.
     text
-        SHA-256 of the policy's text; None for a policy that was made of values.
+        SHA-256 of the policy's text; None for a policy that was built from values.
     """
 
     folder: Folder
@@ -82,18 +82,18 @@ class ReleasePolicy(Section, ABC):
     # Text and files
 
     def named_files(self) -> Iterator[tuple[str, str, str]]:
-        """Yield each file that a section names: section, path below the policy's folder, SHA-256 as it was read."""
+        """Yield each file that a section names: section, path below the policy's folder, and SHA-256 as read."""
         for spec in self.hierarchies.values():
             if isinstance(spec, CsvSpec):
                 yield "hierarchies", spec.file, spec.digest
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Files that belong to the policy, relative to it: whoever copies it must copy these."""
+        """Files that belong to the policy, relative to it; a copy of the policy must include them."""
         return tuple(self.file_digests())
 
     def file_digests(self, *sections: str) -> dict[str, str]:
-        """Return the SHA-256 of each file that some sections name (all, if none is given), in the order of their paths."""
+        """Return the SHA-256 of each file that some sections name (default: all sections), ordered by path."""
         named = {file: digest for section, file, digest in self.named_files() if section in (sections or (section,))}
         return dict(sorted(named.items()))
 
@@ -109,14 +109,14 @@ class ReleasePolicy(Section, ABC):
 
     @property
     def reading(self) -> str:
-        """SHA-256 of the bytes that were read: of the policy's text, and of every file that it names. Restricted.
+        """SHA-256 of the bytes that were read: of the policy's text and of every file that it names. Restricted.
 
-        `hash` is of what they mean, so that a comment does not count there.
+        `hash` covers what they mean; a comment changes this digest but not `hash`.
         """
         return _digest({"text": self._origin.text, "files": self.file_digests(), "hash": self.hash})
 
     def changed_files(self) -> tuple[str, ...]:
-        """Return the files that no longer are what the policy was read with; each is read again now."""
+        """Return the files that have changed since the policy was read; each is read again now."""
         return tuple(file for file, digest in self.file_digests().items() if not self._holds(file, digest))
 
     def _holds(self, file: str, digest: str) -> bool:
@@ -137,7 +137,7 @@ class ReleasePolicy(Section, ABC):
 
     @cached_property
     def _built(self) -> dict[str, Hierarchy]:
-        """Hierarchies as they were first asked for: a policy does not change."""
+        """Hierarchies, cached at first use: a policy does not change."""
         return {}
 
     @property
@@ -150,7 +150,7 @@ class ReleasePolicy(Section, ABC):
     def content(self, *sections: str) -> dict[str, Any]:
         """Return sections (all, if none is named) as JSON values, with the contents of the files that they name.
 
-        Restricted: it holds the identifiers of members who opted out.
+        Restricted: contains the identifiers of members who opted out.
         """
         unknown = [section for section in sections if section not in type(self).model_fields]
         if unknown:
@@ -167,8 +167,8 @@ class ReleasePolicy(Section, ABC):
     def public_content(self) -> dict[str, Any]:
         """Return the policy as JSON values, as recipients and auditors may see it.
 
-        Left out is who opted out. Not shown are names of files, and the size of the sample: beside the released rows it
-        would tell exactly how many members were suppressed. The size of a population is rounded.
+        Omits who opted out. Hides names of files and the size of the sample, which together with the released rows
+        would reveal exactly how many members were suppressed. The size of a population is rounded.
         """
         content = {section: value for section, value in self.content().items() if section not in RESTRICTED_SECTIONS}
         for place in ("source", "population", "voter_list_attack", "inpatient_attack"):
@@ -183,25 +183,25 @@ class ReleasePolicy(Section, ABC):
         return content
 
     def section_hash(self, *names: str) -> str:
-        """Return the SHA-256 (hexadecimal) of the canonical JSON of the sections named: what a code version needs.
+        """Return the SHA-256 (hexadecimal) of the canonical JSON of the named sections, as a code version needs it.
 
-        Defaults that the file leaves out count as if it stated them; the order of keys does not count.
+        Defaults count whether or not the file states them. The order of keys does not count.
         """
         return _digest(self.content(*names) if names else {})
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the whole policy. Restricted, as it depends on those who opted out; see `public_hash`."""
+        """SHA-256 of the whole policy. Restricted, because it depends on who opted out; see `public_hash`."""
         return _digest(self.content())
 
     @property
     def public_hash(self) -> str:
-        """SHA-256 of `public_content`: anyone who has the published policy can compute it again."""
+        """SHA-256 of `public_content`; anyone who has the published policy can recompute it."""
         return _digest(self.public_content())
 
 
 def _without_files(content: object) -> object:
-    """A section without what names its files."""
+    """A section without the keys that name its files."""
     if not isinstance(content, dict):
         return content
     return {

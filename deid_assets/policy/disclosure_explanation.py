@@ -9,7 +9,7 @@ from deid_assets.policy.models import Policy
 
 
 def disclosure_limits(policy: Policy) -> Iterator[str]:
-    """Yield what is measured of uniques, attributes, membership and providers, with the limits."""
+    """Yield what is measured for uniques, attributes, membership and providers, with the limits."""
     estimates, membership, graph = policy.population_estimates, policy.membership, policy.provider_graph
     yield (
         "share of released members in demographic classes that every estimator takes for small "
@@ -31,7 +31,7 @@ def disclosure_limits(policy: Policy) -> Iterator[str]:
 
 
 def attribute_limits(policy: Policy | FlatPolicy) -> Iterator[str]:
-    """Yield what is measured of sensitive attributes."""
+    """Yield what is measured for sensitive attributes."""
     limits = policy.attribute_disclosure
     least = "no limit" if limits.l_at_least is None else f"at least {limits.l_at_least:g}"
     yield (
@@ -42,14 +42,14 @@ def attribute_limits(policy: Policy | FlatPolicy) -> Iterator[str]:
 
 
 def attribute_gates(policy: Policy | FlatPolicy, columns: Mapping[str, str], few: str) -> Iterator[str]:
-    """Yield what columns published as they are may tell, and which of them were reviewed, with the reason.
+    """Yield what columns published unchanged may disclose, and which of them were reviewed, with the reason.
 
     Parameters
     ----------
     columns
         Name in the release -> name in the delivery.
     few
-        How many hold a value that singles nobody out.
+        Number of holders from which a value singles nobody out.
     """
     judged = [column for column in columns if column not in policy.reviewed_attributes]
     if judged:

@@ -16,7 +16,7 @@ from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUM
 def explain(policy: AnyPolicy) -> str:
     """Return what a policy does, in plain words.
 
-    That is what is removed, sampled, cut and generalized, against whom, and which gates decide.
+    Covers what is removed, sampled, cut and generalized, against which adversary, and which gates decide.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def _quasi_identifiers(policy: Policy) -> Iterator[str]:
 
 
 def _missing_values(policy: Policy) -> Iterator[str]:
-    """How missing values are published: as part of a class where the policy says so, else as blanks."""
+    """How missing values are published: as part of a class if the policy says so, else as blanks."""
     columns_of: dict[tuple[str, str], list[str]] = {}
     for found in policy.quasi_identifiers.members:
         hierarchy = policy.hierarchy(found.hierarchy)
@@ -327,7 +327,7 @@ def _gates(policy: Policy) -> Iterator[str]:
 
 
 def _number_of_claims(policy: Policy) -> Iterator[str]:
-    """What is done about, and asked of, the number of claims."""
+    """How the number of claims is treated, and what is required of it."""
     section, size = policy.number_of_claims, max(policy.demographics.class_size_at_least, policy.safe_class_size)
     known = policy.measured_number_of_claims
     number = f"the number of claims {'in each year' if known.per == 'member_year' else 'in all'}, to within {known.width},"
@@ -359,7 +359,7 @@ def _detail(policy: ReleasePolicy) -> Iterator[str]:
 
 
 def _sensitivity(policy: Policy) -> Iterator[str]:
-    """The gates on attack 1 under other assumptions; what is measured and gates nothing is said too."""
+    """The gates on attack 1 under other assumptions, including what is measured without a gate."""
     section = policy.attack_sensitivity
     if not section.gates:
         yield "attack 1 under other assumptions is measured and reported, and gates nothing"

@@ -1,8 +1,8 @@
 """Files that a policy names: lists of members who opted out, hierarchies as CSV, tables of people.
 
-Each is a regular file below the policy's own folder. No name leads out of the folder, and nothing on the way may be a
-symbolic link: a policy from elsewhere would otherwise choose which files of this host are read, copied and published.
-Messages name the file and count lines; they never show one.
+Each is a regular file below the policy's own folder. No name may lead out of the folder, and no part of the path may be
+a symbolic link. Otherwise a policy from elsewhere could choose which files of this host are read, copied and published.
+Messages name the file and count lines; they never quote one.
 """
 
 import csv
@@ -16,34 +16,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LARGEST_TEXT = 64_000_000
-"""Bytes of a list or of a hierarchy, which are kept in memory."""
+"""Size limit in bytes of a list or a hierarchy, which are kept in memory."""
 
 LARGEST_TABLE = 64_000_000_000
-"""Bytes of a table of people, which is read from the disk."""
+"""Size limit in bytes of a table of people, which is read from disk."""
 
 _DIGESTS: dict[tuple[int, ...], str] = {}
-"""Digests of files as they were last read: every asset reads its policy anew, and tables may be large."""
+"""Digests of files as last read: every asset reads its policy again, and tables may be large."""
 
 RECORD = "adopted.json"
-"""The record in the folder of an adopted policy; its files are nobody else's."""
+"""The record in the folder of an adopted policy; its files are private to their owner."""
 
 _LONGEST_NAME = 255
 _CHUNK = 1 << 22
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a named pipe waits for somebody who writes to it.
+# Without O_NONBLOCK, opening a named pipe blocks until somebody writes to it.
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the files of a policy lie.
+    """Where the files of a policy are.
 
     Attributes
     ----------
     path
-        The folder; `None` for a policy that lies in no folder.
+        The folder; `None` for a policy without a folder.
     stored
-        Of an adopted policy: the SHA-256 of every file that it names. Such a file lies where `stored_name` says.
+        For an adopted policy: the SHA-256 of every file that it names. `stored_name` gives the location of such a file.
     """
 
     path: Path | None
@@ -56,7 +56,7 @@ class Folder:
         Raises
         ------
         ValueError
-            If the name leads elsewhere, or what it names is no regular file below the folder, or is too large.
+            If the name leads elsewhere, or if its target is not a regular file below the folder or is too large.
         """
         parts = parts_of(file)
         if self.path is None:
@@ -74,7 +74,7 @@ class Folder:
         Raises
         ------
         ValueError
-            As `opened`; or if an adopted file is no longer what was adopted.
+            As for `opened`, and if an adopted file has changed since it was adopted.
         """
         with self.opened(file) as stream:
             content = stream.read(LARGEST_TEXT + 1)
@@ -88,28 +88,28 @@ class Folder:
         Parameters
         ----------
         anew
-            Whether it is read again in any case; else only when the file or its times of change are others.
+            Whether to read it again in any case; otherwise only if the file or its modification times have changed.
 
         Raises
         ------
         ValueError
-            As `read`.
+            As for `read`.
         """
         with self.opened(file, LARGEST_TABLE) as stream:
             state = os.fstat(stream.fileno())
-            # The time of the last change of the entry cannot be set back, as that of the content can.
+            # The inode change time cannot be set back, unlike the modification time of the content.
             key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
             if anew or key not in _DIGESTS:
                 _DIGESTS[key] = hashlib.file_digest(stream, "sha256").hexdigest()
             return self._verified(file, _DIGESTS[key])
 
     def copy(self, file: str, target: Path) -> str:
-        """Copy a file that the policy names to a new file of its owner's only; return the SHA-256 of what was copied.
+        """Copy a file that the policy names to a new file that only its owner can read; return the SHA-256 of the copy.
 
         Raises
         ------
         ValueError
-            As `read`.
+            As for `read`.
         """
         digest = hashlib.sha256()
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -128,7 +128,7 @@ class Folder:
 
 
 def stored_name(digest: str, file: str) -> str:
-    """Where an adopted policy keeps a file: in a folder called after its content, under its own last name.
+    """Path at which an adopted policy keeps a file: a folder named after the content, and the file's own base name.
 
     >>> stored_name("ab12", "lists/voters.csv")
     'content/ab12/voters.csv'
@@ -137,12 +137,12 @@ def stored_name(digest: str, file: str) -> str:
 
 
 def parts_of(file: str) -> tuple[str, ...]:
-    """Return the folders and the last name of a relative path.
+    """Return the folders and the base name of a relative path.
 
     Raises
     ------
     ValueError
-        If the path is absolute, leads upwards, or is not written plainly.
+        If the path is absolute, leads upwards, or is not in normal form.
     """
     if not file.isprintable() or "\\" in file or any(len(part.encode()) > _LONGEST_NAME for part in file.split("/")):
         raise ValueError("the name of a file holds printable characters and no backslash, at most 255 bytes between slashes")
@@ -161,7 +161,7 @@ def opened_below(folder: Path, parts: tuple[str, ...], shown: str, at_most: int)
     Raises
     ------
     ValueError
-        If it is not there, is no regular file, lies behind a symbolic link, may not be read, or is too large.
+        If it does not exist, is not a regular file, is behind a symbolic link, may not be read, or is too large.
     """
     try:
         descriptor = _open_below(folder, parts)
@@ -177,7 +177,7 @@ def opened_below(folder: Path, parts: tuple[str, ...], shown: str, at_most: int)
 
 
 class _Refused(Exception):
-    """Why something is not opened."""
+    """Why a file is not opened."""
 
 
 def _open_below(folder: Path, parts: tuple[str, ...]) -> int:
@@ -190,7 +190,7 @@ def _open_below(folder: Path, parts: tuple[str, ...]) -> int:
             above = below
             if RECORD in os.listdir(above):
                 raise _Refused("it lies in the folder of an adopted policy; put a copy beside yours")
-        # Asked before the file is opened, because opening a device may do something; and again of what was opened.
+        # Checked before the file is opened, because opening a device may have effects, and again on what was opened.
         _require(stat.S_ISREG, parts[-1], above, "it")
         descriptor = os.open(parts[-1], _OPEN_FILE | os.O_NOFOLLOW, dir_fd=above)
     finally:
@@ -214,14 +214,14 @@ def _too_large(shown: str, at_most: int) -> ValueError:
 
 
 def read_plain(path: Path, at_most: int) -> bytes:
-    """Return the content of a policy file, reached by any path; a pipe or a device is not waited for.
+    """Return the content of a policy file, reached by any path; never blocks on a pipe or a device.
 
     Raises
     ------
     OSError
-        If it is not there or may not be read.
+        If it does not exist or may not be read.
     ValueError
-        If it is no regular file, or is too large.
+        If it is not a regular file, or is too large.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError("it is not a regular file")
@@ -240,7 +240,8 @@ def read_text(folder: Folder | None, file: str) -> tuple[str, str]:
     Raises
     ------
     ValueError
-        If it is not there, not readable, or not UTF-8. (Pydantic adds the field, the loader file and line.)
+        If it does not exist, is not readable, or is not UTF-8. (Pydantic adds the field; the loader adds file and
+        line.)
     """
     content, digest = (folder or Folder(None)).read(file)
     try:
@@ -250,21 +251,21 @@ def read_text(folder: Folder | None, file: str) -> tuple[str, str]:
 
 
 def read_member_ids(folder: Folder | None, file: str) -> tuple[tuple[str, ...], str]:
-    """Return the identifiers in a file with one per line, blank lines skipped, and the file's SHA-256."""
+    """Return the identifiers in a file (one per line, blank lines skipped) and the file's SHA-256."""
     text, digest = read_text(folder, file)
     lines = (line.strip() for line in text.splitlines())
     return tuple(line for line in lines if line), digest
 
 
 def read_rows(folder: Folder | None, file: str) -> tuple[tuple[tuple[str, ...], ...], str]:
-    """Return the rows of a hierarchy as ARX writes it, and the file's SHA-256.
+    """Return the rows of a hierarchy in ARX's format, and the file's SHA-256.
 
-    There is no header; each row is a value and its labels, separated by semicolons.
+    There is no header. Each row is a value and its labels, separated by semicolons.
 
     Raises
     ------
     ValueError
-        If the file is empty, its rows differ in the number of columns, or another sign than the semicolon separates them.
+        If the file is empty, its rows differ in the number of columns, or the separator is not a semicolon.
     """
     text, digest = read_text(folder, file)
     try:

@@ -1,4 +1,4 @@
-"""The policy of a flat release: one table with a record for each person, k-anonymity or k-map, bounded suppression."""
+"""The policy of a flat release: one table with a record per person, k-anonymity or k-map, bounded suppression."""
 
 import math
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
 
 LARGEST_LATTICE = 2_000_000
-"""Nodes of a lattice that is kept in memory as a whole."""
+"""Largest number of nodes of a lattice, which is kept in memory as a whole."""
 
 OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
-"""Columns that the store adds to the records, or to the rows of a file: a released one of this name would be taken for it."""
+"""Columns that the store adds to records or file rows; a released column of this name would be mistaken for one."""
 
 Loss = Literal["entropy", "precision", "discernibility", "average_class_size"]
 
 
 def _below_the_folder(file: str) -> str:
-    """Refuse a file that the digest of the delivery does not cover: it could change without a trace."""
+    """Refuse a file that the digest of the delivery does not cover: it could change undetected."""
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError("must be a file name below the delivery's folder: not absolute, without '..'")
@@ -46,7 +46,7 @@ class FlatSource(Section):
 
 
 class FlatColumn(Section):
-    """A column that is published as it is: nobody but the person and the publisher knows it."""
+    """A column that is published unchanged, because only the person and the publisher know it."""
 
     column: Said = Field(description="name of the column in the delivery")
     release_as: ColumnName = Field(description="name of the column in the release")
@@ -59,7 +59,7 @@ class FlatQuasiIdentifier(FlatColumn):
 
 
 class FlatPopulation(Section):
-    """A table of the population that the records are part of: classes are counted in it (k-map)."""
+    """A table of the population that the records come from: classes are counted in it (k-map)."""
 
     file: FileBelow = Field(description="file name below the delivery's folder, of the same columns and format")
 
@@ -73,7 +73,7 @@ class FlatRisk(Section):
 
 
 class FlatPolicy(ReleasePolicy):
-    """What is published of a flat table, and how large classes must be."""
+    """What is published of a flat table, and how large its equivalence classes must be."""
 
     kind: Literal["flat"] = Field(description="flat: a table with one record for each person")
     source: FlatSource = Field(description="where the table lies in a delivery")
@@ -108,7 +108,7 @@ class FlatPolicy(ReleasePolicy):
 
     @property
     def sensitive_columns(self) -> tuple[str, ...]:
-        """Attributes whose disclosure by a class is measured, by their names in the release."""
+        """Attributes whose disclosure is measured per class, by their names in the release."""
         listed = self.attribute_disclosure.sensitive
         return tuple(column.release_as for column in self.attributes) if listed is None else listed
 
@@ -124,7 +124,7 @@ class FlatPolicy(ReleasePolicy):
 
 
 def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
-    """Return every problem that the sections of a flat policy have together."""
+    """Return every problem that spans sections of a flat policy."""
     known = tuple(_known_hierarchies(policy))
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
     together = (_distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes, detail_problems)
@@ -132,7 +132,7 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
 
 
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:
-    """A quasi-identifier without a hierarchy would be published unjudged."""
+    """A quasi-identifier without a hierarchy would be published without being judged."""
     for number, listed in enumerate(policy.quasi_identifiers):
         if listed.hierarchy not in policy.hierarchies:
             yield Problem(
@@ -148,7 +148,7 @@ def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
-    """One column at two levels would be published at the finer one; two of one name cannot be published."""
+    """A column listed at two levels would be published at the finer one; two columns cannot share a name."""
     sections = [("quasi_identifiers", policy.quasi_identifiers), ("attributes", policy.attributes)]
     columns: set[str] = set()
     names: set[str] = set()
@@ -167,7 +167,7 @@ def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
-    """The search holds every node's loss in memory."""
+    """The search keeps every node's loss in memory."""
     if policy.node_count > LARGEST_LATTICE:
         yield Problem(
             ("quasi_identifiers",),
@@ -177,7 +177,7 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
-    """A reason for what is no attribute would be believed to be needed, or hides a slip of the pen."""
+    """A reason for something that is not an attribute would seem to be needed, or hides a typing error."""
     attributes = [column.release_as for column in policy.attributes]
     for name in policy.reviewed_attributes:
         if name not in attributes:
@@ -189,7 +189,7 @@ def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:
-    """A rule for what is no attribute, or without any attribute, would hold for nothing."""
+    """A rule for something that is not an attribute, or without any attribute, would have no effect."""
     limits, attributes = policy.attribute_disclosure, [column.release_as for column in policy.attributes]
     for name, allowed in (("sensitive", attributes), ("ordered", policy.sensitive_columns)):
         listed = getattr(limits, name) or ()

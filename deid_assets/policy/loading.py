@@ -1,4 +1,4 @@
-"""Policies from files: found by name, read, judged, and refused with all that is wrong with them at once."""
+"""Read policies from files: find them by name, validate them, and report all problems at once."""
 
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -28,9 +28,9 @@ def load_policy(path: Path) -> AnyPolicy:
     Raises
     ------
     PolicyError
-        If the file cannot be read or something is wrong with it: every problem with its line, its field, what is
-        wrong and what is allowed. Rules that look at several sections are applied once each section is in order.
-        An adopted policy whose text or files are not those that were adopted is refused.
+        If the file cannot be read or something is wrong with it. The message gives every problem with its line, its
+        field, what is wrong and what is allowed. Rules that span sections are applied once each section is valid. An
+        adopted policy whose text or files have changed since adoption is refused.
     """
     return _loaded(text_at(Path(path)))
 
@@ -45,7 +45,7 @@ def _loaded(text: PolicyText) -> AnyPolicy:
 
 
 def _parsed(text: PolicyText, content: bytes) -> Parsed:
-    """The text of a policy as values, not judged yet; refused where it is no YAML."""
+    """The text of a policy as values, not yet validated; refused if it is not YAML."""
     try:
         parsed = parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -62,9 +62,9 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> AnyPol
     Parameters
     ----------
     values
-        What YAML would hold: mappings, lists, text, numbers.
+        Values as in YAML: mappings, lists, text, numbers.
     folder
-        Where files that the policy names are looked for.
+        Where to find the files that the policy names.
 
     Raises
     ------
@@ -80,9 +80,9 @@ def with_sections(policy: ReleasePolicy, **sections: Any) -> AnyPolicy:
     Parameters
     ----------
     policy
-        Where the other sections come from.
+        Provides the other sections.
     sections
-        New values of whole sections, as YAML would hold them.
+        New values of whole sections, as in YAML.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def with_sections(policy: ReleasePolicy, **sections: Any) -> AnyPolicy:
 
 
 def shipped_policies() -> tuple[Path, ...]:
-    """Return the files of the policies that ship with the package, in order of their names."""
+    """Return the files of the policies that ship with the package, ordered by name."""
     return tuple(text.path for text in files_in(SHIPPED))
 
 
@@ -110,7 +110,7 @@ def policies_in(*folders: Path) -> dict[str, AnyPolicy]:
     Raises
     ------
     PolicyError
-        If one is wrong, or two different policies have one name: an asset key could mean either.
+        If a policy is invalid, or two different policies share a name, which would make asset keys ambiguous.
     """
     return _by_name(_texts(folders))
 
@@ -121,7 +121,7 @@ def policy_called(name: str, *folders: Path) -> AnyPolicy:
     Raises
     ------
     PolicyError
-        If there is none, its text is wrong, or two different policies have this name.
+        If it does not exist, its text is invalid, or two different policies share this name.
     """
     found = _by_name(text for text in _texts(folders) if _name_in(text) == name)
     if name not in found:
@@ -130,7 +130,7 @@ def policy_called(name: str, *folders: Path) -> AnyPolicy:
 
 
 def policy_file_called(name: str, folder: Path) -> Path | None:
-    """Return the YAML file in a folder whose policy has this name; None where there is none."""
+    """Return the YAML file in a folder whose policy has this name; None if there is none."""
     return next((text.path for text in files_in(folder) if _name_in(text) == name), None)
 
 
@@ -159,13 +159,13 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:
     Parameters
     ----------
     name
-        Name of the policy, as its section `policy` spells it.
+        Name of the policy, as spelled in its section `policy`.
 
     Raises
     ------
     PolicyError
-        If there is no such policy (the message lists those that there are, and suggests one that is spelled alike or
-        lies in a file of this name), or something is wrong with it.
+        If the policy does not exist or is invalid. For a missing policy the message lists the existing ones and
+        suggests one with a similar spelling or in a file of this name.
     """
     wanted = name.replace("-", "_").lower()
     suggestion = ""
@@ -214,7 +214,7 @@ def _broken_rules(policy: AnyPolicy) -> tuple[Problem, ...]:
 
 
 def _immutable(value: Any) -> Any:
-    """Return the value with lists as tuples: strict models take no list for a tuple."""
+    """Return the value with lists as tuples, because strict models reject lists for tuples."""
     if isinstance(value, Mapping):
         return {key: _immutable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

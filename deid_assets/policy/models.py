@@ -1,4 +1,4 @@
-"""The policy of a longitudinal release: all sections together, and the questions that the rest of the package asks it."""
+"""The policy of a longitudinal release: all sections together, and the queries that the rest of the package makes."""
 
 import math
 from collections.abc import Iterator
@@ -43,9 +43,10 @@ from deid_assets.sources.delivery import SourceOptions
 
 
 class Policy(ReleasePolicy):
-    """What is published, against whom it is protected, and which thresholds decide.
+    """What is published, against which adversary it is protected, and which thresholds decide.
 
-    Read one with `load_policy`, which also applies the rules of `validation.py`; a policy built by hand is not judged.
+    Read a policy with `load_policy`, which also applies the rules of `validation.py`; a policy built by hand is not
+    validated.
     """
 
     source: SourceOptions = Field(description="where deliveries come from: kind synthetic, desynpuf or tables")
@@ -83,7 +84,7 @@ class Policy(ReleasePolicy):
     )
 
     def named_files(self) -> Iterator[tuple[str, str, str]]:
-        """As every policy's; with the list of members who opted out, and tables of people."""
+        """As for every policy, plus the list of members who opted out and the tables of people."""
         yield from super().named_files()
         if self.opt_outs.file is not None:
             yield "opt_outs", self.opt_outs.file, self.opt_outs.digest
@@ -141,19 +142,19 @@ class Policy(ReleasePolicy):
         return self.hierarchy(self.quasi_identifier(column).hierarchy)
 
     def publishes(self, column: str) -> bool:
-        """Say whether a quasi-identifier is published: those that are not listed are not."""
+        """Return whether a quasi-identifier is published; those that are not listed are not."""
         return any(listed.column == column for listed in self.quasi_identifiers.all)
 
     @property
     def sensitive_columns(self) -> tuple[str, ...]:
-        """Published columns whose disclosure by a class is measured; the Charlson index always is published."""
+        """Published columns whose disclosure is measured per class; the Charlson index is always published."""
         listed = self.attribute_disclosure.sensitive
         chosen = SENSITIVE_BY_DEFAULT if listed is None else listed
         return tuple(column for column in chosen if column == "charlson" or self.publishes(column))
 
     @property
     def generalized(self) -> dict[str, str]:
-        """Columns that the lattice generalizes, by their names in the release, in the order of the policy."""
+        """Columns that the lattice generalizes, by their names in the release, in policy order."""
         moved = {column for dimension in self.dimensions for column in dimension.columns}
         return {qi.release_as: qi.column for qi in self.quasi_identifiers.all if qi.column in moved}
 
@@ -168,7 +169,7 @@ class Policy(ReleasePolicy):
         return math.prod(self.dimension_levels)
 
     def level_of(self, column: str, node: tuple[int, ...]) -> int:
-        """Return the level of a quasi-identifier at a node; columns that no dimension moves have level 0.
+        """Return the level of a quasi-identifier at a node; columns that no dimension generalizes have level 0.
 
         Parameters
         ----------
@@ -182,33 +183,34 @@ class Policy(ReleasePolicy):
 
     @property
     def measured_number_of_claims(self) -> NumberOfClaims:
-        """What is known of the number of claims by the adversary who is measured; gated only where the policy says so."""
+        """What the measured adversary knows about the number of claims; a gate only if the policy says so."""
         return self.number_of_claims or REPORTED
 
     def reference_level(self, column: str) -> int:
-        """Return the level of a member-level quasi-identifier at which numbers of claims are made safe."""
+        """Return the level of a member-level quasi-identifier at which claim counts are protected."""
         named = self.number_of_claims.reference if self.number_of_claims else {}
         for dimension in self.dimensions:
             if column in dimension.columns:
-                # Columns that move together may call their levels differently: a dimension's are those of its first column.
+                # Columns of one dimension may name their levels differently; the dimension uses the names of its first
+                # column.
                 return self.hierarchy_of(dimension.columns[0]).level_names.index(named[dimension.name])
         return 0
 
-    # Numbers that follow from others
+    # Derived numbers
 
     @property
     def safe_class_size(self) -> int:
-        """Smallest class size in the population that is not at high risk: ceil(1 / threshold); 20 for .05."""
+        """Smallest population class size that is not at high risk: ceil(1 / threshold); 20 for .05."""
         return smallest_at_least(1 / self.risk.threshold)
 
     @property
     def counts_population(self) -> bool:
-        """Whether class sizes are counted in the delivery, rather than estimated from the release."""
+        """Whether class sizes are counted in the delivery instead of estimated from the release."""
         return self.risk.class_size == "counted"
 
     @property
     def declared_alpha(self) -> float | None:
-        """Released members over population members, where the policy alone tells; else None: ask the delivery."""
+        """Released members over population members, if the policy alone determines it; else None: ask the delivery."""
         if self.counts_population:
             return self.sample.fraction
         if self.sample.members is not None and self.risk.population_size is not None:
@@ -229,7 +231,7 @@ class Policy(ReleasePolicy):
 
 
 def smallest_at_least(number: float) -> int:
-    """Return ceil of a quotient, unmoved by its last binary digits: 1 / .05 is 20, also if floats say 20.000000000004.
+    """Return ceil of a quotient, robust to rounding in its last bits: 1 / .05 is 20 even if floats give 20.000000000004.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What Pydantic finds wrong with a policy, in words for people: field by field, with what is allowed instead.
+"""Pydantic's findings about a policy in plain words: field by field, with what is allowed instead.
 
 No message shows a value from a section that names members.
 """
@@ -35,9 +35,9 @@ _LIMITS = {
 
 
 def problems_of(error: ValidationError, model: type[BaseModel] = Policy) -> tuple[Problem, ...]:
-    """Return the problems of a policy of this model in the order in which Pydantic found them.
+    """Return the problems of a policy of this model, in the order in which Pydantic found them.
 
-    A list whose entries are wrong counts as too short as well; that is no second problem.
+    A list with invalid entries also counts as too short for Pydantic; this is not reported as a second problem.
     """
     errors = error.errors(include_url=False)
     wrong = {found["loc"][:length] for found in errors for length in range(len(found["loc"]))}
@@ -76,7 +76,7 @@ def _problem(found: ErrorDetails, whole: type[BaseModel]) -> Problem:
 
 
 def without_members(path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return the path of a key that no model knows, cut where such a key may itself identify a member."""
+    """Return the path of a key that no model knows, truncated where such a key may itself identify a member."""
     return path[:1] if path and path[0] in RESTRICTED_SECTIONS else path
 
 
@@ -86,7 +86,7 @@ def _words(listed: str) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value of the file as text if it is short enough to be recognized, else a word for it."""
+    """Return a value of the file as text if it is short enough to recognize, else a word for it."""
     if isinstance(value, str):
         return f"'{value}'" if len(value) <= 40 and value.isprintable() else "this text"
     if value is None:
@@ -99,7 +99,7 @@ def _shown(value: Any) -> str:
 
 
 def _described(model: type[BaseModel] | None, key: str | int | None) -> str:
-    """Return ': ' and what a field means."""
+    """Return ': ' and the meaning of a field."""
     for name, field in model.model_fields.items() if model else ():
         if key in (name, field.alias) and field.description:
             return f": {field.description}"
@@ -111,10 +111,10 @@ def _keys(model: type[BaseModel] | None) -> list[str]:
 
 
 def _located(location: tuple[str | int, ...], whole: type[BaseModel]) -> tuple[tuple[str | int, ...], type[BaseModel] | None]:
-    """Return the path in the file, and the model that its last key belongs to.
+    """Return the path in the file, and the model of its last key.
 
-    Pydantic's location names the chosen kind of a source or hierarchy as if it were a key, and marks keys that are
-    themselves wrong; a file has neither.
+    Pydantic's location includes the chosen kind of a source or hierarchy as if it were a key, and marks keys that are
+    themselves invalid. Paths in a file have neither.
     """
     annotation: Any = whole
     owner: type[BaseModel] | None = None
@@ -158,7 +158,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _kinds(annotation: Any) -> dict[str, type[BaseModel]]:
-    """Return the models of a union by their `kind`; none if it is no such union."""
+    """Return the models of a union by their `kind`; empty if it is not such a union."""
     annotation = _bare(annotation)
     if get_origin(annotation) not in (Union, types.UnionType):
         return {}

@@ -1,4 +1,4 @@
-"""A new policy from one that ships: the same rules under a name, title and owners of one's own."""
+"""Create a new policy from one that ships: the same rules under its own name, title and owners."""
 
 import json
 import re
@@ -14,22 +14,22 @@ _DESCRIPTION = re.compile(r"^description: >\n(?:  .*\n)+", re.MULTILINE)
 
 
 def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: str, description: str | None = None) -> Path:
-    """Write a policy that passes the check, with the comments of the one that it is made from.
+    """Write a valid policy, with the comments of the policy that it is based on.
 
     Parameters
     ----------
     file
-        Where it is written; nothing may lie there.
+        Where to write it; must not exist yet.
     name, title, owners, description
-        Its own. Without a description the title serves.
+        Those of the new policy. The description defaults to the title.
     like
-        The policy that ships whose rules it takes over.
+        The shipped policy to copy the rules from.
 
     Raises
     ------
     PolicyError
-        If there is no such policy, something lies in the place of the file, or what was given makes no valid policy; then
-        no file is written.
+        If `like` does not exist, the file exists already, or the arguments make no valid policy; no file is then
+        written.
     """
     shipped = {load_policy(path).name: path for path in shipped_policies()}
     if like not in shipped:
@@ -71,5 +71,5 @@ def _with_line(text: str, field: str, value: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text as a YAML scalar: JSON's are, and a line of a policy stays one line."""
+    """Text as a YAML scalar, written as JSON, which is valid YAML and keeps a value on one line."""
     return json.dumps(text, ensure_ascii=False)

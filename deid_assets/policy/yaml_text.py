@@ -1,7 +1,7 @@
-"""Policy text to plain values, with the line of each.
+"""Convert policy text to plain values, with the line of each.
 
-PyYAML's own messages quote the text around an error, and it lets the last of two equal keys win. Here no message
-quotes text, equal keys are errors, and so are anchors and aliases: in a policy each value stands where it is read.
+PyYAML's own messages quote the text around an error, and it accepts duplicate keys and uses the last one. Here no
+message quotes text. Duplicate keys, anchors and aliases are errors: in a policy each value is where it is read.
 """
 
 import re
@@ -14,7 +14,7 @@ import yaml
 Path = tuple[str | int, ...]
 
 LARGEST_FILE = 10_000_000
-"""Bytes; a policy is written by people."""
+"""Size limit in bytes; policies are written by people."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Parsed:
 
 
 class _Plain(yaml.SafeLoader):
-    """Safe, and reads plain words as YAML 1.2 does: numbers are decimal, true and false are the only truth values.
+    """Safe loader that reads plain words as YAML 1.2 does: numbers are decimal, and only true and false are booleans.
 
-    Dates are text: a policy has no field that is a date, and 2012-04 is a name.
+    Dates are text: no policy field is a date, and 2012-04 is a name.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML declares it without ClassVar
@@ -69,14 +69,14 @@ _OTHERWISE = re.compile(
     |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)""",
     re.VERBOSE,
 )
-"""Plain words that one version of YAML takes for a number or a truth value, and another for text."""
+"""Plain words that one version of YAML reads as a number or a boolean, and another as text."""
 
 
 @lru_cache(maxsize=32)
 def parse(text: str) -> Parsed:
     r"""Return the values of a YAML document, or the faults that keep it from being read.
 
-    The answer is kept, as every asset reads its policy anew: callers must not change it.
+    The result is cached, because every asset reads its policy again; callers must not change it.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _parsed(text: str) -> Parsed:
 
 
 def _walk(loader: _Plain, node: yaml.Node, path: Path, lines: dict[Path, int], faults: list[YamlFault]) -> None:
-    """Note the line of every key and list entry below a node, keys that occur twice, and words that may mean two things."""
+    """Record the line of every key and list entry below a node, duplicate keys, and ambiguous words."""
     if _means_two_things(node):
         faults.append(YamlFault(node.start_mark.line + 1, path, _TWO_MEANINGS))
     if isinstance(node, yaml.SequenceNode):
@@ -160,6 +160,6 @@ _TWO_MEANINGS = (
 
 
 def _means_two_things(node: yaml.Node) -> bool:
-    """Whether a word without quotes is read as text here, and may be meant as something else."""
+    """Whether an unquoted word is read as text here but may be meant as something else."""
     plain = isinstance(node, yaml.ScalarNode) and node.style is None and node.tag == f"{_TAG}str"
     return plain and _OTHERWISE.fullmatch(node.value) is not None

@@ -1,10 +1,10 @@
-"""What leaves the building, and the proof that it may.
+"""What is published, and the proof that it may be.
 
-- `gate/`: measures the staged files again, and refuses what is missing or different;
-- `manifest/`: what a release is made of and how it was judged, in a restricted and a public edition;
-- `publication/`: staging, atomic publication, recovery after a crash, verification offline;
+- `gate/`: measures the staged files again, and refuses whatever is missing or different;
+- `manifest/`: how a release was made and judged, in a restricted and a public edition;
+- `publication/`: staging, atomic publication, crash recovery, offline verification;
 - `registry/`: the append-only list of all releases, chained by hashes;
 - `keys.py` and `keyring.py`: the signing key, and the secret from which every random choice is derived;
-- `cumulative.py`: what was released of the same population before;
-- `event_log.py`: what Dagster recorded of checks and inputs. No other module here imports Dagster.
+- `cumulative.py`: earlier releases of the same population;
+- `event_log.py`: what Dagster recorded about checks and inputs. No other module here imports Dagster.
 """

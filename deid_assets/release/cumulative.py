@@ -1,8 +1,8 @@
-"""What was released of the same population before (methods#population).
+"""Earlier releases of the same population (methods#population).
 
-alpha is cumulative over all releases of one population. Every release leaves keyed tags of its members in the restricted store,
-and a roll of the members of its delivery. Tags of one secret are the same for the same identifier, whatever the delivery or the
-policy, so that members in common are found again in a refreshed delivery.
+alpha is cumulative over all releases of one population. Every release leaves keyed tags of its members, and a roll of
+the members of its delivery, in the restricted store. With one secret, the same identifier always has the same tag,
+whatever the delivery or the policy, so common members are recognized in a refreshed delivery.
 """
 
 import json
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d{4,}")
 
 
 def member_tags(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
-    """(n,) uint64: a keyed tag of each member, ascending, each once; two of a million members collide with 3 in 10^8.
+    """(n,) uint64: keyed tags of the members, ascending and unique; a million members collide with probability 3 in 10^8.
 
     Examples
     --------
@@ -47,28 +47,28 @@ def tags_in_order(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
 
 
 def removal_digest(sensitive: Iterable[str]) -> str:
-    """What stands for a removal list, the same under every secret: restricted, as a guess of it could be tried.
+    """Digest of a removal list, the same under every secret; restricted, because a guessed list could be tested against it.
 
     Parameters
     ----------
     sensitive
-        Identifiers of the members removed for what their claims tell.
+        Identifiers of the members removed because of what their claims reveal.
     """
     return bytes_digest(json.dumps(sorted(set(sensitive))).encode())
 
 
 @dataclass(frozen=True)
 class EarlierReleases:
-    """Whom earlier releases hold.
+    """The members of earlier releases.
 
     Attributes
     ----------
     tags
         (n,) uint64 of their members, ascending, each once.
     not_comparable
-        Members of releases made with another secret: any of them may be of any population.
+        Members of releases made with another secret: any of them may belong to any population.
     releases
-        Each release as policy and number, with the tags of its members; None where they are not comparable.
+        Each release as policy and number, with the tags of its members; None if they are not comparable.
     """
 
     tags: np.ndarray
@@ -76,7 +76,7 @@ class EarlierReleases:
     releases: tuple[tuple[str, np.ndarray | None], ...] = ()
 
     def members_besides(self, population: np.ndarray, own: np.ndarray) -> int:
-        """Count members of a population, besides those of the release that is about to be made.
+        """Count the members of a population in earlier releases, other than those of the release about to be made.
 
         Parameters
         ----------
@@ -86,28 +86,28 @@ class EarlierReleases:
         return len(np.setdiff1d(np.intersect1d(self.tags, population), own)) + self.not_comparable
 
     def holding_others(self, population: np.ndarray, own: np.ndarray) -> tuple[str, ...]:
-        """The releases because of which `members_besides` is not 0, as policy/number."""
+        """The releases that make `members_besides` nonzero, as policy/number."""
         others = np.setdiff1d(population, own)
         return tuple(name for name, tags in self.releases if tags is None or len(np.intersect1d(tags, others)))
 
 
 def earlier_releases(restricted: Path, registry: Registry, secret_commitment: str) -> EarlierReleases:
-    """Read whom the releases of the registry hold.
+    """Read the members of the registry's releases.
 
     Parameters
     ----------
     restricted
         Folder of the restricted editions of manifests, as <policy>/<number>.json, each with <number>.members.
     registry
-        Names every release, and lies beside them; one whose members are not known is not taken for nothing.
+        Names every release and is stored beside them. A release whose members are unknown is an error, not ignored.
     secret_commitment
-        Of the secret that tags are compared under.
+        Commitment to the secret under which tags are compared.
 
     Raises
     ------
     ReleaseError
-        If a manifest or its members cannot be read or are not those that were published: what was released before would be
-        unknown.
+        If a manifest or its members cannot be read or are not those that were published, because earlier releases would
+        then be unknown.
     """
     tags = [np.empty(0, dtype="<u8")]
     releases: list[tuple[str, np.ndarray | None]] = []
@@ -118,7 +118,7 @@ def earlier_releases(restricted: Path, registry: Registry, secret_commitment: st
         if comparable:
             tags.append(made.tags)
         else:
-            # One policy, delivery and secret may have released the same members more than once, and others besides.
+            # One policy, delivery and secret may have released the same members several times, along with others.
             not_comparable.setdefault((made.policy, made.delivery, made.commitment), []).append(made.tags)
     of_others = sum(len(np.unique(np.concatenate(found))) for found in not_comparable.values())
     return EarlierReleases(np.unique(np.concatenate(tags)), of_others, tuple(releases))
@@ -126,7 +126,7 @@ def earlier_releases(restricted: Path, registry: Registry, secret_commitment: st
 
 @dataclass(frozen=True)
 class Made:
-    """What a restricted manifest says of a release, and the members beside it.
+    """What a restricted manifest says about a release, and the members stored beside it.
 
     Attributes
     ----------
@@ -135,16 +135,15 @@ class Made:
     policy, delivery, delivery_digest
         What was released.
     commitment
-        Of the secret that its tags were made with.
+        Commitment to the secret that its tags were made with.
     tags
         (n,) uint64: tags of its members, ascending.
     removal_digest
-        `removal_digest` of its delivery; None where an earlier version of the product kept none.
+        `removal_digest` of its delivery; None if an earlier version of the product kept none.
     roll_digest
-        Digest of the roll beside it; None as before.
+        Digest of the roll beside it; None as above.
     tried
-        Which generalization of which delivery and sample it is, and which try it was; None where no draws judged it, and as
-        before.
+        The generalization, its delivery and sample, and the number of the try; None if no draws judged it, or as above.
     """
 
     file: Path
@@ -168,12 +167,12 @@ class Made:
         return f"{self.policy}/{self.file.stem}"
 
     def roll(self) -> Roll:
-        """The roll of its delivery; of a release that kept none its members, as one class.
+        """The roll of its delivery; for a release that kept none, its members as one class.
 
         Raises
         ------
         ReleaseError
-            If the roll cannot be read, or is not the one that was kept.
+            If the roll cannot be read or is not the one that was kept.
         """
         if self.roll_digest is None:
             return Roll(self.tags, np.zeros(len(self.tags), dtype=np.int32))
@@ -187,14 +186,14 @@ class Made:
 
 
 def releases_made(restricted: Path, registry: Registry) -> Iterator[Made]:
-    """Every release that `earlier_releases` counts, one after the other; raises as it does."""
+    """Yield every release that `earlier_releases` counts; raises the same errors."""
     return map(_read, _manifests(restricted, registry))
 
 
 def _manifests(restricted: Path, registry: Registry) -> list[Path]:
-    """The restricted manifests of the registry's releases, each held against the public one, and any others that lie there.
+    """The restricted manifests of the registry's releases, each checked against the public one, and any others present.
 
-    One that no entry names is counted too: either a crash came before its release, or somebody removed the entry.
+    A manifest that no entry names counts too: either a crash preceded its release, or somebody removed the entry.
     """
     named = []
     for entry in registry.chain().entries:
@@ -207,7 +206,7 @@ def _manifests(restricted: Path, registry: Registry) -> list[Path]:
 
 
 def _is_of_release(file: Path, releases: Path, entry: Entry) -> bool:
-    """Whether a restricted manifest is the one that the public manifest of an entry of the registry names."""
+    """Whether a restricted manifest is the one named by the public manifest of a registry entry."""
     try:
         public = (releases / entry.policy / f"{entry.number:04d}" / MANIFEST).read_bytes()
         return bytes_digest(public) == entry.manifest_digest and json.loads(public)["restricted_edition"] == bytes_digest(
@@ -218,7 +217,7 @@ def _is_of_release(file: Path, releases: Path, entry: Entry) -> bool:
 
 
 def _read(file: Path) -> Made:
-    """A restricted manifest, and the members of its release, held against the digest in it."""
+    """A restricted manifest, and the members of its release, checked against its digest of them."""
     try:
         manifest = json.loads(file.read_bytes())
         members = file.with_suffix(".members").read_bytes()
@@ -243,7 +242,7 @@ def _unreadable(file: Path) -> ReleaseError:
 
 
 def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple[str, Roll]]:
-    """Name and roll of every earlier release made with the secret of a commitment; one roll is in memory at a time.
+    """Name and roll of every earlier release made with a commitment's secret; one roll is in memory at a time.
 
     Raises
     ------
@@ -254,15 +253,15 @@ def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple
 
 
 def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal_digest: str) -> list[Refusal]:
-    """Refuse another removal list than that of an earlier release of the same delivery, or than one that is not known.
+    """Refuse a removal list that differs from that of an earlier release of the same delivery, or if that one is unknown.
 
-    The difference of two releases of one delivery would be those who are on one list only: exactly members with a
-    sensitive condition.
+    The difference between two releases of one delivery would be the members on only one of the lists: exactly members
+    with a sensitive condition.
 
     Parameters
     ----------
     delivery_digest, removal_digest
-        Of the delivery about to be released, and of the members removed from it for what their claims tell.
+        Digests of the delivery about to be released, and of the members removed because of what their claims reveal.
     """
     return [
         Refusal(

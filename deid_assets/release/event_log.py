@@ -1,7 +1,7 @@
-"""The second witness: what Dagster's event log says of the checks and the inputs of a release.
+"""Independent evidence: what Dagster's event log says about the checks and inputs of a release.
 
-The one module of `release` that knows Dagster. Evidence tables could be edited; the event log tells on its own that every
-gating check passed on the materialization that is current, for this partition.
+The only module of `release` that uses Dagster. Evidence tables could be edited. The event log shows independently that
+every gating check passed for this partition on the current materialization.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,13 +16,13 @@ from deid_assets.assessments.evidence import Evidence, Refusal
 def witness(instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str, run_id: str) -> list[Refusal]:
     """Refuse unless every check passed for this partition on the asset's current materialization.
 
-    An evaluation that was planned and never began says nothing: a run that was locked out, or killed before it came to the
-    check, leaves one behind. What counts against a check is
+    A planned evaluation that never began is no evidence: a run that was locked out, or killed before it reached the
+    check, leaves one behind. The following count against a check:
 
     * an evaluation of the current materialization that failed, whatever passed before or after it;
     * a failure that names no materialization and may be newer than the pass;
-    * an evaluation that may be newer than the pass, began, and has no result;
-    * an evaluation that the present run plans and has not ended.
+    * an evaluation that may be newer than the pass, has begun, and has no result;
+    * an evaluation that the present run has planned and not finished.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str
         return "its asset was never materialized for this delivery"
     current = materialization.storage_id
     passed = next((r for r in _records(instance, key, partition, _Status.SUCCEEDED) if _target(r) == current), None)
-    # The number of a record tells when its evaluation was planned. Two evaluations of which the one that was planned first
-    # ended last cannot be told apart by it, so that a failure of the current materialization counts in any order.
+    # A record's number shows when its evaluation was planned, not when it ended. The evaluation planned first may have
+    # ended last, so a failure of the current materialization counts in any order.
     newest = passed.id if passed else 0
     for record in _records(instance, key, partition, _Status.FAILED):
         if _target(record) == current or (_target(record) is None and record.id > newest):
@@ -81,7 +81,7 @@ def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str
 def _records(
     instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str, *statuses: AssetCheckExecutionRecordStatus
 ) -> Iterator[AssetCheckExecutionRecord]:
-    """Records of a check for a partition, the one that was planned last first."""
+    """Yield the records of a check for a partition, the most recently planned first."""
     cursor = None
     while True:
         page = instance.event_log_storage.get_asset_check_execution_history(
@@ -103,7 +103,7 @@ def _target(record: AssetCheckExecutionRecord) -> int | None:
 
 
 def _began(instance: dg.DagsterInstance, record: AssetCheckExecutionRecord) -> float | None:
-    """When a planned evaluation began; None if it never did. Of what cannot be known: after everything else."""
+    """When a planned evaluation began; None if it never did. If unknown, after everything else."""
     if record.event is None or record.event.step_key is None or not instance.has_run(record.run_id):
         return float("inf")
     starts = instance.get_records_for_run(record.run_id, of_type=dg.DagsterEventType.STEP_START).records
@@ -115,15 +115,15 @@ _INPUT_EVENT = "dagster/input_event_pointer/"
 
 
 def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, str], partition: str) -> list[Refusal]:
-    """Refuse what was made from other inputs than the current ones, or under another text of the policy.
+    """Refuse assets made from inputs other than the current ones, or under another text of the policy.
 
-    Selecting a part of the assets leaves the rest as they were: a candidate made before its claims were taken in again is
-    not the release of these claims, and one made before a member opted out still holds him.
+    Materializing some of the assets leaves the others unchanged. A candidate made before its claims were taken in again
+    is not the release of these claims; one made before a member opted out still contains that member.
 
     Parameters
     ----------
     made_under
-        For every asset before the release the digest of the policy sections that it must have been made by.
+        For every asset before the release, the digest of the policy sections that it must have been made with.
     """
     records = {key.to_user_string(): current_materialization(instance, key, partition) for key in made_under}
     found = []
@@ -140,7 +140,7 @@ def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, 
             found.append(Refusal("stale_policy", short, None, None, text))
         for tag, pointer in (record.asset_materialization.tags or {}).items():
             upstream = records.get(tag.removeprefix(_INPUT_EVENT)) if tag.startswith(_INPUT_EVENT) else None
-            # The tag of an input's data version is a digest over partitions; the event that was read is told plainly.
+            # The tag of an input's data version is a digest over partitions; the event that was read states it plainly.
             if upstream is not None and str(upstream.storage_id) != pointer:
                 text = f"{short}: it was made from an earlier {tag.split('/')[-1]}; materialize it again"
                 found.append(Refusal("stale_input", short, None, None, text))
@@ -148,12 +148,12 @@ def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, 
 
 
 def edited_tables(instance: dg.DagsterInstance, contents: Mapping[dg.AssetKey, str | None], partition: str) -> list[Refusal]:
-    """Refuse where a table of the restricted store is not the one that its asset wrote: nobody judged what was changed.
+    """Refuse if a table of the restricted store is not the one that its asset wrote: the change was never judged.
 
     Parameters
     ----------
     contents
-        The keyed fingerprint of every asset's table as it is now; None where there is no table.
+        The keyed fingerprint of every asset's table as it is now; None if there is no table.
     """
     found = []
     for key, content in contents.items():
@@ -169,16 +169,16 @@ def edited_tables(instance: dg.DagsterInstance, contents: Mapping[dg.AssetKey, s
 def edited_beside(
     instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, table: str, content: str | None
 ) -> list[Refusal]:
-    """Refuse where a table that an asset took in beside its own is not the one that it took in.
+    """Refuse if a table that an asset took in beside its own has changed since.
 
     Parameters
     ----------
     key
         The asset.
     entry
-        Metadata of its materialization that holds the fingerprint.
+        Metadata entry of its materialization with the fingerprint.
     table, content
-        Name of the table, and its keyed fingerprint as it is now; None where there is no table.
+        Name of the table, and its keyed fingerprint as it is now; None if there is no table.
     """
     if _is_as_stated(instance, key, partition, entry, content):
         return []
@@ -192,14 +192,14 @@ def edited_beside(
 def measured_under_another_text(
     instance: dg.DagsterInstance, assessments: Iterable[dg.AssetKey], partition: str, expected: str
 ) -> list[Refusal]:
-    """Refuse where an assessment was made under other bytes of the policy, or of a file that it names.
+    """Refuse if an assessment was made under other bytes of the policy, or of a file that it names.
 
     Parameters
     ----------
     assessments
         The assets that measured what the gate judges.
     expected
-        The keyed digest of the policy that judges.
+        The keyed digest of the judging policy.
     """
     return [
         Refusal(
@@ -213,14 +213,14 @@ def measured_under_another_text(
 
 
 def _is_as_stated(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, content: str | None) -> bool:
-    """Whether the current materialization states this fingerprint; never where either is missing."""
+    """Whether the current materialization states this fingerprint; False if either is missing."""
     record = current_materialization(instance, key, partition)
     stated = record.asset_materialization.metadata.get(entry) if record and record.asset_materialization else None
     return stated is not None and content is not None and stated.value == content
 
 
 def edited_evidence(instance: dg.DagsterInstance, policy: str, evidence: Iterable[Evidence], partition: str) -> list[Refusal]:
-    """Refuse evidence that is not what the event log says its asset measured."""
+    """Refuse evidence that differs from what the event log says its asset measured."""
     found = []
     for item in evidence:
         record = current_materialization(instance, dg.AssetKey([policy, item.asset]), partition)

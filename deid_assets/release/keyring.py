@@ -1,12 +1,11 @@
-"""The keys of one home: which are in force, what to do when one is missing, and how the signing key is replaced.
+"""The keys of one home: which are in force, what to do if one is missing, and how the signing key is replaced.
 
-A key or secret is made silently only where nothing was released yet. Afterwards a missing one is a refusal: a new signing
-key would break the verification at every recipient, and a new secret would change pseudonyms, noise and sample.
+A key or secret is created silently only if nothing has been released yet. After that, a missing one is a refusal: a new
+signing key would break verification for every recipient, and a new secret would change pseudonyms, noise and sample.
 
-A rotation is in force from the moment in which its entry is in the registry. Before, the new private key lies beside the
-old one; afterwards it is put in its place, which removes the old private key. Public keys stay in the registry. A process
-that dies in between leaves the old key in force, or the new one with its entry; whoever comes next removes or moves the
-file.
+A rotation is in force once its entry is in the registry. Before that, the new private key is stored beside the old one;
+afterwards it replaces the old private key. Public keys stay in the registry. If a process dies in between, either the
+old key is in force, or the new one with its entry; the next process removes or moves the file.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 
 NEXT_KEY_FILE = "signing_key.next.pem"
 ACCEPTED_FILE = "secret.accepted"
-"""Commitment to the secret that `new_secret` made: it is known before anything was released under it."""
+"""Commitment to the secret that `new_secret` made, known before anything is released under it."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,13 @@ class Rotated:
 
 
 def signing_key_of(home: Home) -> SigningKey:
-    """The signing key in force; made where nothing was released yet.
+    """The signing key in force; created only if nothing has been released yet.
 
     Raises
     ------
     ReleaseError
-        If it is missing although something was released, is not the one in force, may be read by others than its owner,
-        or the registry's chain is broken.
+        If it is missing although something was released, is not the one in force, or can be read by others than its
+        owner, or if the registry's chain is broken.
     """
     with _locked(home):
         chain = _settled(home)
@@ -64,7 +63,7 @@ def signing_key_of(home: Home) -> SigningKey:
 
 
 def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secret:
-    """The secret, see `load_secret`; generated only where nothing was released yet.
+    """The secret, see `load_secret`; generated only if nothing has been released yet.
 
     Raises
     ------
@@ -85,12 +84,12 @@ def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secre
 
 
 def require_secret_of_releases(home: Home, secret: Secret) -> None:
-    """Refuse a generated secret under which nothing was released here, though there are releases: it was replaced.
+    """Refuse a generated secret that none of the existing releases used: it was replaced.
 
     Raises
     ------
     ReleaseError
-        If it is neither that of a release nor one that `new_secret` made.
+        If it is neither the secret of a release nor one that `new_secret` made.
     """
     if secret.origin != GENERATED:
         return
@@ -109,7 +108,7 @@ def require_secret_of_releases(home: Home, secret: Secret) -> None:
 
 
 def _commitment_of(release: Path) -> str | None:
-    """The commitment to the secret of a release; None if its manifest tells none."""
+    """The commitment to the secret of a release; None if its manifest has none."""
     try:
         return parse_json(regular_bytes(release / MANIFEST))["secret_commitment"]
     except (ReleaseError, KeyError, TypeError):
@@ -117,12 +116,12 @@ def _commitment_of(release: Path) -> str | None:
 
 
 def new_secret(home: Home) -> Secret:
-    """Make a secret although there are releases; an existing one is kept.
+    """Create a secret although there are releases; an existing one is kept.
 
     Raises
     ------
     ReleaseError
-        If there is one.
+        If there is a secret already.
     """
     if os.path.lexists(home.keys / SECRET_FILE):
         raise ReleaseError("there is a generated secret already, in the folder keys; it is kept")
@@ -133,9 +132,9 @@ def new_secret(home: Home) -> Secret:
 
 
 def has_released(home: Home) -> bool:
-    """Whether anything tells of a release, or of a refused one.
+    """Whether there is any trace of a release or of a refused one.
 
-    That is the registry, a folder of a release, or a restricted manifest.
+    Traces are the registry, a folder of a release, or a restricted manifest.
     """
     registry = home.releases / REGISTRY
     with contextlib.suppress(FileNotFoundError):
@@ -150,13 +149,13 @@ def rotate(home: Home, lost: str | None = None) -> Rotated:
     Parameters
     ----------
     lost
-        Why the old key does not sign the new one: it was lost or stolen. None where it signs.
+        Why the old key does not sign the new one: it was lost or stolen. None if it signs.
 
     Raises
     ------
     ReleaseError
-        If the old key should sign and is not there or not in force, nothing was ever signed, or a crash left what a person
-        must look at first.
+        If the old key should sign but is missing or not in force, if nothing was ever signed, or if a crash left
+        something that needs manual attention first.
     """
     if lost is not None and not lost.strip():
         raise ReleaseError("say why the old key is lost: it is recorded in the registry for all recipients")
@@ -182,12 +181,12 @@ def rotate(home: Home, lost: str | None = None) -> Rotated:
 
 
 def correct_clock(home: Home, reason: str) -> ClockCorrection:
-    """Record that earlier entries of the registry were made while the clock was ahead, so that the next may go back.
+    """Record that earlier registry entries were made while the clock was ahead, so that later ones may go back in time.
 
     Raises
     ------
     ReleaseError
-        If no reason is given, or the clock cannot be right even without those entries.
+        If no reason is given, or if the clock cannot be right even without those entries.
     """
     if not reason.strip():
         raise ReleaseError("say what happened to the clock: it is recorded in the registry for all recipients")
@@ -199,13 +198,13 @@ def correct_clock(home: Home, reason: str) -> ClockCorrection:
 
 
 def _locked(home: Home) -> contextlib.AbstractContextManager:
-    """The lock of the folder of releases: nobody publishes or rotates meanwhile."""
+    """Hold the lock of the folder of releases, so that nobody publishes or rotates meanwhile."""
     home.releases.mkdir(parents=True, exist_ok=True)
     return durable.locked(home.releases / LOCK)
 
 
 def _settled(home: Home) -> Chain:
-    """Finish or undo a rotation whose process died; returns the registry's chain."""
+    """Finish or undo a rotation whose process died; return the registry's chain."""
     registry = Registry(home.releases / REGISTRY)
     registry.repair()
     chain = registry.chain()
@@ -238,13 +237,13 @@ def _key_in_force(home: Home, chain: Chain) -> SigningKey:
 
 
 def _lost_key(home: Home, chain: Chain) -> PublicKey | None:
-    """The public key whose loss is recorded; the registry knows it, or else the file that lies there."""
+    """The public key whose loss is recorded: from the registry, or else from the file."""
     named = signer_in_force(home.releases, chain) or _public_of(home, SIGNING_KEY_FILE)
     return PublicKey(bytes.fromhex(named)) if named else None
 
 
 def _public_of(home: Home, name: str) -> str | None:
-    """The public key of a private one in a file, in hexadecimal; None if it holds none."""
+    """The public key of a private key in a file, in hexadecimal; None if the file has no key."""
     with contextlib.suppress(ReleaseError):
         return SigningKey.from_pem(regular_bytes(home.keys / name, SMALL_AT_MOST)).public.raw.hex()
     return None

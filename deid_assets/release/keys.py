@@ -1,6 +1,6 @@
 """The signing key of the registry's owner, and the secret from which every random choice is derived.
 
-Both lie in files that their owner alone can read, in a folder that he alone can enter. Neither is ever part of a
+Both are in files that only their owner can read, in a folder that only the owner can enter. Neither is ever part of a
 `repr`, an error or a pickle.
 """
 
@@ -31,7 +31,7 @@ SIGNING_KEY_FILE = "signing_key.pem"
 SECRET_FILE = "secret"  # noqa: S105 - the name of a file
 SECRET_BYTES_AT_LEAST = 32
 GENERATED = "generated file"
-"""Origin of a secret that nobody gave."""
+"""Origin of a generated secret."""
 _COMMAND_SECONDS = 60
 _SALT = b"deid_assets secret 1"
 
@@ -81,7 +81,7 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the key: for reading aloud and comparing."""
+        """SHA-256 of the key, for reading aloud and comparing."""
         return bytes_digest(self.raw)
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
@@ -94,7 +94,7 @@ class PublicKey:
 
 
 class SigningKey:
-    """The Ed25519 key that signs manifests; made once, on first use."""
+    """The Ed25519 key that signs manifests; created on first use."""
 
     __slots__ = ("_private",)
 
@@ -109,7 +109,7 @@ class SigningKey:
 
     @classmethod
     def generated(cls) -> "SigningKey":
-        """A new key, kept nowhere yet."""
+        """A new key, not stored yet."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
@@ -119,7 +119,7 @@ class SigningKey:
         Raises
         ------
         ReleaseError
-            If it is none.
+            If it is not a private key.
         """
         with contextlib.suppress(ValueError, TypeError):
             private = serialization.load_pem_private_key(pem, password=None)
@@ -129,12 +129,12 @@ class SigningKey:
 
     @classmethod
     def load_or_create(cls, folder: Path) -> "SigningKey":
-        """Read the key from its folder, or make it there; `keyring.signing_key_of` asks first whether it may be made.
+        """Read the key from its folder, or create it there; `keyring.signing_key_of` first checks whether it may.
 
         Raises
         ------
         ReleaseError
-            If others than the owner may read the key, or the file does not hold one.
+            If others than the owner may read the key, or the file does not contain one.
         """
         return cls.from_pem(_read_or_create(folder, SIGNING_KEY_FILE, lambda: cls.generated().private_pem()))
 
@@ -148,7 +148,7 @@ class SigningKey:
         return self._private.sign(message)
 
     def private_pem(self) -> bytes:
-        """The private key as text, for its file and nothing else."""
+        """The private key as text; only for its file."""
         return self._private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -157,14 +157,14 @@ class SigningKey:
 class Secret:
     """The one secret behind every random choice, as a source of independent keys.
 
-    Whoever knows a derived seed can subtract noise or undo a sample; published is a commitment only.
+    Anyone who knows a derived seed can subtract noise or reverse a sample. Only a commitment is published.
 
     Parameters
     ----------
     value
-        At least 32 bytes, from a source with full entropy: a passphrase can be guessed from the commitment.
+        At least 32 bytes, from a source with full entropy: a passphrase could be guessed from the commitment.
     origin
-        Where it came from, for people: "environment", "file", "command" or "generated file".
+        Where it came from, in words: "environment", "file", "command" or "generated file".
 
     Raises
     ------
@@ -195,7 +195,7 @@ class Secret:
     # No `__hash__`: a class that says when two are equal has none of its own.
 
     def derive(self, purpose: str, *context: str) -> bytes:
-        """A key of 32 bytes for one purpose in one context; tells nothing about any other.
+        """A key of 32 bytes for one purpose in one context; reveals nothing about any other key.
 
         Parameters
         ----------
@@ -217,34 +217,36 @@ class Secret:
         return HKDF(algorithm=hashes.SHA256(), length=32, salt=_SALT, info=info).derive(self._value)
 
     def keyed_digest(self, purpose: str, *context: str) -> str:
-        """`derive` in hexadecimal: a digest that may be published though its context could be guessed.
+        """`derive` in hexadecimal: a digest that may be published even if its context could be guessed.
 
-        The plain digest of a policy that lists the members who opted out confirms a guess of the list; this does not.
+        The plain digest of a policy that lists the members who opted out would confirm a guess of the list; this one
+        does not.
         """
         return self.derive(purpose, *context).hex()
 
     def commitment(self) -> str:
-        """64 hexadecimal digits that bind to the secret and do not tell it; what a manifest publishes."""
+        """64 hexadecimal digits that bind to the secret without revealing it; published in the manifest."""
         return bytes_digest(self.derive("commitment"))
 
 
 def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> Secret:
     """The secret: from DEID_SECRET, the file DEID_SECRET_FILE, the command DEID_SECRET_COMMAND, else generated.
 
-    The first one set wins. The command runs without a shell; its standard output, without line ends, is the secret.
+    The first source that is set wins. The command runs without a shell; its standard output, without line ends, is the
+    secret.
 
     Parameters
     ----------
     folder
-        Where a generated secret is kept, and found again; `keyring.secret_of` asks first whether one may be made.
+        Where a generated secret is kept and found again; `keyring.secret_of` first checks whether one may be created.
     environment
-        Variables to read; the process's own when not given.
+        Variables to read; defaults to those of the process.
 
     Raises
     ------
     ReleaseError
-        If the source that is set fails, or what it gives is too short. No other source is tried then: a release
-        under another secret than meant would not repeat its random choices.
+        If the source that is set fails, or its value is too short. No other source is tried then, because a release
+        under an unintended secret would not repeat its random choices.
     """
     given = given_secret(os.environ if environment is None else environment)
     if given is not None:
@@ -254,7 +256,7 @@ def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> S
 
 
 def given_secret(variables: Mapping[str, str]) -> Secret | None:
-    """The secret that variables name; None if none does."""
+    """The secret that the variables name; None if they name none."""
     if "DEID_SECRET" in variables:
         return Secret(variables["DEID_SECRET"].strip().encode(), "environment variable DEID_SECRET")
     if "DEID_SECRET_FILE" in variables:
@@ -265,7 +267,7 @@ def given_secret(variables: Mapping[str, str]) -> Secret | None:
 
 
 def _from_file(path: Path) -> bytes:
-    """The content of a secret file; its permissions are the owner's affair (mounted secrets have odd ones)."""
+    """The content of a secret file; its permissions are the owner's responsibility (mounted secrets have odd ones)."""
     try:
         return path.read_bytes().strip()
     except OSError as error:
@@ -273,7 +275,7 @@ def _from_file(path: Path) -> bytes:
 
 
 def _from_command(command: str) -> bytes:
-    """Standard output of the command. Its errors are not repeated: they may hold what it was to print."""
+    """Standard output of the command. Its errors are not repeated, because they may contain the secret."""
     try:
         words = shlex.split(command)
         ran = subprocess.run(words, capture_output=True, check=True, timeout=_COMMAND_SECONDS)  # noqa: S603 - the owner's own
@@ -287,7 +289,7 @@ def _from_command(command: str) -> bytes:
 
 
 def _read_or_create(folder: Path, name: str, make: Callable[[], bytes]) -> bytes:
-    """Read an owner-only file; the first time, make it. Two processes that come at once get the same file."""
+    """Read an owner-only file; create it the first time. Two concurrent processes get the same file."""
     owner_only(folder)
     with durable.locked(folder / ".lock"):
         path = folder / name

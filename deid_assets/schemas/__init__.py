@@ -1,7 +1,7 @@
-"""Contracts between stages: which columns a table has, what each one means, and which values it may hold.
+"""Contracts between stages: which columns a table has, what each one means, and which values it may contain.
 
-One module per stage. `contracts_of` finds the contracts of all assets under a policy; `CONTRACTS` are those that are
-the same under every policy.
+There is one module per stage. `contracts_of` returns the contracts of all assets under a policy; `CONTRACTS` are those
+common to all policies.
 """
 
 from pandera.ibis import DataFrameSchema

@@ -1,4 +1,4 @@
-"""Contracts of the adversary stage: how varied a member's values are, and how many of them an adversary knows."""
+"""Contracts of the adversary stage: the diversity of a member's values, and how many of them an adversary knows."""
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
@@ -20,7 +20,7 @@ def _quasi_identifier(names: tuple[str, ...]) -> Column:
 
 
 def contracts_with(date_columns: tuple[str, ...] = ()) -> dict[str, DataFrameSchema]:
-    """The contracts of the stage, where an adversary may also know these columns made from dates."""
+    """The contracts of the stage if an adversary may also know these columns derived from dates."""
     measured = (*MEASURED_COLUMNS, *date_columns)
     value_diversity = contract(
         {

@@ -1,4 +1,4 @@
-"""Contracts of the assessment stage: a row of evidence each, bound to the rows, the policy and the method it judged."""
+"""Contracts of the assessment stage: one row of evidence each, bound to the rows, the policy and the method."""
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema

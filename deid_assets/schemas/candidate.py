@@ -20,7 +20,7 @@ MEANINGS = {
     "days_since_first_claim": "days since the member's first claim of the same year",
     "condition_group": "primary condition group of the claim's first diagnosis",
 }
-"""What the quasi-identifiers mean, for the data dictionary; the others are named by what they are."""
+"""Meanings of the quasi-identifiers, for the data dictionary; the names of the others are self-explanatory."""
 
 IN_DAYS_IN_HOSPITAL = ("days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
 
@@ -134,7 +134,7 @@ def _quasi_identifier(policy: Policy, name: str) -> Column:
 def _allowed_days(policy: Policy) -> list[Check]:
     """The labels of both years.
 
-    The class that top-coding opens upwards is written '8+' instead of '8-14', and '15' instead of '15+' where all labels
+    The class that top-coding opens upwards is written '8+' instead of '8-14', and '15' instead of '15+' if all labels
     are numbers.
     """
     columns = [column for column in IN_DAYS_IN_HOSPITAL[:2] if policy.publishes(column)]
@@ -150,13 +150,13 @@ def _allowed_days(policy: Policy) -> list[Check]:
 
 
 def allowed_labels(hierarchy: Hierarchy) -> list[Check]:
-    """The labels of every level, where the hierarchy lists them."""
+    """The labels of every level, if the hierarchy lists them."""
     labels = _labels(hierarchy)
     return [] if labels is None else [Check.isin(sorted(labels), error="a label of the hierarchy")]
 
 
 def _labels(hierarchy: Hierarchy) -> set[str] | None:
-    """The labels of every level; None where the hierarchy does not list them."""
+    """The labels of every level; None if the hierarchy does not list them."""
     labels: set[str] = set()
     for level in range(hierarchy.levels):
         try:

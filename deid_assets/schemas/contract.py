@@ -1,4 +1,4 @@
-"""How a contract is written, and how a table is held against it inside DuckDB."""
+"""How to define a contract, and how to check a table against it inside DuckDB."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -16,7 +16,7 @@ from deid_assets.store.tables import Table, connect, quoted
 
 
 class Role(StrEnum):
-    """What a column is, in the words of disclosure control."""
+    """Role of a column, in the terms of disclosure control."""
 
     DIRECT_IDENTIFIER = "direct identifier"
     PSEUDONYM = "pseudonym"
@@ -35,7 +35,7 @@ def column(
     nullable: bool = False,
     unit: str = "",
 ) -> Column:
-    """One column of a contract: its type, its role, its unit, and the values it may hold."""
+    """One column of a contract: its type, its role, its unit, and its allowed values."""
     return Column(
         dtype,
         list(checks) if isinstance(checks, Sequence) else [checks],
@@ -46,7 +46,7 @@ def column(
 
 
 def days(role: Role, description: str, least: int = 0, most: int | None = None) -> Column:
-    """A column of days, blank where it is not known."""
+    """A column of days, blank if unknown."""
     limits = (
         Check.ge(least, error=f"at least {least}") if most is None else Check.in_range(least, most, error=f"{least} to {most}")
     )
@@ -54,24 +54,24 @@ def days(role: Role, description: str, least: int = 0, most: int | None = None) 
 
 
 def contract(columns: dict[str, Column], unique: Sequence[str] | Sequence[Sequence[str]] = ()) -> DataFrameSchema:
-    """A contract: these columns and no others. `unique` names the columns that together are a key, or several keys.
+    """A contract: exactly these columns. `unique` names the columns that together are a key, or several keys.
 
-    Uniqueness is stated for the whole table: on DuckDB tables pandera passes over the `unique` of a single column.
+    Uniqueness is defined for the whole table, because pandera ignores `unique` of a single column on DuckDB tables.
     """
     # Several keys are more than pandera takes; it is never asked, and `violations` reads either.
     return DataFrameSchema(columns, strict=True, unique=list(unique) or None)  # type: ignore[arg-type]
 
 
 def violations(table: Table, expected: DataFrameSchema) -> dict[str, int]:
-    """Hold a table against its contract and count what breaks it.
+    """Check a table against its contract and count violations.
 
-    A table without rows has to have the columns; there is nothing that could break the other rules.
+    A table without rows must have the columns; no other rule can be broken.
 
     Returns
     -------
     dict of str to int
-        How many rows break each rule, by "column: rule"; empty if the contract is kept. Never a value: pandera's own
-        errors carry the failing values and are read here for their counts only.
+        How many rows break each rule, by "column: rule"; empty if the contract is satisfied. Never a value: pandera's
+        own errors contain the failing values, and only their counts are read here.
     """
     with connect(table.file) as connection:
         filled = connection.execute(f"SELECT 1 FROM {table.sql} LIMIT 1").fetchone() is not None
@@ -83,9 +83,9 @@ def violations(table: Table, expected: DataFrameSchema) -> dict[str, int]:
 
 
 def _broken_columns(expression: ir.Table, expected: DataFrameSchema, filled: bool) -> dict[str, int]:
-    """What breaks the rules of single columns; keys are left out."""
-    # Both settings are stated, because the environment may tell pandera to look at less, or at nothing. Over no rows
-    # DuckDB answers null to "do all keep the rule", which pandera takes for a no.
+    """Violations of single-column rules, without keys."""
+    # Both settings are explicit, because the environment may tell pandera to check less, or nothing. Without rows,
+    # DuckDB answers null to "do all rows satisfy the rule", which pandera takes for a no.
     depth = ValidationDepth.SCHEMA_AND_DATA if filled else ValidationDepth.SCHEMA_ONLY
     broken: dict[str, int] = {}
     with config_context(validation_enabled=True, validation_depth=depth):
@@ -105,7 +105,7 @@ def _keys(expected: DataFrameSchema) -> list[list[str]]:
 
 
 def _repeated(connection: duckdb.DuckDBPyConnection, table: Table, key: Sequence[str]) -> int:
-    """Count the rows that share their key with others; a group by, where pandera's window takes twice the time."""
+    """Count the rows that share their key with others; a GROUP BY, because pandera's window takes twice the time."""
     columns = ", ".join(quoted(name) for name in key)
     ((repeated,),) = connection.execute(
         f"""SELECT coalesce(sum(n), 0)::BIGINT

@@ -1,4 +1,4 @@
-"""Contracts of what a policy that releases dates has more: claims with released dates, and what is known of them."""
+"""Additional contracts of a policy that releases dates: claims with released dates, and what is known about them."""
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
@@ -13,11 +13,11 @@ _PERIOD = Check.str_matches(r"^[0-9]{4}(-[0-9]{2}|-Q[1-4]|-H[12])?$", error="a m
 
 
 def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
-    """The contracts that are another or additional under a policy with dates; none under one without."""
+    """The contracts that are changed or added under a policy with dates; empty otherwise."""
     if policy.dates is None:
         return {}
     columns = grouped_claims_columns() | {
-        # Where days are released instead of dates, a claim without a date has no year either.
+        # If days are released instead of dates, a claim without a date has no year either.
         "year": column(dt.int32, Role.OTHER, "year of the released date", Check.in_range(1, 3, error="1 to 3"), nullable=True),
         "service_date": column(dt.date, Role.QUASI_IDENTIFIER, "date of service, drawn anew", nullable=True),
         "service_day": days(Role.QUASI_IDENTIFIER, "since the member's first service, drawn anew"),
@@ -26,7 +26,7 @@ def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         ),
         "service_period": column(dt.string, Role.QUASI_IDENTIFIER, "period of the service", _PERIOD, nullable=True),
     }
-    # Rows of `truncated_claims` and of `grouped_claims`, whose key is checked there.
+    # Rows of `truncated_claims` and of `grouped_claims`; the latter's contract checks the key.
     return {"dated_claims": contract(columns), "known_claims": contract(columns)} | adversary.contracts_with(
         policy.dates.columns
     )

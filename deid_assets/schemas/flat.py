@@ -1,4 +1,4 @@
-"""Contracts of a flat table's assets: its columns are the policy's."""
+"""Contracts of a flat table's assets; their columns are those of the policy."""
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
@@ -46,7 +46,7 @@ def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
 
 
 def release_records_contract(policy: FlatPolicy) -> DataFrameSchema:
-    """The contract of what is published: columns of the policy, and labels of its hierarchies."""
+    """The contract of the published table: columns of the policy, and labels of its hierarchies."""
     quasi_identifiers = {
         qi.release_as: column(
             dt.string,

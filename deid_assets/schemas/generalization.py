@@ -128,7 +128,7 @@ def _value_domains(policy: Policy) -> DataFrameSchema:
                 nullable=True,
             ),
         },
-        # The kernel reads by number and the release by value: neither may find two.
+        # The kernel reads by number and the release by value: neither may be duplicated.
         unique=[["quasi_identifier", "level", "base_code"], ["quasi_identifier", "level", "value"]],
     )
 

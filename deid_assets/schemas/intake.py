@@ -1,4 +1,4 @@
-"""Contracts of the intake stage: a delivery in canonical form, and the rows that row-level rules sent to quarantine."""
+"""Contracts of the intake stage: a delivery in canonical form, and the rows that row-level rules quarantined."""
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
@@ -67,7 +67,7 @@ CLAIMS = contract(
     unique=["claim_id"],
 )
 
-# A line that was lost inside an unclosed quote has neither a number nor a text, and there may be several: no key.
+# A line lost inside an unclosed quote has neither number nor text, and there may be several, so there is no key.
 QUARANTINED_ROWS = contract(
     {
         "source_table": column(

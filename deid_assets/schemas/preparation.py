@@ -1,4 +1,4 @@
-"""Contracts of the preparation stage: codes and their groups, who may be released, pseudonyms, what was cut."""
+"""Contracts of the preparation stage: codes and their groups, eligible members, pseudonyms, and what was cut."""
 
 from collections.abc import Iterable
 
@@ -109,7 +109,7 @@ PSEUDONYM_CROSSWALK = contract(
             Check.in_range(10 ** (DIGITS - 1), 10**DIGITS - 1, error=f"a pseudonym of {DIGITS} digits"),
         ),
     },
-    # Both ways: two pseudonyms for one identifier would multiply rows, one for two would make two people one.
+    # In both directions: two pseudonyms for one identifier would multiply rows; one for two would merge two people.
     unique=[["kind", "original_id"], ["kind", "pseudonym"]],
 )
 
@@ -127,9 +127,9 @@ RELEASED_SAMPLE = contract(
 )
 
 # The columns of the canonical claims. Here, in `claim_support_scores` and in `truncated_claims`, `claim_id` is a key by
-# construction and is not grouped again: at 42 million claims that takes 13 seconds of processor time and 2.3 GB each.
-# These rows are those of `claims` joined on the keys of `members` and `code_book`; all three keys are checked, and a
-# claim that came twice would still be found in `grouped_claims`.
+# construction and is not grouped again: for 42 million claims that takes 13 seconds of processor time and 2.3 GB each.
+# These rows are those of `claims` joined on the keys of `members` and `code_book`. All three keys are checked, and a
+# duplicate claim would still be found in `grouped_claims`.
 ELIGIBLE_CLAIMS = contract(dict(intake.CLAIMS.columns))
 
 ELIGIBLE_MEMBERS = contract(

@@ -1,6 +1,6 @@
-"""Sources: adapters from a delivery, as it was received, to the canonical members and claims tables.
+"""Sources: adapters from a delivery, as received, to the canonical members and claims tables.
 
-`delivery` says what a delivery is and how a policy describes its source; `files` and `csv_files` read files as they
-are; `tables` and `desynpuf` lay them out under canonical names and `layout` reads their cells; `rules` says what a row
-must satisfy, `quarantine` keeps those that do not; `intake` puts these together and `report` says what came of it.
+`delivery` defines a delivery and how a policy describes its source. `files` and `csv_files` read files unchanged.
+`tables` and `desynpuf` map them to canonical names, and `layout` reads their cells. `rules` defines what a row must
+satisfy; `quarantine` keeps rows that do not. `intake` combines these, and `report` summarizes the result.
 """

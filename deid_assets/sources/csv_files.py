@@ -1,7 +1,7 @@
-"""Read CSV files, plain, packed by gzip or in a zip file, so that every line is a row or is accounted for.
+"""Read CSV files (plain, gzip or zip) so that every line is a row or is accounted for.
 
-Lines that are not rows (a cut last line, an unclosed quote) are kept apart in the table `rejected_lines`. Column names
-are turned into positions, so that no text of the file or the policy becomes SQL.
+Lines that are not rows (a cut last line, an unclosed quote) are stored in the table `rejected_lines`. Column names are
+converted to positions, so no text of the file or the policy becomes SQL.
 """
 
 import csv
@@ -28,12 +28,12 @@ from deid_assets.store.tables import quoted
 _CHUNK = 1 << 24  # bytes read at a time
 _HEADER_AT_MOST = 1 << 20  # characters of the first line
 
-# A packed file that unpacks to more is refused before it fills the disk. Claims as CSV shrink by 5 to 20.
+# A compressed file that expands by more is refused before it fills the disk. Claims as CSV shrink by 5 to 20.
 _UNPACKED_AT_MOST = 1 << 39
 _EXPANSION_AT_MOST = 200
 _UNPACKED_UNJUDGED = 1 << 26  # a small file may expand by more
 
-# What DuckDB calls a line that it cannot read -> the rule that the line breaks.
+# DuckDB's error for a line that it cannot read -> the rule that the line breaks.
 _LINE_RULES = {
     "MISSING COLUMNS": "too few fields",
     "TOO MANY COLUMNS": "too many fields",
@@ -46,7 +46,7 @@ LOST_LINE = "lost after an unclosed quote"
 
 @dataclass(frozen=True)
 class _Scan:
-    """One CSV file, ready to be read as text: its columns are named c0, c1, ..."""
+    """One CSV file, ready to be read as text with columns named c0, c1, ...."""
 
     path: Path
     width: int
@@ -54,7 +54,7 @@ class _Scan:
 
     @property
     def sql(self) -> str:
-        """What a SELECT writes after FROM, with `arguments` bound."""
+        """The text after FROM, with `arguments` bound."""
         types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(self.width))
         return (
             "read_csv(?, auto_detect = false, compression = 'none', header = true, delim = ?, quote = '\"', escape = '\"',"
@@ -69,14 +69,14 @@ class _Scan:
 
 
 def stage_csv(staging: Staging, path: Path, table: str, source_table: str, columns: Columns, delimiter: str) -> None:
-    """Lay a temporary view with `row_key` over some columns of a CSV file, read as text.
+    """Create a temporary view with `row_key` over some columns of a CSV file, read as text.
 
     Lines that are not rows go to `rejected_lines`. Blank fields are NULL.
 
     Raises
     ------
     DeliveryError
-        If the file is missing, empty, unreadable, without rows or lacks a column.
+        If the file is missing, empty, unreadable, has no rows or lacks a column.
     """
     connection = staging.connection
     name = staging.shown(path)
@@ -90,7 +90,7 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
     text = quoted(f"{table}_text")
     try:
         connection.execute(f"CREATE TEMP TABLE {text} AS SELECT {selected} FROM {scan.sql}", scan.arguments)
-        # The rows of a table written in one go are numbered in the order of the file.
+        # The rows of a table written in one statement are numbered in file order.
         key = row_key(str(number), "rowid + 1")
         connection.execute(f"CREATE TEMP VIEW {quoted(table)} AS SELECT {key} AS row_key, * FROM {text}")
         rows = count_rows(connection, text)
@@ -111,13 +111,13 @@ class _Readable(Protocol):
 
 
 def _plain(staging: Staging, path: Path, name: str) -> Path:
-    """The CSV file itself: the copy of what was delivered, unpacked if it is a gzip or zip file."""
+    """The CSV file itself: the copy of the delivered file, decompressed if it is a gzip or zip file."""
     copy = staging.receive(path)
     unpackers: dict[str, Callable[[Path, str], AbstractContextManager[_Readable]]] = {".gz": _open_gzip, ".zip": _open_zip}
     unpack = unpackers.get(path.suffix.lower())
     if unpack is None:
         return copy
-    # The name inside an archive is not trusted to be a path.
+    # The name inside an archive is not trusted as a path.
     unpacked = copy.with_name(f"{copy.name}_unpacked")
     at_most = min(_UNPACKED_AT_MOST, max(_UNPACKED_UNJUDGED, _EXPANSION_AT_MOST * copy.stat().st_size))
     try:
@@ -156,9 +156,9 @@ def _open_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 def _header(path: Path, name: str, delimiter: str) -> list[str]:
-    """Column names of the first line; what a later line holds says nothing of it."""
+    """Column names from the first line, whatever later lines contain."""
     try:
-        # The wrapper decodes ahead: a byte that is not UTF-8 stands for itself until the first line is known.
+        # The wrapper decodes ahead: a byte that is not UTF-8 is kept as it is until the first line is known.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             # A file without line ends would be read whole.
             lines = iter(lambda: text.readline(_HEADER_AT_MOST), "")
@@ -179,7 +179,7 @@ def _positions(header: list[str], theirs: str | Sequence[str]) -> str:
 def _keep_rejected(connection: duckdb.DuckDBPyConnection, source_table: str, number: int) -> int:
     """Move the last scan's rejected lines to `rejected_lines` and return how many there are."""
     rules = f"map({list(_LINE_RULES)!r}, {list(_LINE_RULES.values())!r})"
-    # One line may be rejected more than once; its first fault names it.
+    # A line may be rejected more than once; its first error names it.
     connection.execute(
         f"""
         INSERT INTO rejected_lines
@@ -201,10 +201,10 @@ def _keep_rejected(connection: duckdb.DuckDBPyConnection, source_table: str, num
 
 
 def _keep_lost(connection: duckdb.DuckDBPyConnection, scan: _Scan, source_table: str, number: int, accounted: int) -> int:
-    """Account for lines that DuckDB passes over without a word, which an unclosed quote swallows; return how many.
+    """Account for lines that an unclosed quote swallows and DuckDB skips silently; return how many.
 
-    The lines of the file must be the header and the `accounted` rows and rejected lines. Where they are more, line
-    breaks inside quoted values are counted by reading the file again; what then is unexplained was lost.
+    The lines of the file must be the header and the `accounted` rows and rejected lines. If there are more, the file is
+    read again to count line breaks inside quoted values; any lines still unexplained were lost.
     """
     unexplained = _filled_lines(scan.path) - 1 - accounted
     if unexplained <= 0:

@@ -1,4 +1,4 @@
-"""What a delivery is, and how a policy says where its columns lie."""
+"""What a delivery is, and how a policy says where its columns are."""
 
 import json
 import re
@@ -27,14 +27,14 @@ from deid_assets.store.home import plain_key
 KINDS = ("synthetic", "desynpuf", "tables", "flat")
 
 
-# What DuckDB reads in a format: the specifiers of strptime without those that only some platforms know.
+# DuckDB's format specifiers: those of strptime, without those that only some platforms have.
 _DATE_FORMAT = re.compile(r"(?:[^%]|%%|%-?[aAbBcdfgGhHIjmMnpSuUVwWxXyYzZ])*\Z")
 
 MEMBER_COLUMNS = (
     "member_id", "sex", "age", "birth_date", "death_date", "days_in_hospital_y2", "days_in_hospital_y3",
 )  # fmt: skip
-# A hospital's bill has up to 25 diagnoses and the one of admission. The first four are columns of the claims; the further
-# ones are kept together in one, separated by blanks.
+# A hospital bill has up to 25 diagnoses and the admitting diagnosis. The first four are columns of the claims; the
+# others are stored in one column, separated by blanks.
 FIRST_DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
 FURTHER_DIAGNOSES = (*(f"diagnosis_{number}" for number in range(5, 26)), "admitting_diagnosis")
 DIAGNOSIS_COLUMNS = (*FIRST_DIAGNOSES, *FURTHER_DIAGNOSES)
@@ -44,29 +44,29 @@ CLAIM_COLUMNS = (
     "length_of_stay", "pay_delay", "days_since_first_claim", *FIRST_DIAGNOSES, FURTHER,
 )  # fmt: skip
 CODE_COLUMNS = (*DIAGNOSIS_COLUMNS, "cpt", "place", "specialty")
-# Delivered columns from which canonical ones are derived: length of stay, pay delay.
+# Delivered columns that canonical ones are derived from: length of stay, pay delay.
 CLAIM_INGREDIENTS = ("admission_date", "discharge_date", "paid_date")
 DELIVERED_CLAIM_COLUMNS = (
     *(column for column in CLAIM_COLUMNS if column != FURTHER), *FURTHER_DIAGNOSES, *CLAIM_INGREDIENTS,
 )  # fmt: skip
-"""What a delivery may give of a claim: the canonical columns, and those from which some of them are made."""
+"""What a delivery may contain about a claim: the canonical columns, and those that some of them are derived from."""
 DATE_COLUMNS = ("birth_date", "death_date", "service_date", *CLAIM_INGREDIENTS)
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One snapshot received from a source; its key is the Dagster partition key.
+    """A snapshot received from a source; its key is the Dagster partition key.
 
     Parameters
     ----------
     key
-        Letters, digits, `_`, `.` and `-`, beginning with a letter or digit.
+        Letters, digits, `_`, `.` and `-`; begins with a letter or digit.
     kind
         One of `KINDS`: the adapter that reads it.
     paths
         Files or folders, as received. Several folders are one delivery.
     parameters
-        What produced it, such as the size and the seed of a synthetic delivery; JSON values.
+        How it was produced, such as the size and the seed of a synthetic delivery; JSON values.
 
     Raises
     ------
@@ -127,19 +127,19 @@ class Delivery:
         Raises
         ------
         DeliveryError
-            If a path does not exist, or anything is neither a regular file nor a folder; links are not followed.
+            If a path does not exist, or if anything is neither a regular file nor a folder; links are not followed.
         """
         return delivered_files(self.paths)
 
     def digest(self) -> str:
         """SHA-256 over the names and contents of all files, in hexadecimal.
 
-        It depends on neither where the delivery lies, nor file dates, nor the order of `paths`.
+        It does not depend on the delivery's location, on file dates, or on the order of `paths`.
 
         Raises
         ------
         DeliveryError
-            As `files`, or if a file cannot be read.
+            As for `files`, or if a file cannot be read.
         """
         return digest_of_contents((file.name, content_digest(file)) for file in self.files())
 
@@ -151,11 +151,11 @@ class _Model(BaseModel):
 UnknownCodes = Literal["quarantine", "blank"]
 ColumnName = Annotated[str, StringConstraints(min_length=1)]
 MOST_YEARS = 3
-"""Years of claims that a release may hold."""
+"""Number of years of claims that a release may contain."""
 
 
 def _is_date_format(text: str) -> str:
-    # Checked here, so that a wrong format is an error of the policy and not of every row.
+    # Checked here, so that a wrong format is an error of the policy, not of every row.
     if not _DATE_FORMAT.match(text) or not re.search(r"%-?[yYcxG]", text):
         raise ValueError("must be a strptime format with a year, such as %Y-%m-%d or %m/%d/%Y")
     return text
@@ -169,17 +169,17 @@ Year = Annotated[int, Field(ge=1900, le=2200)]
 
 
 class Years(_Model):
-    """The calendar years of claims that are read: year 1, year 2 and so on.
+    """The calendar years of claims that are read, as year 1, year 2 and so on.
 
     Parameters
     ----------
     first
         The calendar year that is year 1.
     last
-        The last one, at most two years later; none: two years later.
+        The last year, at most two years later; default: two years later.
     outside
-        What becomes of a claim of another year: quarantined, as a claim with a wrong date, or left out and counted, as
-        one of a longer history. Left out with them are members of whom the delivery holds nothing of these years.
+        Treatment of claims of other years: quarantined, as claims with a wrong date, or left out and counted, as claims
+        of a longer history. With the latter, members without data in these years are left out too.
 
     Examples
     --------
@@ -232,7 +232,7 @@ class TableMap(_Model):
         return self
 
     def formats(self, default: str) -> dict[str, tuple[str, ...]]:
-        """The formats of every mapped column of dates, by canonical name."""
+        """The formats of every mapped date column, by canonical name."""
         return {name: self.date_formats.get(name, (default,)) for name in self.columns if name in DATE_COLUMNS}
 
     @field_validator("file")
@@ -250,7 +250,7 @@ def _refuse_unknown(columns: dict[str, str], allowed: tuple[str, ...]) -> None:
 
 
 class MembersMap(TableMap):
-    """The members table: `member_id`, `sex` and one of `age`, `birth_date` are needed, the rest is NULL if absent."""
+    """The members table: `member_id`, `sex` and one of `age`, `birth_date` are required; other columns are NULL if absent."""
 
     @field_validator("columns")
     @classmethod
@@ -262,10 +262,10 @@ class MembersMap(TableMap):
 
 
 class ClaimsMap(TableMap):
-    """The claims table: `member_id` and one of `service_date`, `year` are needed, the rest is NULL if absent.
+    """The claims table: `member_id` and one of `service_date`, `year` are required; other columns are NULL if absent.
 
-    Without `claim_id` a claim is named by its file and row. `admission_date` with `discharge_date` give the length of
-    stay where none is delivered (a stay that ends on its first day lasts 1 day), `paid_date` the pay delay.
+    Without `claim_id`, a claim is identified by its file and row. `admission_date` and `discharge_date` give the length
+    of stay if none is delivered (a stay that ends on its first day lasts 1 day); `paid_date` gives the pay delay.
     """
 
     @field_validator("columns")
@@ -288,13 +288,13 @@ class ClaimsMap(TableMap):
 
 
 class SyntheticSource(_Model):
-    """`members.parquet` and `claims.parquet` with canonical columns, as the generator writes them."""
+    """`members.parquet` and `claims.parquet` with canonical columns, as written by the generator."""
 
     kind: Literal["synthetic"] = "synthetic"
 
 
 class DesynpufSource(_Model):
-    """CMS DE-SynPUF files as downloaded. Its codes are synthetic: `blank` turns unknown ones into NULL, counted."""
+    """CMS DE-SynPUF files as downloaded. Its codes are synthetic: `blank` converts unknown ones to NULL and counts them."""
 
     kind: Literal["desynpuf"] = "desynpuf"
     unknown_codes: UnknownCodes = Field(
@@ -310,17 +310,17 @@ class TablesSource(_Model):
     members, claims
         The two tables; a delivery without claims is allowed.
     date_format
-        How dates that are text or whole numbers are written, in the notation of strptime, where a table's
-        `date_formats` says nothing else.
+        Format of dates that are text or whole numbers, in strptime notation, unless a table's `date_formats` overrides
+        it.
     delimiter
-        The character between the fields of CSV files.
+        Field delimiter of CSV files.
     years
-        Which calendar years are read. Needed when `year` or `age` is not mapped; with it, a mapped `year` is a
-        calendar year.
+        Which calendar years are read. Required if `year` or `age` is not mapped; with it, a mapped `year` is a calendar
+        year.
     sex_values
-        How this source writes sex, where it is not F, M, female or male: their value -> F or M.
+        How this source codes sex, if not as F, M, female or male: their value -> F or M.
     unknown_codes
-        What becomes of a row with an unknown code: quarantined, or the code turned into NULL.
+        Treatment of a row with an unknown code: quarantine the row, or convert the code to NULL.
     """
 
     kind: Literal["tables"] = "tables"

@@ -2,16 +2,17 @@
 
 Decisions:
 
-* Year 1 is 2008; a claim belongs to the year of CLM_FROM_DT, and stays that began in 2007 go to quarantine.
+* Year 1 is 2008. A claim belongs to the year of CLM_FROM_DT; stays that began in 2007 are quarantined.
 * Members are the beneficiaries of the 2008 summary. Days in hospital of year 2 and 3 are the days of the stays admitted
-  in 2009 and 2010, where the beneficiary is in that year's summary and the inpatient file is there, else NULL.
-* One canonical claim per inpatient claim, per HCPCS line of an outpatient claim (one if it has none) and per line of a
-  carrier claim. CLM_ID names an inpatient claim, CLM_ID and line the others.
+  in 2009 and 2010, if the beneficiary is in that year's summary and the inpatient file is present, else NULL.
+* There is one canonical claim per inpatient claim, per HCPCS line of an outpatient claim (one if it has none) and per
+  line of a carrier claim. CLM_ID identifies an inpatient claim, CLM_ID and line the others.
 * A second segment repeats the number of an inpatient or outpatient claim without a date of service or days, often with
-  another provider (all 128 that were seen). The stay is the first segment's, and a date, and so the year, would have to
-  be guessed: it goes to quarantine under its own rule, where it is counted, rather than being merged unseen.
-* Length of stay is CLM_UTLZTN_DAY_CNT, and where that is 0 or absent the days from admission to discharge, at least 1.
-* Place of service is the setting's (21, 22, 11) and the specialty of facilities is "Hospital": the files hold neither.
+  another provider (all 128 that were seen). The stay is that of the first segment; a date, and so the year, would have
+  to be guessed. A second segment is therefore quarantined and counted under its own rule, not silently merged.
+* Length of stay is CLM_UTLZTN_DAY_CNT; if that is 0 or absent, the days from admission to discharge, at least 1.
+* Place of service is derived from the setting (21, 22, 11), and the specialty of facilities is "Hospital": the files
+  contain neither.
 """
 
 import re
@@ -75,7 +76,7 @@ _SECOND_SEGMENT = "coalesce(trim(segment) <> '1', false) AS second_segment"
 SECOND_SEGMENT = Rule("second segment of a claim", "segment", "second_segment")
 
 
-# CMS gives deaths to the month, as its first day: the last one leaves no service of that month after it.
+# CMS gives the month of death as its first day; the last day leaves no service of that month after it.
 _MONTH_END = f"""coalesce(strftime(last_day({parsed_day("trim(death_date)", f"'{_DATE}'")}), '{_DATE}'), death_date)"""
 
 _MISSING = {
@@ -89,7 +90,7 @@ _MISSING = {
 
 @dataclass
 class _Staged:
-    """Names of the temporary tables that hold the files, by kind; with beneficiaries, whether days are known."""
+    """Names of the temporary tables with the files, by kind; for beneficiaries, whether days are known."""
 
     beneficiaries: dict[str, list[str]] = field(default_factory=lambda: {"2008": [], "2009": [], "2010": []})
     claims: dict[str, list[str]] = field(default_factory=lambda: {"inpatient": [], "outpatient": [], "carrier": []})
@@ -97,14 +98,14 @@ class _Staged:
 
 
 def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSource) -> Delivered:
-    """Lay out DE-SynPUF files (CSV, or the zip files of CMS) of one or several folders.
+    """Map DE-SynPUF files (CSV, or the zip files of CMS) of one or several folders to canonical names.
 
-    Needed are a 2008 beneficiary summary and at least one claims file per folder; what else is missing is a warning.
+    Required are a 2008 beneficiary summary and at least one claims file per folder; other missing files give a warning.
 
     Raises
     ------
     DeliveryError
-        If a needed file is missing, or a file is empty, unreadable, without rows or lacks a column.
+        If a required file is missing, or if a file is empty, unreadable, has no rows or lacks a column.
     """
     staged = _Staged()
     for folder in delivery.paths:
@@ -154,7 +155,7 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
 
 
 def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[str]]) -> None:
-    """Warn of a summary of 2009 or 2010 that belongs to another sample; CMS once linked sample 20's under sample 1."""
+    """Warn of a 2009 or 2010 summary that belongs to another sample; CMS once linked sample 20's under sample 1."""
     for year in sorted(summaries.keys() - {"2008"}):
         strangers = staging.connection.execute(
             f"SELECT count(*) FROM ({_united(summaries[year])}) AS later WHERE NOT EXISTS"
@@ -168,7 +169,7 @@ def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[
 
 
 def _recognized(staging: Staging, folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
-    """Yield each file's name without suffix, with its kind and path; a CSV file goes before a zip file of its name."""
+    """Yield each file's name without suffix, its kind and its path; a CSV file takes precedence over its zip file."""
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() == ".csv", path.name)):
         match = _FILE.search(path.name)
         if match and path in staging.received:
@@ -176,16 +177,16 @@ def _recognized(staging: Staging, folder: Path) -> Iterator[tuple[str, tuple[str
 
 
 def _united(tables: Sequence[str]) -> str:
-    """SQL of the rows of tables of one kind; there is at least one."""
+    """SQL of the rows of all tables of one kind; there is at least one."""
     return " UNION ALL ".join(f"SELECT *, '{table}' AS staged_table FROM {quoted(table)}" for table in tables)
 
 
 def _lay_members(staging: Staging, staged: _Staged) -> None:
-    """Make `delivered_members`: the beneficiaries of 2008 with their days in hospital of 2009 and 2010, and deaths."""
+    """Create `delivered_members`: the beneficiaries of 2008 with their days in hospital of 2009 and 2010, and deaths."""
     connection = staging.connection
     connection.execute("CREATE TEMP TABLE desynpuf_stays (member_id VARCHAR, year INTEGER, days INTEGER)")
     if staged.claims["inpatient"]:
-        # One row per claim number: a claim delivered twice is one stay.
+        # One row per claim number, so a claim delivered twice is one stay.
         connection.execute(
             f"""
             INSERT INTO desynpuf_stays
@@ -206,7 +207,7 @@ def _lay_members(staging: Staging, staged: _Staged) -> None:
         enrolled = _enrolled(staged, year)
         stays = f"SELECT days FROM desynpuf_stays AS s WHERE s.member_id = trim(b.member_id) AND s.year = {year}"
         columns.append(f"CASE WHEN {enrolled} THEN coalesce(({stays}), 0) END AS {name}")
-    # A summary lists those who lived in its year, so that most deaths are in a later one than that of 2008.
+    # A summary lists those alive in its year, so most deaths are in a later summary than that of 2008.
     summaries = " UNION ALL ".join(_united(tables) for tables in staged.beneficiaries.values() if tables)
     connection.execute(
         f"CREATE TEMP TABLE desynpuf_deaths AS SELECT trim(member_id) AS member_id, max({_MONTH_END}) AS death_date"
@@ -236,7 +237,7 @@ def _enrolled(staged: _Staged, year: str) -> str:
 
 
 def _lay_claims(staging: Staging, staged: _Staged) -> None:
-    """Make `delivered_claims`: the lines of all claims, one canonical claim each."""
+    """Create `delivered_claims`: the lines of all claims, one canonical claim each."""
     selects = {"inpatient": _inpatient, "outpatient": _outpatient, "carrier": _carrier}
     parts = [selects[kind](_united(tables)) for kind, tables in staged.claims.items() if tables]
     staging.progress("laying out claim lines")
@@ -255,7 +256,7 @@ def _inpatient(claims: str) -> str:
 
 
 def _outpatient(claims: str) -> str:
-    """Lines with a HCPCS code, or one line without where there is none."""
+    """Lines with a HCPCS code, or one line without a code if there is none."""
     diagnoses = ", ".join(_FACILITY_DIAGNOSES)
     lines = _filled_lines("procedures[line] IS NOT NULL", _OUTPATIENT_LINES)
     return f"""
@@ -285,7 +286,7 @@ def _carrier(claims: str) -> str:
 
 
 def _filled_lines(condition: str, lines: int) -> str:
-    """SQL of the list of line numbers that hold something; [0] where none does, for a claim is never dropped."""
+    """SQL of the list of non-empty line numbers; [0] if there are none, because a claim is never dropped."""
     filled = f"[line FOR line IN range(1, {lines + 1}) IF {condition}]"
     return f"CASE WHEN len({filled}) = 0 THEN [0::BIGINT] ELSE {filled} END"
 

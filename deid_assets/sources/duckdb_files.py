@@ -1,8 +1,8 @@
-"""Read a delivered DuckDB file without running anything that it brings along.
+"""Read a delivered DuckDB file without running any code in it.
 
-Views, macros and generated columns are programs of whoever wrote the file: one may read any file of this host. So the file
-is attached, read-only, to a connection of its own, which may reach no other file, load no extension and change no setting;
-and only base tables are read there. Their rows are then copied to the connection of the intake.
+Views, macros and generated columns are programs by the author of the file; one of them could read any file of this
+host. So the file is attached read-only to a separate connection, which cannot access other files, load extensions or
+change settings, and only base tables are read. Their rows are then copied to the connection of the intake.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,13 +28,13 @@ _NO_TABLES = {
 
 
 def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: Mapping[str, str]) -> None:
-    """Lay a temporary view with `row_key` over some columns of a base table (`table` or `schema.table`) of a DuckDB file.
+    """Create a temporary view with `row_key` over columns of a base table (`table` or `schema.table`) of a DuckDB file.
 
     Raises
     ------
     DeliveryError
-        If the file is missing, empty, unreadable or has a write-ahead log beside it; if the table is missing, no base
-        table, unreadable or without rows; or if a column is missing, computed, or holds no plain values.
+        If the file is missing, empty, unreadable or has a write-ahead log beside it; if the table is missing, not a
+        base table, unreadable or without rows; or if a column is missing, computed, or not of a scalar type.
     """
     file_name = staging.shown(path)
     name = f"{file_name}:{theirs}"
@@ -53,7 +53,7 @@ def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: 
             raise DeliveryError(f"{name}: unreadable table: the file is damaged") from None
     if count_rows(staging.connection, rows) == 0:
         raise DeliveryError(f"{name}: no rows")
-    # The rows of a table written in one go are numbered in the order of the file.
+    # The rows of a table written in one statement are numbered in file order.
     staging.connection.execute(
         f"CREATE TEMP VIEW {quoted(view)} AS SELECT {row_key(str(number), 'rowid + 1')} AS row_key, * FROM {rows}"
     )
@@ -73,7 +73,7 @@ def _require_no_log(path: Path, name: str) -> None:
 
 @contextmanager
 def _opened(copy: Path, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that sees the file, and nothing else of this host."""
+    """A connection that can access this file, and nothing else on this host."""
     delivered = duckdb.connect(
         config={
             "autoload_known_extensions": False,
@@ -101,7 +101,7 @@ def _opened(copy: Path, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
 def _columns_of(
     delivered: duckdb.DuckDBPyConnection, schema: str, table: str, columns: Mapping[str, str], name: str
 ) -> dict[str, str]:
-    """Types of the columns of a base table, of which those that are to be read hold plain values and are not computed."""
+    """Types of the columns of a base table; those to be read must have scalar types and must not be computed."""
     place = [_DATABASE, schema, table.lower()]
     listed = delivered.execute(
         "SELECT 1 FROM system.main.duckdb_tables() WHERE database_name = ? AND schema_name = ? AND lower(table_name) = ?", place
@@ -135,7 +135,7 @@ def _cell(column: str, kind: str) -> str:
 
 
 def _copy(delivered: duckdb.DuckDBPyConnection, select: str, connection: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Write the rows of a SELECT on one connection into a temporary table of the other, in their order."""
+    """Write the rows of a SELECT on one connection into a temporary table of the other, keeping their order."""
     connection.register("rows_of_delivered_file", delivered.sql(select).to_arrow_reader(_ROWS_AT_A_TIME))
     try:
         connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM rows_of_delivered_file")

@@ -1,10 +1,11 @@
-"""Read the files of a delivery into temporary relations, as they were written: nothing is cast, nothing is dropped.
+"""Read the files of a delivery into temporary relations, as written: nothing is cast, nothing is dropped.
 
-A row is known by its key: file number, row of the file and line of the row in one BIGINT (`ROW_BITS`, `LINE_BITS`).
+A row is identified by its key: file number, row of the file and line of the row in one BIGINT (`ROW_BITS`,
+`LINE_BITS`).
 
-Values are bound; where a foreign name must become SQL text it goes through `quoted_foreign`. DuckDB's own messages
-quote the line that they complain about, so they are never shown and never chained. CSV files are read in `csv_files`,
-DuckDB files in `duckdb_files`. All read the copies that `received` makes.
+Values are bound; if a foreign name must become SQL text, it is escaped by `quoted_foreign`. DuckDB's own messages quote
+the offending line, so they are never shown and never chained. `csv_files` reads CSV files, `duckdb_files` reads DuckDB
+files. All read the copies that `received` makes.
 """
 
 import glob
@@ -25,12 +26,12 @@ _MISSING_SHOWN = 5
 _INTEGERS = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
 )  # fmt: skip
-# What a cell may be. Of bytes, lists and structures it is not said how they are to be read as text.
+# Allowed types of a cell. Bytes, lists and structures are excluded because their text form is not defined.
 _PLAIN = ("VARCHAR", "ENUM", "UUID", "BOOLEAN", *_INTEGERS, "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", '"NULL"')
 
 
 def quoted_foreign(name: str) -> str:
-    """Return a foreign column or table name, which may hold anything, as a DuckDB identifier.
+    """Return a foreign column or table name, which may contain any text, as a DuckDB identifier.
 
     Examples
     --------
@@ -52,7 +53,7 @@ def key_parts(key: str) -> tuple[str, str]:
 
 @dataclass
 class Staging:
-    """What one intake builds up on its connection before anything is judged; gone when the connection closes.
+    """The state of one intake on its connection before anything is judged; lost when the connection closes.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class Staging:
     progress
         Called with a short sentence per step.
     show_folders
-        Whether a file is named together with its folder: several folders may hold files of one name.
+        Whether to show a file's folder with its name: several folders may contain files of one name.
     file_names
         The name of every file read, at its file number.
     warnings
@@ -89,7 +90,7 @@ class Staging:
         self.connection.execute("CREATE TEMP TABLE delivered_files (file_number BIGINT, name VARCHAR, header_lines INTEGER)")
 
     def shown(self, path: Path) -> str:
-        """The name of a file for people."""
+        """The displayed name of a file."""
         return f"{path.parent.name}/{path.name}" if self.show_folders else path.name
 
     def number(self, name: str, header_lines: int = 0) -> int:
@@ -100,12 +101,12 @@ class Staging:
         return number
 
     def receive(self, path: Path) -> Path:
-        """Copy a delivered file, and return the copy.
+        """Copy a delivered file and return the copy.
 
         Raises
         ------
         DeliveryError
-            If the file is missing, empty or cannot be read.
+            If the file is missing, empty or unreadable.
         """
         name = self.shown(path)
         self.progress(f"reading {name}")
@@ -117,14 +118,14 @@ class Staging:
         return copy
 
     def read_later(self, name: str, view: str) -> None:
-        """Note that a file is read through a view, so that a fault may be found long after it was laid out."""
+        """Record that a file is read through a view, so that an error may occur long after the view was created."""
         self._lazily_read[view] = name
 
     def damaged_file(self) -> str | None:
         """The name of the first file that cannot be read to its end through its view; None if all can."""
         for view, name in self._lazily_read.items():
             try:
-                # A count would be taken from the footer.
+                # A plain count would be taken from the footer.
                 self.connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM {quoted(view)}").fetchall()
             except duckdb.Error:
                 return name
@@ -135,16 +136,17 @@ Columns = Mapping[str, str | Sequence[str]]  # name here -> their column, or the
 
 
 def stage_parquet(staging: Staging, path: Path, view: str, columns: Mapping[str, str]) -> None:
-    """Lay a temporary view with `row_key` over some columns of a Parquet file.
+    """Create a temporary view with `row_key` over some columns of a Parquet file.
 
     Raises
     ------
     DeliveryError
-        If the file is missing, empty, unreadable, without rows or lacks a column, or a column holds no plain values.
+        If the file is missing, empty, unreadable, has no rows or lacks a column, or if a column is not of a scalar
+        type.
     """
     connection = staging.connection
     name = staging.shown(path)
-    # The folder of the copy may have a name that reads as a pattern.
+    # The name of the copy's folder may look like a pattern.
     copy = glob.escape(str(staging.receive(path).absolute()))
     number = staging.number(name)
     try:
@@ -153,7 +155,7 @@ def stage_parquet(staging: Staging, path: Path, view: str, columns: Mapping[str,
         described = connection.execute(f"DESCRIBE SELECT * FROM {_PARQUET}", [copy]).fetchall()
     except duckdb.Error:
         raise DeliveryError(f"{name}: unreadable file: not a Parquet file, damaged or encrypted") from None
-    # The reader gives a column that is there twice another name.
+    # The reader renames a duplicate column.
     present = list(_top_level(schema))
     require_columns(present, columns, name)
     require_once(present, columns, name)
@@ -168,7 +170,7 @@ def stage_parquet(staging: Staging, path: Path, view: str, columns: Mapping[str,
     variable = f"{view}_file"
     scan = _PARQUET.replace("?", f"getvariable('{variable}')")
     try:
-        # A view can hold no parameter, but may read a variable.
+        # A view cannot have parameters, but may read a variable.
         connection.execute(f"SET VARIABLE {quoted(variable)} = ?", [copy])
         connection.execute(
             f"CREATE TEMP VIEW {quoted(view)} AS SELECT {row_key(str(number), 'file_row_number + 1')} AS row_key,"
@@ -195,12 +197,12 @@ def _top_level(schema: Sequence[tuple[str, int | None]]) -> Iterator[str]:
 
 
 def unite(staging: Staging, view: str, parts: Sequence[str], file: str) -> None:
-    """Lay a temporary view over the relations of several files of one table.
+    """Create a temporary view over the relations of several files of one table.
 
     Raises
     ------
     DeliveryError
-        If a column has different types in two files: turning one into the other could change what identifies a person.
+        If a column has different types in two files: a conversion could change what identifies a person.
     """
     types: dict[str, str] = {}
     for part in parts:
@@ -217,12 +219,12 @@ def unite(staging: Staging, view: str, parts: Sequence[str], file: str) -> None:
 
 @contextmanager
 def naming_damaged_files(staging: Staging) -> Iterator[None]:
-    """Name the file at fault where DuckDB fails on what it reads late.
+    """Name the damaged file if DuckDB fails on a deferred read.
 
     Raises
     ------
     DeliveryError
-        In place of an error of DuckDB, if a file cannot be read to its end.
+        In place of a DuckDB error, if a file cannot be read to its end.
     """
     try:
         yield
@@ -239,8 +241,8 @@ def count_rows(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
 
 
 def require_columns(present: Iterable[str], columns: Columns, name: str) -> None:
-    """Raise DeliveryError unless all columns that are to be read are present."""
-    # Only the missing names are shown, never the present ones: the header of a file without one is a person's row.
+    """Raise DeliveryError unless all required columns are present."""
+    # Only missing names are shown, never the present ones: without a header, the first line is a person's row.
     known = set(present)
     missing = [
         one if one == ours else f"{one} (to be read as {ours})"
@@ -254,7 +256,7 @@ def require_columns(present: Iterable[str], columns: Columns, name: str) -> None
 
 
 def require_once(present: Sequence[str], columns: Columns, name: str) -> None:
-    """Raise DeliveryError if a column that is to be read is there more than once."""
+    """Raise DeliveryError if a required column is present more than once."""
     for ours, theirs in columns.items():
         for one in [theirs] if isinstance(theirs, str) else theirs:
             if present.count(one) > 1:
@@ -262,19 +264,19 @@ def require_once(present: Sequence[str], columns: Columns, name: str) -> None:
 
 
 def _require_own_name(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
-    """Raise DeliveryError if the reader renamed a column that is to be read, as an earlier one has its name but for case."""
+    """Raise DeliveryError if the reader renamed a required column because an earlier name differs only in case."""
     for ours, theirs in columns.items():
         if theirs not in types:
             raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) is there in upper and lower case: rename one")
 
 
 def require_plain(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
-    """Raise DeliveryError unless all columns that are to be read hold text, numbers, truth values, dates or times."""
+    """Raise DeliveryError unless all required columns contain text, numbers, booleans, dates or times."""
     for ours, theirs in columns.items():
         kind = types.get(theirs, "")
         family = kind.partition("(")[0]
         if kind.endswith("]") or not (family in _PLAIN or family.startswith("TIMESTAMP")):
-            # A type may list values, as an enumeration does: only its family is shown.
+            # A type may list values, as an enumeration does, so only its family is shown.
             shown = "LIST" if kind.endswith("]") else family
             raise DeliveryError(
                 f"{name}: column {theirs} (to be read as {ours}) has the type {shown}: it must hold text, numbers or dates"

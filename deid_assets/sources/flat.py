@@ -1,4 +1,4 @@
-"""A flat table: read as text, held against the hierarchies, and kept with one number for each record."""
+"""A flat table: read as text, checked against the hierarchies, and stored with one number per record."""
 
 import os
 import tempfile
@@ -24,10 +24,10 @@ _UNKNOWN = "value outside the hierarchy"
 
 @dataclass(frozen=True)
 class FlatReport:
-    """Counts of one intake: rows read and kept of each table, and rows in quarantine by rule and column.
+    """Counts of one intake: rows read and kept per table, and rows in quarantine by rule and column.
 
-    `hints` say why values of a column may be outside its hierarchy. `digest` is that of the delivery, of exactly the bytes
-    that were read.
+    `hints` say why values of a column may be outside its hierarchy. `digest` is that of the delivery, over exactly the
+    bytes that were read.
     """
 
     rows_read: Mapping[str, int]
@@ -71,23 +71,23 @@ def read_flat_delivery(
     store_file, schema
         DuckDB file of the restricted store, and the schema of the three tables that are replaced.
     delivery
-        A folder with the files named, or one file where none is named.
+        A folder with the named files, or one file if none is named.
     file, population_file, table, delimiter
-        As the policy says.
+        As in the policy.
     columns
-        Name in the release -> name in the delivery. The population needs those of `allowed` only.
+        Name in the release -> name in the delivery. The population needs only those of `allowed`.
     allowed
-        Name in the release -> every value that its hierarchy covers; a column without entry may hold anything.
+        Name in the release -> every value that its hierarchy covers; a column without an entry may contain anything.
     quarantine_at_most
-        Share of the rows of a table that may hold other values; they are kept aside.
+        Maximum share of the rows of a table with other values; these rows are quarantined.
     one_column
-        Names in the release of columns whose hierarchy is a file of one column, which may be read with a wrong separator.
+        Names in the release of columns whose hierarchy is a file of one column, perhaps read with a wrong separator.
 
     Raises
     ------
     DeliveryError
-        If a file is missing, empty, unreadable, without rows or lacks a column, if it lies outside the delivery's
-        folder, or too many rows are unusable. The message names file, column, number of rows and rule, never a value.
+        If a file is missing, empty, unreadable, has no rows or lacks a column, if it is outside the delivery's folder,
+        or if too many rows are unusable. The message names file, column, number of rows and rule, never a value.
     """
     folder = owner_only(store_file.parent)
     quasi_identifiers = {name: columns[name] for name in columns if name in allowed}
@@ -120,7 +120,7 @@ def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
     if not path.is_dir():
         if file is None or path.name == file:
             return path
-        # The digest of the delivery covers what was delivered: a file beside it could change without a trace.
+        # The digest of the delivery covers only what was delivered; a file beside it could change undetected.
         raise DeliveryError(
             f"delivery {delivery.key} is the file {path.name}, and the policy also names {file}: "
             "give the folder that holds both"
@@ -204,7 +204,7 @@ def _take_in(
 def _hint(
     connection: duckdb.DuckDBPyConnection, table: str, column: str, theirs: str, allowed: list[str], one_column: bool
 ) -> str:
-    """Why values of a column may be outside its hierarchy: told by what would put them inside, and by their shapes."""
+    """Why values of a column may be outside its hierarchy, inferred from what would bring them inside and from their shapes."""
     relation, cell = quoted(f"read_{table}"), f"r.{quoted(column)}"
     text = f"{cell}::VARCHAR"
     whole = f"regexp_replace(trim({text}), '[.]0+$', '')"
@@ -242,7 +242,7 @@ def _hint(
 
 
 def _write(connection: duckdb.DuckDBPyConnection, schema: str, names: Sequence[str], broken: str) -> None:
-    """Replace the tables in one transaction; all values are text, and records are numbered in the order of the file."""
+    """Replace the tables in one transaction; all values are text, and records are numbered in file order."""
     file_number, row = key_parts("row_key")
     connection.execute("BEGIN")
     try:

@@ -1,7 +1,7 @@
-"""Intake: a delivery through its adapter, past the row-level rules, into the canonical tables.
+"""Intake: convert a delivery to the canonical tables, through its adapter and the row-level rules.
 
-File-level faults, and more broken rows than the policy allows, refuse the delivery; the tables of the last intake then
-stay as they are. Everything on the way is temporary and gone when the connection closes, whatever happens.
+Errors in files, or more broken rows than the policy allows, refuse the delivery; the tables of the last intake then
+stay unchanged. All intermediate data is temporary and lost when the connection closes, whatever happens.
 """
 
 import os
@@ -47,7 +47,7 @@ from deid_assets.store.tables import connect, owner_only, quoted
 SCHEMA = "intake"
 _ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}"
 _ICD10 = "[A-Z][0-9][0-9AB][0-9A-Z]{0,4}"
-# Faults of our own SQL, which must not be blamed on the delivery.
+# Errors in our own SQL, which must not be attributed to the delivery.
 _OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
 CodeLookUp = Callable[[Sequence[str]], np.ndarray]
@@ -55,9 +55,9 @@ CodeLookUp = Callable[[Sequence[str]], np.ndarray]
 
 @dataclass(frozen=True)
 class KnownCodes:
-    """What tells known codes from unknown ones, per kind of code.
+    """Identifies known codes, per kind of code.
 
-    Each function takes distinct codes (upper case, without dots) and returns one boolean for each; None: not checked.
+    Each function takes distinct codes (upper case, without dots) and returns one boolean per code; None: not checked.
     """
 
     diagnosis: CodeLookUp | None = None
@@ -94,21 +94,21 @@ def read_delivery(
 ) -> IntakeReport:
     """Read a delivery into `intake.members`, `.claims`, `.quarantined_rows` and `.delivered_codes` of the store file.
 
-    The four tables are replaced in one transaction; the order of their rows means nothing. A delivery without claims
-    leaves an empty `intake.claims`.
+    The four tables are replaced in one transaction; the order of their rows is arbitrary. A delivery without claims
+    gives an empty `intake.claims`.
 
     Parameters
     ----------
     store_file
-        DuckDB file of the restricted store; made if absent.
+        DuckDB file of the restricted store; created if absent.
     delivery
         What was received.
     source
-        The policy's description of the source, of the delivery's kind.
+        The policy's description of the source; must match the delivery's kind.
     quarantine_at_most
-        Share of the rows of either table that may break a rule, in [0, 1].
+        Maximum share of the rows of either table that may break a rule, in [0, 1].
     known_codes
-        Tells unknown codes.
+        Identifies unknown codes.
     progress
         Called with a short sentence per step.
 
@@ -120,8 +120,8 @@ def read_delivery(
     Raises
     ------
     DeliveryError
-        A file is missing, empty, unreadable, without rows or lacks a column, or too many rows break a rule (these are
-        then listed in `intake.refused_rows`). The message names file, column, line count and rule, never a value.
+        If a file is missing, empty, unreadable, has no rows or lacks a column, or if too many rows break a rule (these
+        are then listed in `intake.refused_rows`). The message names file, column, line count and rule, never a value.
     """
     if delivery.kind != source.kind:
         raise DeliveryError(
@@ -153,7 +153,7 @@ def read_delivery(
 
 
 def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes) -> IntakeReport:
-    """Judge what the adapter laid out, and write the tables or refuse."""
+    """Judge the rows from the adapter, and write the tables or refuse the delivery."""
     connection = staging.connection
     quarantine = Quarantine(staging, delivered)
     lay_members(staging, delivered)
@@ -200,7 +200,7 @@ def _claim_rules(staging: Staging, delivered: Delivered, unknown: Sequence[str])
 
 
 def _find_unknown(staging: Staging, kind: str, look_up: CodeLookUp | None, given: frozenset[str]) -> bool:
-    """List the delivery's unknown codes of a kind in the table `unknown_<kind>`; say whether there are any."""
+    """List the delivery's unknown codes of a kind in the table `unknown_<kind>`; return whether there are any."""
     columns = [column for column in CODE_COLUMNS[kind] if column in given]
     if look_up is None or not columns:
         return False
@@ -215,7 +215,7 @@ def _find_unknown(staging: Staging, kind: str, look_up: CodeLookUp | None, given
 
 
 def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
-    """Claims columns whose unknown codes become NULL -> SQL that says whether a row's is unknown."""
+    """Claims columns whose unknown codes become NULL -> SQL that tests whether a row's code is unknown."""
     return {
         column: f"t.{column} IN (SELECT code FROM unknown_{kind})"
         for kind in blank
@@ -259,9 +259,9 @@ def _write(
 
 
 def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequence[str]) -> str:
-    """Of each column of codes how many were written on the claims kept, and how many of them cannot be read.
+    """Count, for each column of codes, the codes on the kept claims, and how many of them cannot be read.
 
-    A blanked code is no code in the claims: only this table tells it from one that was never there.
+    A blanked code is not in the claims: only this table distinguishes it from one that was never there.
     """
 
     def counts(kind: str, column: str) -> str:
@@ -286,7 +286,7 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:
-    """Make the table `first_claims`: the first service date of each member and year, over the claims kept."""
+    """Create the table `first_claims`: the first service date of each member and year, over the kept claims."""
     connection.execute(
         "CREATE TEMP TABLE first_claims AS SELECT member_id, year, min(service_date) AS first_date"
         f" FROM typed_claims AS t WHERE {quarantine.kept('claims')} GROUP BY member_id, year"
@@ -294,11 +294,12 @@ def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quaran
 
 
 def _members_select(quarantine: Quarantine) -> str:
-    """Members kept; an age that is not delivered is the completed years at the first claim of year 1.
+    """The kept members; if age is not delivered, it is the completed years at the first claim of year 1.
 
-    Without such a claim, at the start of year 1; someone born later, but within the delivery's years, is 0 years old.
+    Without such a claim, it is the age at the start of year 1; members born later, but within the delivery's years, are
+    0 years old.
     """
-    # least and greatest pass over NULL, so that an unknown date has to be asked for.
+    # least and greatest skip NULL, so unknown dates need an explicit test.
     age = """
         CASE
             WHEN t.age IS NOT NULL THEN t.age
@@ -315,7 +316,7 @@ def _members_select(quarantine: Quarantine) -> str:
 
 
 def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequence[str]) -> str:
-    """Claims kept, with the days since the member's first claim of the year unless these are delivered."""
+    """The kept claims, with the days since the member's first claim of the year unless these are delivered."""
     blanked = _blanked(blank, given)
     derive_days = "days_since_first_claim" not in given
 

@@ -1,4 +1,4 @@
-"""What an adapter hands over, and how its columns, in whatever type, are read as canonical columns."""
+"""The interface of adapters, and how their columns, of whatever type, are read as canonical columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,17 +28,17 @@ _INTEGERS = {
 _CODES = {*DIAGNOSIS_COLUMNS, "cpt"}
 _INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _WHOLE_NUMBER = "[+-]?[0-9]+([.]0+)?"
-# CMS places where somebody can be admitted: hospitals and facilities with beds, and those of which the place does not tell.
+# CMS places that admit patients: hospitals and facilities with beds, and places that do not show it.
 _PLACES_OF_STAYS = ("06", "08", "21", "25", "26", "31", "32", "33", "34", "51", "54", "55", "56", "61")
 _STAY_GIVEN = "discharge_date >= admission_date"
-# What is no code of CMS tells no place; where claims with such codes are kept, it becomes a blank.
+# A code unknown to CMS shows no place. If claims with such codes are kept, it becomes a blank.
 _ELSEWHERE = f"place IS NOT NULL AND place IN {tuple(code for code in place_names() if code not in _PLACES_OF_STAYS)}"
 _UNTOLD = f"(place IS NULL OR place NOT IN {tuple(place_names())})"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One row-level rule: its name, the column that it judges, and SQL that is true where a row breaks it."""
+    """A row-level rule: its name, the column that it judges, and SQL that is true where a row breaks it."""
 
     name: str
     column: str
@@ -47,27 +47,27 @@ class Rule:
 
 @dataclass(frozen=True)
 class Delivered:
-    """The delivery as an adapter lays it out: temporary relations with canonical column names, nothing judged yet.
+    """The delivery as prepared by an adapter: temporary relations with canonical column names, not yet judged.
 
     Attributes
     ----------
     members, claims
-        Names of relations with a unique `row_key` and some of the canonical columns, as text or typed. Columns that
-        are not canonical are for the adapter's own rules.
+        Names of relations with a unique `row_key` and some of the canonical columns, as text or typed. Other columns
+        are for the adapter's own rules.
     claim_rules
         The adapter's own rules on claims, judged before all others.
     column_names
-        Per table, canonical column -> the delivery's own name of it, for messages.
+        Per table, canonical column -> the delivery's own name for it, for messages.
     date_formats
-        Per table, canonical column -> how its dates are written that are text or whole numbers; else 2008-12-31.
+        Per table, canonical column -> format of its dates if they are text or whole numbers; default 2008-12-31.
     years
-        The calendar years that are read, or None where `year` is delivered as 1 to 3.
+        The calendar years that are read, or None if `year` is delivered as 1 to 3.
     sex_values
-        The delivery's way to write sex, in upper case -> F or M.
+        The delivery's coding of sex, in upper case -> F or M.
     unknown_codes
-        What becomes of a claim with an unknown code.
+        Treatment of a claim with an unknown code.
     claim_ids_are_rows
-        True where the claim id is made from the row, and so cannot be twice there.
+        True if the claim id is derived from the row and so cannot be duplicated.
     """
 
     members: str
@@ -81,11 +81,11 @@ class Delivered:
     claim_ids_are_rows: bool = False
 
     def shown(self, table: str, column: str) -> str:
-        """The delivery's own name of a canonical column."""
+        """The delivery's own name for a canonical column."""
         return self.column_names.get(table, {}).get(column, column)
 
     def formats(self, table: str, column: str) -> tuple[str, ...]:
-        """How the dates of a canonical column are written."""
+        """The date formats of a canonical column."""
         return self.date_formats.get(table, {}).get(column, _ISO)
 
     @property
@@ -97,24 +97,24 @@ class Delivered:
 def lay_members(staging: Staging, delivered: Delivered) -> None:
     """Create the temporary view `laid_members`: canonical columns in canonical types.
 
-    A value that cannot be read is NULL; for dates and numbers, `<column>_unread` says so.
+    A value that cannot be read is NULL; for dates and numbers, `<column>_unread` flags it.
     """
     _set_values(staging.connection, delivered)
     _lay(staging.connection, delivered, "members", MEMBER_COLUMNS, {})
 
 
 def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
-    """Create the temporary view `laid_claims` and return the canonical columns that the delivery gives.
+    """Create the temporary view `laid_claims` and return the canonical columns in the delivery.
 
-    Length of stay, pay delay and year are derived where they are not delivered, from the dates that give them. A visit
-    to a place where nobody is admitted is no stay, whatever its dates.
+    If length of stay, pay delay and year are not delivered, they are derived from dates. A visit to a place that does
+    not admit patients is not a stay, whatever its dates.
     """
     connection = staging.connection
     present = set(_described(connection, delivered.claims))
     _require_codes_as_text(connection, delivered)
     derived = {}
     if {"admission_date", "discharge_date"} <= present:
-        # A stay that ends on the day on which it begins lasts a day.
+        # A stay that ends on the day on which it begins lasts one day.
         derived["length_of_stay"] = (
             f"CASE WHEN {_STAY_GIVEN} AND NOT ({_ELSEWHERE}) THEN greatest(1, discharge_date - admission_date) END"
         )
@@ -129,15 +129,15 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
 
 
 def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
-    """Warn of claims that may be visits: their first and last day were taken for days of admission and discharge, or not.
+    """Warn of claims that may be visits: whether their first and last day were taken for admission and discharge.
 
-    To be called when the view `typed_claims` is there.
+    Call this when the view `typed_claims` exists.
     """
     present = set(_described(staging.connection, delivered.claims))
     if not {"admission_date", "discharge_date"} <= present:
         return
     unstated = "NOT length_of_stay_unread" if "length_of_stay" in present else "true"
-    untold = _UNTOLD if delivered.unknown_codes == "blank" else "place IS NULL"  # else such claims are quarantined
+    untold = _UNTOLD if delivered.unknown_codes == "blank" else "place IS NULL"  # otherwise such claims are quarantined
     elsewhere, one_day = staging.connection.execute(
         f"SELECT count_if({_STAY_GIVEN} AND {_ELSEWHERE} AND length_of_stay IS NULL AND {unstated}),"
         f" count_if(admission_date = discharge_date AND {untold} AND length_of_stay = 1) FROM typed_claims"
@@ -170,7 +170,7 @@ def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Del
 
 
 def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
-    """Bind what views need: a view can hold no parameter, but may read a variable."""
+    """Set variables for views: a view cannot have parameters, but may read a variable."""
     sexes = {"F": "F", "M": "M", "FEMALE": "F", "MALE": "M"} | dict(delivered.sex_values)
     years = delivered.years
     start, end = (None, None) if years is None else (f"{years.first}-01-01", f"{years.first + years.count}-01-01")
@@ -198,7 +198,7 @@ def _lay(
     columns: tuple[str, ...],
     derived: Mapping[str, str],
 ) -> None:
-    """Create the view `laid_<table>` over a delivered relation: first every cell is read, then the rest is derived."""
+    """Create the view `laid_<table>` over a delivered relation: read every cell, then derive the rest."""
     relation = delivered.members if table == "members" else delivered.claims
     types = _described(connection, relation)
     read, final = [], []
@@ -218,7 +218,7 @@ def _lay(
             if kind != "VARCHAR":
                 final.append(f"false AS {column}_unread")
         value = f"coalesce(r.{column}, {derived[column]})" if column in derived else f"r.{column}"
-        # Numbers beyond the type were read as NULL; sums and differences of what was read may still leave it.
+        # Numbers beyond the type were read as NULL; sums and differences of the others may still overflow.
         final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
     extras = [quoted(column) for column in types if column not in columns and column != "row_key"]
     connection.execute(
@@ -233,14 +233,14 @@ def _text(column: str, kind: str) -> str:
 
 
 def _read(column: str, kind: str, table: str, formats: tuple[str, ...]) -> str:
-    """SQL of a delivered cell of type `kind` in its canonical type; NULL where it is blank or cannot be read."""
+    """SQL of a delivered cell of type `kind` in its canonical type; NULL if it is blank or cannot be read."""
     text = _text(column, kind)
     if column in _DATES:
         return _read_date(column, kind, text, table, formats)
     if column in _INTEGERS:
         return _read_integer(column, kind, text)
     if column in DIAGNOSIS_COLUMNS:
-        # 042 that became a number is written 42.0: without the dot it would be 420, another disease.
+        # 042 converted to a number is written 42.0; without the dot it would be 420, another disease.
         misplaced = f"regexp_matches({text}, '^([0-9]{{0,2}}|[0-9]{{4,}})[.][0-9]')"
         return f"CASE WHEN {misplaced} THEN {text} ELSE {_plain(text)} END"
     if column in _CODES:
@@ -259,7 +259,7 @@ def _plain(text: str) -> str:
 
 def _read_date(column: str, kind: str, text: str, table: str, formats: tuple[str, ...]) -> str:
     if kind == "TIMESTAMP WITH TIME ZONE":
-        # The day of a moment must not depend on where this runs.
+        # The day of a moment must not depend on the time zone of this host.
         day = f"(d.{column} AT TIME ZONE 'UTC')::DATE"
     elif kind == "DATE" or kind.startswith("TIMESTAMP"):
         day = f"d.{column}::DATE"
@@ -268,7 +268,8 @@ def _read_date(column: str, kind: str, text: str, table: str, formats: tuple[str
             parsed_day(text, f"getvariable('{_format_variable(table, column, number)}')", zoned="%z" in one or "%Z" in one)
             for number, one in enumerate(formats)
         ]
-        # What two formats read as different days is read by neither: 01/02/2008 is a day in January, or in February.
+        # If two formats read different days, the date is ambiguous and not read: 01/02/2008 is in January or in
+        # February.
         day = (
             days[0]
             if len(days) == 1
@@ -278,12 +279,12 @@ def _read_date(column: str, kind: str, text: str, table: str, formats: tuple[str
 
 
 def parsed_day(text: str, date_format: str, zoned: bool = False) -> str:
-    """SQL of text as a date; NULL where it is none. DuckDB takes 'epoch' and 'infinity' in any format, for 1900-01-01.
+    """SQL of text as a date; NULL if it is not one. DuckDB accepts 'epoch' and 'infinity' in any format, for 1900-01-01.
 
     Parameters
     ----------
     zoned
-        Whether the format holds a time zone: the day is that of the moment in UTC then, wherever this runs.
+        Whether the format has a time zone: the day is then that of the moment in UTC, on every host.
     """
     moment = f"try_strptime({text}, {date_format})" + (" AT TIME ZONE 'UTC'" if zoned else "")
     return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN ({moment})::DATE END"
@@ -293,7 +294,7 @@ def _read_integer(column: str, kind: str, text: str) -> str:
     if kind in _INTEGER_TYPES:
         return f"TRY_CAST(d.{column} AS INTEGER)"
     if kind in ("FLOAT", "DOUBLE") or kind.startswith("DECIMAL"):
-        # A cast would round 45.5 to 46 without a word.
+        # A cast would silently round 45.5 to 46.
         return f"CASE WHEN d.{column} = floor(d.{column}) THEN TRY_CAST(d.{column} AS INTEGER) END"
     if column == "year":
         text = f"ltrim(upper({text}), 'Y')"  # published Heritage files write Y1

@@ -1,9 +1,9 @@
-"""Read a population table: who an adversary can name, in the words of the release.
+"""Read a population table: whom an adversary can identify, in the values of the release.
 
-What cannot be read is left out and counted by column and rule. A person who is left out makes a class of the table
-smaller, so that a release looks more at risk and never less. Where the table names persons, one with a row that is left
-out is left out whole: with a part of his visits he would make a class larger that he is not in. Beyond the policy's share
-of unusable rows the table is refused all the same, because it is then not the table that the policy describes.
+Unreadable rows are left out and counted by column and rule. Leaving out a person makes a class of the table smaller, so
+a release looks more at risk and never less. If the table identifies persons, a person with an unreadable row is left
+out entirely; with only some of their visits, they would enlarge a class that they are not in. If the share of unusable
+rows exceeds the policy's limit, the table is refused, because it is not the table that the policy describes.
 """
 
 import os
@@ -24,7 +24,7 @@ from deid_assets.sources.report import Metadata
 from deid_assets.store.tables import Table, connect, owner_only, quoted
 
 Labels = Callable[[list[str]], pd.DataFrame]
-"""From distinct values as text to value | label | rule; a rule says why there is no label."""
+"""Maps distinct values, as text, to value | label | rule; a rule says why there is no label."""
 
 _ROWS = "population_rows"
 _COUNT_RULES = {
@@ -35,14 +35,14 @@ _COUNT_RULES = {
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Where what lies in a population table.
+    """The layout of a population table.
 
     Attributes
     ----------
     table
-        Of a DuckDB file; None otherwise.
+        Table of a DuckDB file; None otherwise.
     delimiter
-        Of a CSV file.
+        Delimiter of a CSV file.
     columns
         Column of the delivery, or 'year', to column of the table.
     only, leave_out
@@ -62,9 +62,9 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class PopulationReport:
-    """Counts of what was read: rows of the table, rows chosen by the policy, rows used; and why others are not.
+    """Counts of rows in the table, rows selected by the policy and rows used, with the reasons why others were not.
 
-    `unusable` are rows that break a rule, `coarser` rows whose values are wider than the classes of the release, by
+    `unusable` are rows that break a rule, and `coarser` rows whose values are wider than the classes of the release, by
     column.
     """
 
@@ -96,30 +96,29 @@ def read_population_table(
     unusable_at_most: float,
     digest: str | None = None,
 ) -> PopulationReport:
-    """Read a population table into the restricted store, one row per row of it, generalized.
+    """Read a population table, generalized, into the restricted store, row by row.
 
     Parameters
     ----------
     target
-        Table to write: row_key BIGINT, in the order of the file | person BIGINT (each row its own where the table names
-        nobody) | weight BIGINT, people that the row stands for | one VARCHAR for each of `layout.columns`, '' where
-        missing.
+        Table to write: row_key BIGINT, in file order | person BIGINT (distinct per row if the table identifies nobody)
+        | weight BIGINT, people that the row stands for | one VARCHAR for each of `layout.columns`, '' if missing.
     path, layout
-        The file, and what lies where.
+        The file and its layout.
     labels
-        For each of `layout.columns`.
+        One for each of `layout.columns`.
     too_wide
         The rule of a value that is wider than a class of the release, which is no fault of the row.
     unusable_at_most
-        Share of the chosen rows that may break a rule.
+        Maximum share of the selected rows that may break a rule.
     digest
-        SHA-256 that the file must have, in hexadecimal; None: any.
+        Required SHA-256 of the file, in hexadecimal; None accepts any.
 
     Raises
     ------
     DeliveryError
-        If the file is missing, empty, unreadable, without rows or lacks a column, no row is chosen, or too many rows
-        are unusable. The message names file, column, number of rows and rule, never a value.
+        If the file is missing, empty, unreadable, has no rows or lacks a column, if no row is selected, or if too many
+        rows are unusable. The message names file, column, number of rows and rule, never a value.
     """
     folder = owner_only(target.file.parent)
     name = path.name
@@ -241,7 +240,7 @@ def _check_counts_and_persons(connection: duckdb.DuckDBPyConnection, layout: Tab
 
 
 def _write(connection: duckdb.DuckDBPyConnection, target: Table, layout: TableLayout) -> int:
-    """Write the usable rows with their labels; returns how many."""
+    """Write the usable rows with their labels; return how many."""
     joins = " ".join(
         f"JOIN {quoted(f'labels_{column}')} AS l{number} ON l{number}.value = {_text(f'of_{column}')}"
         for number, column in enumerate(layout.columns)
@@ -268,5 +267,5 @@ def _write(connection: duckdb.DuckDBPyConnection, target: Table, layout: TableLa
 
 
 def _text(column: str) -> str:
-    """SQL of a column as trimmed text; '' where it is missing."""
+    """SQL of a column as trimmed text; '' if missing."""
     return f"coalesce(trim({quoted(column)}::VARCHAR), '')"

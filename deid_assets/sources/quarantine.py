@@ -1,4 +1,4 @@
-"""Rows that break a rule: found, counted and kept aside with the rule's name; never dropped in silence."""
+"""Quarantine: rows that break a rule are counted and kept with the rule's name; never dropped silently."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from deid_assets.store.tables import quoted
 
 TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
-# A refused delivery lists enough rows to mend it, not all of a file whose column map is wrong.
+# A refused delivery lists enough rows to correct it, not all rows of a file with a wrong column map.
 _REFUSED_LISTED = 100_000
 
 
 class Quarantine:
-    """The broken rows of one intake, by table and rule, in the temporary tables `broken_members`, `broken_claims`."""
+    """The broken rows of one intake, by table and rule, in the temporary tables `broken_members` and `broken_claims`."""
 
     def __init__(self, staging: Staging, delivered: Delivered) -> None:
         self._connection = staging.connection
@@ -28,7 +28,7 @@ class Quarantine:
         )
 
     def judge(self, table: str, rules: Sequence[Rule]) -> None:
-        """Find the rows that break a rule that looks at one row; a row is under the first rule that it breaks."""
+        """Find the rows that break a single-row rule; a row is listed under the first rule that it breaks."""
         for number, rule in enumerate(rules):
             column = self._delivered.shown(table, rule.column)
             self._connection.execute(
@@ -42,9 +42,10 @@ class Quarantine:
         )
 
     def judge_duplicates(self, table: str, rule: Rule) -> None:
-        """Find the rows whose identifier an earlier row holds already; the first row that is otherwise right stays.
+        """Find the rows whose identifier occurs in an earlier row; the first otherwise valid row stays.
 
-        Hashes are grouped rather than identifiers: a third of the memory, and identifiers decide among equal hashes.
+        Hashes are grouped instead of identifiers, which takes a third of the memory; identifiers decide among equal
+        hashes.
         """
         identifier = _IDENTIFIERS[table]
         self._connection.execute(
@@ -64,7 +65,7 @@ class Quarantine:
         )
 
     def kept(self, table: str) -> str:
-        """SQL that is true for rows of the view `typed_<table>`, named t, that broke no rule so far."""
+        """SQL that is true for rows of the view `typed_<table>`, named t, that have broken no rule so far."""
         if not self._count(f"broken_{table}"):
             return "true"
         return f"NOT EXISTS (SELECT 1 FROM broken_{table} AS b WHERE b.row_key = t.row_key)"
@@ -75,7 +76,7 @@ class Quarantine:
         return {table: self._count(self._relations[table]) + rejected.get(table, 0) for table in TABLES}
 
     def rows_left_out(self) -> dict[str, int]:
-        """Rows per table that were left out before anything was judged: they are of other years."""
+        """Rows per table that were left out before anything was judged, because they are of other years."""
         return {table: self._count(self._relations[table]) - self._count(f"typed_{table}") for table in TABLES}
 
     def rows_kept(self) -> dict[str, int]:
@@ -83,7 +84,7 @@ class Quarantine:
         return {table: self._count(f"typed_{table}") - self._count(f"broken_{table}") for table in TABLES}
 
     def counts(self) -> tuple[RuleCount, ...]:
-        """Broken rows and rejected lines by table, file, column and rule, most first, with what was expected."""
+        """Broken rows and rejected lines by table, file, column and rule, most frequent first, with the expected format."""
         file_number, _ = key_parts("row_key")
         broken = " UNION ALL ".join(
             f"SELECT '{table}' AS source_table, {file_number} AS file_number, number FROM broken_{table}" for table in TABLES
@@ -108,7 +109,7 @@ class Quarantine:
         )
 
     def _expected(self, table: str, rule: str, file_number: int, number: int | None, column: str | None) -> str:
-        """What the values of a column should look like, and how many have which shape; empty where no value is at fault."""
+        """The expected format of a column's values, and how many have which shape; empty if no value is at fault."""
         years = self._delivered.years
         if years is not None and rule.startswith(OUTSIDE):
             last = years.first + years.count - 1
@@ -130,7 +131,7 @@ class Quarantine:
         return f"expected {expected}; {told(shapes)}"
 
     def write(self, schema: str) -> None:
-        """Replace `quarantined_rows`: table, file, row, rule, column, and the row itself for whoever mends it."""
+        """Replace `quarantined_rows`: table, file, row, rule, column, and the row itself so that it can be corrected."""
         self._connection.execute(f"CREATE OR REPLACE TABLE {quoted(schema)}.quarantined_rows AS {self._listed()}")
         self._connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.refused_rows")
 
@@ -144,8 +145,8 @@ class Quarantine:
     def _listed(self) -> str:
         """SELECT the broken rows and rejected lines.
 
-        `source_row` of a CSV file is its line, counting the header and rejected lines, but neither blank lines nor
-        line breaks inside quoted values; of other files, the row from 1.
+        For a CSV file, `source_row` is the line, counting the header and rejected lines, but neither blank lines nor
+        line breaks inside quoted values; for other files, the row from 1.
         """
         file_number, row = key_parts("b.row_key")
         rejected = """

@@ -1,8 +1,8 @@
-"""The files of a delivery as they are received: what is parsed is what was digested, and nothing else of this host.
+"""The files of a delivery as received: exactly the digested bytes are parsed, and nothing else on this host.
 
-No link is followed, and nothing but regular files is opened. A file is copied before it is parsed, and digested while it
-is copied: a file that changes afterwards changes neither. The copy has a name of our own, so that no reader takes a
-delivered name for a pattern, an address or a format.
+No link is followed, and only regular files are opened. A file is copied before it is parsed, and digested during the
+copy, so a later change of the file affects neither. The copy has a name of our own, so that no reader interprets a
+delivered name as a pattern, an address or a format.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from deid_assets.errors import DeliveryError
 _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 CHUNK = 1 << 20  # bytes read at a time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a pipe would wait for whoever writes into it.
+# Without O_NONBLOCK, opening a pipe would block until somebody writes to it.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -30,9 +30,9 @@ class DeliveredFile:
     Attributes
     ----------
     name
-        In the delivery: the folder's own name and the path below it; for people and for the digest.
+        Name in the delivery: the folder's own name and the path below it; for messages and for the digest.
     root
-        Folder in which the delivery's file or folder lies.
+        Folder that contains the delivery's file or folder.
     inside
         Folders and name of the file below `root`; none of them may be a link.
     """
@@ -43,7 +43,7 @@ class DeliveredFile:
 
     @property
     def path(self) -> Path:
-        """Where the file lies."""
+        """Path of the file."""
         return self.root.joinpath(*self.inside)
 
 
@@ -53,8 +53,8 @@ def delivered_files(paths: Sequence[Path]) -> list[DeliveredFile]:
     Raises
     ------
     DeliveryError
-        If a path does not exist or is given twice, a folder cannot be read, or anything is neither a regular file nor
-        a folder.
+        If a path does not exist or is given twice, if a folder cannot be read, or if anything is neither a regular file
+        nor a folder.
     """
     found: list[DeliveredFile] = []
     for path in paths:
@@ -98,7 +98,7 @@ def _require_file_or_folder(name: str, kind: int) -> None:
 
 
 def _require_plain_name(name: str, folder: str) -> None:
-    """Raise DeliveryError for a name that no message can show."""
+    """Raise DeliveryError for a name that cannot be shown in a message."""
     if _UNSHOWN.search(name):
         raise DeliveryError(
             f"{'the delivery' if _UNSHOWN.search(folder) else folder}: holds a file or folder whose name is not UTF-8, or has "
@@ -107,12 +107,12 @@ def _require_plain_name(name: str, folder: str) -> None:
 
 
 def open_delivered(file: DeliveredFile) -> BinaryIO:
-    """Open a delivered file without following a link in its place or in that of a folder above it.
+    """Open a delivered file without following links, at its place or in the folders above.
 
     Raises
     ------
     DeliveryError
-        If it is gone, may not be opened, or is no regular file any more.
+        If it no longer exists, may not be opened, or is no longer a regular file.
     """
     try:
         folder = os.open(file.root, _FOLDER)
@@ -133,7 +133,7 @@ def open_delivered(file: DeliveredFile) -> BinaryIO:
 
 
 def digest_of_contents(contents: Iterable[tuple[str, bytes]]) -> str:
-    """SHA-256 over names and digests of contents, in hexadecimal; their order does not matter."""
+    """SHA-256 over names and digests of contents, in hexadecimal, independent of their order."""
     whole = hashlib.sha256()
     for name, content in sorted(contents):
         encoded = name.encode("utf-8", "surrogateescape")
@@ -142,7 +142,7 @@ def digest_of_contents(contents: Iterable[tuple[str, bytes]]) -> str:
 
 
 def content_digest(file: DeliveredFile, also: Callable[[bytes], object] = lambda chunk: None) -> bytes:
-    """SHA-256 of a file's content; each chunk that is digested is handed to `also`.
+    """SHA-256 of a file's content; each digested chunk is passed to `also`.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def _read(stream: BinaryIO, name: str) -> bytes:
 
 
 class Received:
-    """Copies of delivered files, made when they are asked for, and the digest of exactly what was copied.
+    """Copies of delivered files, made on request, and the digest of exactly what was copied.
 
     Parameters
     ----------
@@ -185,12 +185,12 @@ class Received:
         return path in self._files
 
     def copy(self, path: Path) -> Path:
-        """Copy a file, once however often it is asked for, and return where the copy lies.
+        """Copy a file, once for all requests, and return the path of the copy.
 
         Raises
         ------
         DeliveryError
-            If the file cannot be read, or there is no space for the copy.
+            If the file cannot be read, or if there is no space for the copy.
         """
         if path not in self._copies:
             file = self._files[path]
@@ -201,7 +201,7 @@ class Received:
         return self._copies[path]
 
     def digest(self) -> str:
-        """The delivery's digest: over the copies, as they were parsed, and over the files that nobody asked for."""
+        """The delivery's digest: over the copies as parsed, and over the files that were not requested."""
         return digest_of_contents(
             (file.name, self._digests.get(path) or content_digest(file)) for path, file in self._files.items()
         )

@@ -1,4 +1,4 @@
-"""Deliveries that were registered: what was received, from where, under which key."""
+"""Registered deliveries: what was received, from where, under which key."""
 
 from pathlib import Path
 
@@ -10,22 +10,22 @@ from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 
 
 def delivery_file(home: Home, key: str) -> Path:
-    """Where the record of a delivery lies."""
+    """Path of a delivery's record."""
     return home.deliveries / f"{plain_key(key)}.json"
 
 
 def register_delivery(home: Home, delivery: Delivery) -> None:
-    """Keep the record of a delivery; owner-only, because file names may tell about persons.
+    """Store the record of a delivery; owner-only, because file names may reveal something about persons.
 
     Raises
     ------
     DeliveryError
-        If another delivery was registered under the key, or the delivery holds the home or lies in it.
+        If another delivery was registered under the key, or if the delivery contains the home or is inside it.
     """
     _require_outside(home, delivery)
     file = delivery_file(home, delivery.key)
     text = delivery.to_json()
-    # Runs under other policies may register the same delivery at the same time.
+    # Runs under other policies may register the same delivery concurrently.
     with durable.locked(home.deliveries / ".lock"):
         if not file.exists():
             durable.replace(file, text.encode(), 0o600)
@@ -34,7 +34,7 @@ def register_delivery(home: Home, delivery: Delivery) -> None:
 
 
 def _require_outside(home: Home, delivery: Delivery) -> None:
-    """Refuse a delivery whose folder has keys or restricted data in it: a policy chooses which file of it is read."""
+    """Refuse a delivery whose folder contains keys or restricted data: a policy chooses which of its files are read."""
     root, made_here = home.root.resolve(), home.deliveries.resolve()
     for path in (path.resolve() for path in delivery.paths):
         if made_here in path.parents:
@@ -52,7 +52,7 @@ def registered_delivery(home: Home, key: str) -> Delivery:
     Raises
     ------
     DeliveryError
-        If none was.
+        If there is none.
     """
     file = delivery_file(home, key)
     if not file.exists():

@@ -1,4 +1,4 @@
-"""What an intake did, in counts: never a value of a person."""
+"""The result of an intake, in counts: never a value of a person."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ _GROUPS_SHOWN = 20
 
 @dataclass(frozen=True)
 class RuleCount:
-    """How many rows of one file broke one rule in one column; `column` is empty where a whole line is at fault.
+    """How many rows of one file broke one rule in one column; `column` is empty if a whole line is at fault.
 
-    `expected` says how values should be written and how many have which shape, with A for letters and 9 for digits.
+    `expected` gives the expected format and how many values have which shape, with A for letters and 9 for digits.
     """
 
     table: str
@@ -41,16 +41,16 @@ class IntakeReport:
     files
         Names of the files read.
     rows_read, rows_kept, rows_left_out
-        Rows per table (`members`, `claims`). Lines that could not be read as rows count as read. Left out are rows of
-        other years than the policy reads.
+        Rows per table (`members`, `claims`). Lines that could not be read as rows count as read. Rows left out are of
+        years that the policy does not read.
     quarantined
-        Rows that broke a rule, by table, file, column and rule, most first.
+        Rows that broke a rule, by table, file, column and rule, most frequent first.
     blanked_codes
-        Unknown codes that were turned into NULL, per claims column.
+        Unknown codes converted to NULL, per claims column.
     warnings
-        What else the reader should know: files that are not there, a last line without an end.
+        Other information for the reader: missing files, a last line without an end.
     digest
-        Of the delivery, of exactly the bytes that were read.
+        Digest of the delivery, over exactly the bytes that were read.
     """
 
     delivery: str
@@ -68,7 +68,7 @@ class IntakeReport:
         return sum(count.rows for count in self.quarantined if count.table == table)
 
     def quarantined_share(self, table: str) -> float:
-        """Share of the rows of one table that went to quarantine, of those not left out; 0 where there are none."""
+        """Share of one table's rows, without those left out, that was quarantined; 0 if there are none."""
         judged = self._judged(table)
         return self.quarantined_rows(table) / judged if judged else 0.0
 
@@ -102,7 +102,7 @@ class IntakeReport:
         return described
 
     def refusal(self, at_most: float) -> str | None:
-        """The message that refuses the delivery, if more than the share `at_most` of a table's rows broke a rule."""
+        """The message that refuses the delivery if more than the share `at_most` of a table's rows broke a rule."""
         refused = [table for table in self.rows_read if self.quarantined_share(table) > at_most]
         if not refused:
             return None

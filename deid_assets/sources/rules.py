@@ -1,7 +1,7 @@
-"""The row-level rules, the same for every source, in the order in which they are judged.
+"""The row-level rules, equal for every source, in the order in which they are applied.
 
-A row that breaks a rule goes to quarantine under the name of the first rule that it breaks. Rules are SQL over the
-views of `layout`; those that need to know other rows (duplicates, unknown members) are judged in `quarantine`.
+A row that breaks a rule is quarantined under the name of the first rule that it breaks. Rules are SQL over the views of
+`layout`; `quarantine` applies those that depend on other rows (duplicates, unknown members).
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,8 @@ MEMBER_RULES = (
     *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in ("age", "days_in_hospital_y2", "days_in_hospital_y3")),
     Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
     Rule("age outside 0 to 120", "age", "age NOT BETWEEN 0 AND 120"),
-    # Birth within the years of the delivery is an age of 0; after them, or 121 years before, it is no age.
+    # A member born within the years of the delivery has age 0. Birth after them, or 121 years before, gives no valid
+    # age.
     Rule(
         "age outside 0 to 120",
         "birth_date",
@@ -52,12 +53,12 @@ def claim_rules(first: Iterable[Rule], year_column: str, last_year: int, unknown
     first
         The adapter's own rules.
     year_column
-        The column from which the year comes.
+        The column that the year comes from.
     last_year
         The number of the last year.
     unknown_kinds
-        Kinds of codes (keys of `CODE_COLUMNS`) of which the delivery holds unknown ones that are to be quarantined;
-        the table `unknown_<kind>` lists them.
+        Kinds of codes (keys of `CODE_COLUMNS`) with unknown codes in the delivery that are to be quarantined; the table
+        `unknown_<kind>` lists them.
     """
     return (
         *first,

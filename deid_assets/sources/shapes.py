@@ -1,12 +1,12 @@
-"""What of a value may be told: its shape, and never the value."""
+"""What may be disclosed about a value: its shape, never the value."""
 
 _LONGEST = 24
 SHOWN = 4
-"""So many shapes are told; the rest are counted together."""
+"""Number of shapes that are listed; the others are counted together."""
 
 
 def shape_sql(text: str) -> str:
-    """SQL of the shape of a text: letters are A, digits 9, and whatever is neither and no sign of ASCII a question mark."""
+    """SQL of the shape of a text: letters become A, digits 9, and other characters outside ASCII a question mark."""
     shape = f"left({text}, {_LONGEST})"
     for pattern, sign in ((r"\p{L}", "A"), (r"\p{N}", "9"), ("[^ -~]", "?")):
         shape = f"regexp_replace({shape}, '{pattern}', '{sign}', 'g')"

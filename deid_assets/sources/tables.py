@@ -1,6 +1,6 @@
-"""Tables as a source: CSV, Parquet or DuckDB, laid out by the policy's column map.
+"""Tables as a source: CSV, Parquet or DuckDB, read according to the policy's column map.
 
-What the synthetic generator writes is such a delivery too: Parquet whose columns have their canonical names.
+The output of the synthetic generator is such a delivery too: Parquet whose columns have their canonical names.
 """
 
 import fnmatch
@@ -31,18 +31,18 @@ _CLAIMS = "delivered_claims"
 
 
 def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource) -> Delivered:
-    """Lay out the policy's members and claims tables under canonical names.
+    """Map the policy's members and claims tables to canonical names.
 
     Raises
     ------
     DeliveryError
-        If a file is missing, empty, unreadable, without rows, of an unknown format or lacks a mapped column.
+        If a file is missing, empty, unreadable, has no rows, is of an unknown format or lacks a mapped column.
     """
     _lay_out(staging, delivery, source.members, _MEMBERS, "members", source.delimiter)
     names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
     formats = {"members": source.members.formats(source.date_format)}
     if source.claims is None:
-        # A relation without rows, so that nobody downstream has to ask.
+        # An empty relation, so that later code needs no special case.
         staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT)")
     else:
         _lay_out(staging, delivery, source.claims, _CLAIMS, "claims", source.delimiter)
@@ -61,15 +61,15 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource) -
 
 
 def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSource) -> Delivered:
-    """Lay out `members.parquet` and `claims.parquet`, whose columns have canonical names and types.
+    """Read `members.parquet` and `claims.parquet`, whose columns have canonical names and types.
 
     Raises
     ------
     DeliveryError
-        If a file is missing, unreadable, without rows or lacks a canonical column.
+        If a file is missing, unreadable, has no rows or lacks a canonical column.
     """
-    # The generator lets nobody die, gives a claim four diagnoses at most, and leaves the days since the first claim to the
-    # intake, as a data source would.
+    # The generator creates no deaths, gives a claim at most four diagnoses, and leaves the days since the first claim
+    # to the intake, like a data source.
     absent = ("death_date", "days_since_first_claim", FURTHER)
     members, claims = (
         TableMap(file=file, columns={name: name for name in columns if name not in absent})
@@ -81,7 +81,7 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
 
 
 def _lay_out(staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str) -> None:
-    """Make the relation over every file of one table; the files of a table have one format."""
+    """Create the relation over all files of one table; the files of a table have one format."""
     files = _files(staging, delivery, table, source_table)
     formats = {_format(path, staging) for path in files}
     if len(formats) > 1:
@@ -101,7 +101,7 @@ def _lay_out(staging: Staging, delivery: Delivery, table: TableMap, relation: st
 
 
 def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: str) -> list[Path]:
-    """The files of one table: below each folder of the delivery, or among the files that it lists."""
+    """The files of one table: below each folder of the delivery, or among its listed files."""
     found: list[Path] = []
     for path in delivery.paths:
         if not path.is_dir():
@@ -112,7 +112,7 @@ def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: 
                 f"delivery {delivery.key} is a folder: the policy must name the file (source.{source_table}.file)"
             )
         elif path / table.file in staging.received:
-            # A name may hold the signs of a pattern: as one, it would match other files.
+            # A name may contain the characters of a pattern; as a pattern, it would match other files.
             found.append(path / table.file)
         else:
             found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))

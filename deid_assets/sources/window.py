@@ -1,4 +1,4 @@
-"""A window of years out of a longer history: what lies outside is left out before anything is judged, and counted."""
+"""A window of years from a longer history: rows outside are left out before anything is judged, and counted."""
 
 import duckdb
 
@@ -7,11 +7,11 @@ from deid_assets.sources.layout import Delivered
 
 
 def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
-    """Create the views `typed_members` and `typed_claims`: the rows of `layout` that are to be judged.
+    """Create the views `typed_members` and `typed_claims`: the rows of `layout` to be judged.
 
-    Where the policy leaves claims of other years out, so are members of whom nothing tells that they belong to these
-    years: all their claims are of other years, or they have none and were born after the years or had died before.
-    They would make the classes larger in which released members hide, and nobody would look for them in the release.
+    If the policy leaves out claims of other years, it also leaves out members not known to belong to these years: all
+    their claims are of other years, or they have none and were born after the years or died before. They would enlarge
+    the classes in which released members hide, although nobody would look for them in the release.
 
     Raises
     ------
@@ -23,7 +23,7 @@ def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
         for table in ("members", "claims"):
             connection.execute(f"CREATE TEMP VIEW typed_{table} AS SELECT * FROM laid_{table}")
         return
-    # A claim without a year that can be read is judged, not left out.
+    # A claim whose year cannot be read is judged, not left out.
     outside = f"coalesce(year NOT BETWEEN 1 AND {delivered.last_year}, false)"
     connection.execute(f"CREATE TEMP VIEW typed_claims AS SELECT * FROM laid_claims WHERE NOT {outside}")
     of_claims = f"SELECT member_id, bool_and({outside}) AS elsewhere FROM laid_claims GROUP BY member_id"

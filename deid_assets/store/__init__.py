@@ -1,1 +1,1 @@
-"""The restricted store: tables in DuckDB, locks, digests, files that survive a crash, and the folders of a home."""
+"""The restricted store: tables in DuckDB, locks, digests, crash-safe files, and the folders of a home."""

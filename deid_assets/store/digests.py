@@ -1,7 +1,7 @@
-"""Digests: of files, of the rows of a table in whatever order, of its columns, and of JSON values.
+"""Digests of files, of a table's rows in any order, of its columns, and of JSON values.
 
-All are SHA-256 in lower-case hexadecimal. Evidence, manifest and registry are bound to content by them, so a digest
-must withstand somebody who chooses the content, not accidents alone.
+All are SHA-256 in lower-case hexadecimal. They bind evidence, manifest and registry to content, so a digest must resist
+an adversary who chooses the content, not only accidents.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ Json: TypeAlias = Any
 _FETCHED = 200_000  # row digests handed from DuckDB to Python at a time
 _REMEMBERED_AT_MOST = 16  # digests of tables, of which one run needs one
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-# Types whose text is the same in every session and tells any two values apart. Not TIMESTAMP WITH TIME ZONE, whose
-# text follows the session, nor nested types.
+# Types whose text is the same in every session and distinguishes any two values. Excluded are TIMESTAMP WITH TIME ZONE,
+# whose text depends on the session, and nested types.
 _SCALAR = re.compile(
     r"(BOOLEAN|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|DATE|TIME|TIMESTAMP|UUID)\Z"
 )
@@ -39,7 +39,7 @@ def canonical_json(value: object) -> bytes:
     Raises
     ------
     ReleaseError
-        If the value is not JSON; NaN and infinities are not.
+        If the value is not JSON, including NaN and infinities.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def canonical_json(value: object) -> bytes:
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        # Not chained: the message of json.dumps may repeat the value.
+        # Not chained, because the message of json.dumps may repeat the value.
         raise ReleaseError("a value cannot be written as JSON: use text, finite numbers, true, false, null") from None
     return text.encode() + b"\n"
 
@@ -57,8 +57,8 @@ def canonical_json(value: object) -> bytes:
 def parse_json(content: bytes) -> Json:
     """Read JSON strictly: no repeated key, no NaN or infinity.
 
-    A reader that keeps the first of two equal keys and one that keeps the last would see different manifests under
-    one signature.
+    Otherwise readers that keep the first of two equal keys, and readers that keep the last, would see different
+    manifests under one signature.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def opened_digest(file: BufferedReader) -> str:
 
 
 def tables_digest(tables: Mapping[str, Table]) -> str:
-    """The combined digest of the rows of some tables of one store, in whatever order, by the names given."""
+    """The combined digest of the rows of several tables of one store, in any order, by the given names."""
     (file,) = {table.file for table in tables.values()}
     with connect(file) as connection:
         return combined_digest({name: rows_digest(connection, table) for name, table in tables.items()})
@@ -126,10 +126,10 @@ _remembered: OrderedDict[tuple[tuple[str, Table, str], ...], str] = OrderedDict(
 
 
 def tables_digest_once(tables: Mapping[str, Table]) -> str:
-    """`tables_digest`, worked out once in this process for tables that did not change meanwhile.
+    """`tables_digest`, computed once in this process for tables that have not changed.
 
-    Every assessment of a run judges the same rows. Whether they are the same is told by a fingerprint under a key of this
-    process, which takes a tenth of the time.
+    Every assessment of a run judges the same rows. A fingerprint under a key of this process, which takes a tenth of
+    the time, shows whether they are the same.
     """
     key = tuple((name, table, fingerprint(table, _FINGERPRINT_KEY)) for name, table in sorted(tables.items()))
     if key not in _remembered:
@@ -140,7 +140,7 @@ def tables_digest_once(tables: Mapping[str, Table]) -> str:
 
 
 def combined_digest(digests: Mapping[str, str]) -> str:
-    """One digest of several named ones, whatever their order: of the tables that one assessment judged together."""
+    """One digest of several named ones in any order, for tables that one assessment judged together."""
     return bytes_digest(canonical_json(dict(digests)))
 
 
@@ -172,8 +172,8 @@ def columns_of(connection: duckdb.DuckDBPyConnection, content: str | Query | Tab
 def rows_digest(connection: duckdb.DuckDBPyConnection, content: str | Query | Table) -> str:
     """Digest of the rows of a table or SELECT, as a multiset, and of its columns.
 
-    The same rows give the same digest in whatever order they are stored, in a table, a Parquet or a CSV file; one row
-    more, less, doubled or changed gives another.
+    The same rows give the same digest whatever their order, and whether in a table, a Parquet or a CSV file. A row
+    added, removed, duplicated or changed gives another.
 
     Parameters
     ----------
@@ -195,11 +195,11 @@ def rows_digest(connection: duckdb.DuckDBPyConnection, content: str | Query | Ta
 
     Notes
     -----
-    Each row becomes a text that can be read back in one way only (per value its length in bytes, a colon and its
-    text; a colon alone for NULL). The SHA-256 of these texts are sorted, and the digest is the SHA-256 of the column
-    digest followed by the sorted list. To find two multisets of rows with one digest is to find a collision of
-    SHA-256. Sums or exclusive ors of row digests would spare the sort, but at 128 bits the generalized birthday
-    attack (Wagner 2002, 2 to the power 2 sqrt(128)) breaks them within seconds when rows may be chosen.
+    Each row becomes a text with exactly one reading (per value its length in bytes, a colon and its text; a colon alone
+    for NULL). The SHA-256 of these texts are sorted, and the digest is the SHA-256 of the column digest followed by the
+    sorted list. Finding two multisets of rows with one digest means finding a collision of SHA-256. Sums or exclusive
+    ors of row digests would avoid the sort, but at 128 bits the generalized birthday attack (Wagner 2002, 2 to the
+    power 2 sqrt(128)) breaks them within seconds if rows may be chosen.
 
     The sort runs in DuckDB, out of core: ten million rows of fourteen columns take about seven seconds on two cores.
     """

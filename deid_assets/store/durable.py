@@ -1,7 +1,7 @@
 """Files that survive a crash, and locks that do not.
 
-A file or folder counts as written once its content and its folder's entry have been flushed; a lock is released by the
-kernel when its process ends, however it ends.
+A file or folder counts as written once its content and its folder's entry have been flushed. The kernel releases a lock
+when its process ends, for whatever reason.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def create(path: Path, content: bytes, mode: int) -> None:
-    """Write a new file and flush it; its folder is for the caller to flush.
+    """Write a new file and flush it; the caller flushes its folder.
 
     Raises
     ------
     FileExistsError
-        If the path exists, also as a dangling link.
+        If the path exists, even as a dangling link.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -48,9 +48,9 @@ def create(path: Path, content: bytes, mode: int) -> None:
 
 
 def replace(path: Path, content: bytes, mode: int) -> None:
-    """Write a file in the place of whatever the path held: afterwards, or after a crash, it holds the old or the new.
+    """Replace a path by a file: afterwards, or after a crash, the path has either the old or the new content.
 
-    Two processes must not replace one path at a time: callers hold a lock.
+    Two processes must not replace one path at the same time: callers hold a lock.
     """
     draft = path.with_name(f".{path.name}.draft")
     draft.unlink(missing_ok=True)
@@ -68,17 +68,17 @@ def take_lock(path: Path, wait: bool) -> int | None: ...
 
 
 def take_lock(path: Path, wait: bool) -> int | None:
-    """Take the exclusive lock on a file, which is made when missing.
+    """Take the exclusive lock on a file, which is created if missing.
 
     Parameters
     ----------
     wait
-        Whether to wait for the lock, or to return at once.
+        Whether to wait for the lock instead of returning at once.
 
     Returns
     -------
     int or None
-        A descriptor that holds the lock until `os.close`; None when another holds it and `wait` is false.
+        A descriptor that holds the lock until `os.close`; None if another process holds it and `wait` is false.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
@@ -95,12 +95,12 @@ def take_lock(path: Path, wait: bool) -> int | None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the exclusive lock on a file; waits for it. Not re-entrant.
+    """Hold the exclusive lock on a file, waiting for it if necessary. Not re-entrant.
 
     Raises
     ------
     StoreError
-        If the lock cannot be made.
+        If the lock cannot be created.
     """
     try:
         descriptor = take_lock(path, wait=True)

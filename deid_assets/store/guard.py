@@ -1,8 +1,8 @@
-"""Errors that nobody foresaw must not carry a person's value into the event log.
+"""Keep values about a person in unforeseen errors out of the event log.
 
-The message of a database or conversion error quotes the value that it stumbled over, and Dagster keeps messages. So the
-whole error is written into the restricted store, and what is raised in its place says where to look. Where nothing can be
-written, the details are lost: they are never shown instead.
+The message of a database or conversion error quotes the offending value, and Dagster stores messages. So the whole
+error is written into the restricted store, and the error raised in its place says where to find it. If nothing can be
+written, the details are lost; they are never shown instead.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class UnforeseenError(DeidError):
 
 @contextlib.contextmanager
 def without_values(what: str, store: Path, let_through: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
-    """Replace any error but our own by one that names no value, and cut what any error was raised from.
+    """Replace any foreign error by one that names no value, and cut the chain of every error.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
     store
         The restricted store; details go to its folder `errors`.
     let_through
-        Errors that are known to hold no value.
+        Errors known to contain no value.
 
     Raises
     ------
     UnforeseenError
-        In place of whatever was raised.
+        In place of the original error.
     KeyboardInterrupt
-        In place of it, where a signal asked the command to end: DuckDB and others make errors of their own of that.
+        In its place if a signal asked the command to end: DuckDB and others convert that to errors of their own.
     """
     ours: tuple[type[BaseException], ...] = (DeidError, *let_through)
     try:
@@ -56,8 +56,8 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
             if received() is not None
             else UnforeseenError(f"{what} failed with {_kind(error)}; {_keep(error, what, store)}")
         )
-    # Without what it was raised from: the message of an original may quote a value, and Dagster stores chains. `from None`
-    # only hides the original, and `raise` adds it again, so that it is cut off afterwards.
+    # Cut the chain: the message of an original error may quote a value, and Dagster stores chains. `from None` only
+    # hides the original and `raise` adds it again, so it is removed afterwards.
     try:
         raise raised
     finally:
@@ -65,13 +65,13 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
 
 
 def _kind(error: BaseException) -> str:
-    """The kind of an error; and what the system or SQLite say of it, which names no value."""
+    """The kind of an error, and the message of the system or SQLite, which names no value."""
     said = _said_by_the_system(error)
     return f"{type(error).__name__} ({said})" if said else type(error).__name__
 
 
 def _said_by_the_system(error: BaseException) -> str | None:
-    """Such as "No space left on device"; of the error, or of the first that it was raised from and that has a number."""
+    """A message such as "No space left on device", from the error or the first in its chain with an error number."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:
@@ -85,7 +85,7 @@ def _said_by_the_system(error: BaseException) -> str | None:
 
 
 def _keep(error: Exception, what: str, store: Path) -> str:
-    """Write an error's details into the restricted store, and say where they are; or why they could not be kept."""
+    """Write an error's details into the restricted store; return where they are, or why they could not be kept."""
     try:
         file = owner_only(store / "errors") / f"{what.replace('/', '-')}-{secrets.token_hex(4)}.txt"
         text = "".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace")

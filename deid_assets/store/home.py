@@ -1,4 +1,4 @@
-"""Where everything lies that running creates: `.deid/`, or the folder that DEID_HOME names."""
+"""Location of everything that a run creates: `.deid/`, or the folder in DEID_HOME."""
 
 import os
 import re
@@ -13,8 +13,8 @@ from deid_assets.store.tables import owner_only
 class Home:
     """The folders of one installation.
 
-    `home` is the Dagster instance, `store` the restricted store, `releases` what is published, `policies` the
-    policies from elsewhere that were run here, `deliveries` what was received and from where, `keys` the signing
+    `home` is the Dagster instance, `store` the restricted store, `releases` the published releases, `policies` the
+    policies from elsewhere that were run here, `deliveries` what was received and from where, and `keys` the signing
     key and the secret.
     """
 
@@ -22,13 +22,13 @@ class Home:
 
     @classmethod
     def here(cls) -> "Home":
-        """The home of this process: DEID_HOME, else `.deid` in the current folder.
+        """The home of this process: DEID_HOME, or `.deid` in the current folder.
 
         Raises
         ------
         StoreError
-            If DEID_HOME is empty, which would make the current folder the home, or names what is no folder, or the current
-            folder is gone.
+            If DEID_HOME is empty, which would make the current folder the home, or is not a folder, or if the current
+            folder no longer exists.
         """
         named = os.environ.get("DEID_HOME", ".deid")
         try:
@@ -74,21 +74,21 @@ class Home:
         return self.root / "keys"
 
     def refused_report(self, policy: str, delivery: str) -> Path:
-        """The report of the newest run, if it was refused: in the restricted store, beside its tables."""
+        """The report of the newest run if it was refused: in the restricted store, beside its tables."""
         return self.store / policy / f"{delivery}.refused.html"
 
     def create(self) -> "Home":
-        """Make the folders; those that may hold anything about a person are for their owner only.
+        """Create the folders; only their owner can access those that may contain anything about a person.
 
         Raises
         ------
         StoreError
-            If one cannot be made, is no folder, or belongs to somebody else.
+            If one cannot be created, is not a folder, or belongs to somebody else.
         """
         try:
             for folder in (self.root, self.releases):
                 folder.mkdir(parents=True, exist_ok=True)
-            # The event log holds exact counts, and a policy may name who opted out.
+            # The event log contains exact counts, and a policy may name who opted out.
             for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
                 owner_only(folder)
         except OSError as error:
@@ -103,12 +103,12 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
 
 
 def plain_key(key: str) -> str:
-    """Return the key of a delivery, if files may be called after it: partitions can be added by hand, under any name.
+    """Return the key of a delivery if it is a valid file name: partitions can be added by hand, under any name.
 
     Raises
     ------
     DeliveryError
-        If it is no such key.
+        If it is not a valid key.
     """
     if not _KEY.match(key) or ".." in key:
         raise DeliveryError(

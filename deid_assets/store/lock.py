@@ -1,6 +1,6 @@
-"""One run at a time for each policy and delivery: a file lock that is held for the whole run.
+"""One run at a time per policy and delivery: a file lock held for the whole run.
 
-A DuckDB file has one writer; without the lock a second run of the same delivery dies in its middle.
+A DuckDB file has one writer; without the lock, a second run of the same delivery would fail halfway.
 """
 
 import os
@@ -18,22 +18,22 @@ from deid_assets.store.tables import owner_only
 _POLICY = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 _held: dict[tuple[Path, str], set[int]] = {}
-"""Descriptors that hold the lock on a path for a run, in this process; all of one run share one lock."""
+"""Descriptors that hold the lock on a path for a run in this process; all of one run share one lock."""
 
 _guard = threading.RLock()
 
 
 @dataclass
 class StoreLock:
-    """The lock of one store file; released when the process ends, however it ends.
+    """The lock of one store file; released when the process ends, for whatever reason.
 
     Attributes
     ----------
     path
-        The file that is locked.
+        The locked file.
     run_id
         The run that holds it. Locks of one run in one process share it: `deid run` takes the lock before Dagster knows
-        of the run, and the run's steps take it again. Without a run, nobody shares it.
+        the run, and the run's steps take it again. Without a run, the lock is not shared.
     """
 
     path: Path
@@ -42,12 +42,12 @@ class StoreLock:
 
     @classmethod
     def of(cls, home: Home, policy: str, delivery: str, run_id: str | None = None) -> "StoreLock":
-        """The lock of a policy's store of a delivery.
+        """The lock of a policy's store for a delivery.
 
         Raises
         ------
         StoreError
-            If no policy or no delivery can be called so: nothing is made elsewhere.
+            If the policy or delivery name is invalid: nothing is created elsewhere.
         """
         if not _POLICY.match(policy):
             raise StoreError("no policy can be called as the run says: its name holds lower-case letters, digits and '_'")
@@ -72,12 +72,12 @@ class StoreLock:
             )
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free or this run's, and say whether it was.
+        """Take the lock if it is free or held by this run; return whether it was.
 
         Raises
         ------
         StoreError
-            If the lock cannot be made.
+            If the lock cannot be created.
         """
         if self._descriptor is not None:
             return True
@@ -101,12 +101,12 @@ class StoreLock:
             ) from None
 
     def release(self) -> None:
-        """Let go of the lock; harmless when it is not held."""
+        """Release the lock; harmless if it is not held."""
         with _guard:
             if self._descriptor is None:
                 return
             own = _held.get((self.path, self.run_id), set())
-            if self._descriptor in own:  # else it is the lock of the process that this one was forked from
+            if self._descriptor in own:  # otherwise it belongs to the process that this one was forked from
                 own.discard(self._descriptor)
                 os.close(self._descriptor)
             if not own:
@@ -115,7 +115,7 @@ class StoreLock:
 
 
 def _let_go_after_fork() -> None:
-    """A forked process has its parent's descriptors, and would hold the parent's locks after its end."""
+    """Close inherited descriptors in a forked process; otherwise it would keep its parent's locks after the parent ends."""
     for descriptors in _held.values():
         for descriptor in descriptors:
             os.close(descriptor)

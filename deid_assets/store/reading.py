@@ -1,6 +1,6 @@
-"""Reading files that somebody else may have put in place: an answer at once, whatever lies there.
+"""Read files that somebody else may have put in place, without blocking, whatever they are.
 
-A pipe, a device, a folder, a symbolic link or a file of absurd size is refused before a byte of it is read.
+A pipe, a device, a folder, a symbolic link or an oversized file is refused before any byte is read.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from deid_assets.errors import ReleaseError
 
 MEGABYTE = 1 << 20
 TEXT_AT_MOST = 64 * MEGABYTE
-"""Bytes of a manifest, a certificate or another text about a release."""
+"""Size limit in bytes of a manifest, a certificate or another text about a release."""
 REGISTRY_AT_MOST = 512 * MEGABYTE
-"""Bytes of a registry: about a million releases."""
+"""Size limit in bytes of a registry: about a million releases."""
 SMALL_AT_MOST = 64 * 1024
-"""Bytes of a key, a secret or a signature."""
+"""Size limit in bytes of a key, a secret or a signature."""
 
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -35,19 +35,19 @@ _KINDS = {
 def opened(path: Path) -> Iterator[tuple[BufferedReader, int]]:
     """Open a regular file for reading; yields the file and its length in bytes.
 
-    The last part of the path must not be a symbolic link. The opened file itself is examined, not its name, so that
-    nothing can be put in its place in between.
+    The last part of the path must not be a symbolic link. The opened file itself is examined, not its name, so it
+    cannot be swapped in between.
 
     Raises
     ------
     ReleaseError
-        With what is there instead, or why it cannot be read; to be read after the file's name and a colon.
+        With what is there instead, or why it cannot be read; the caller puts the file's name and a colon before it.
     """
     try:
         kind = stat.S_IFMT(os.lstat(path).st_mode)
         if kind != stat.S_IFREG:  # also: to open a device may have effects of its own
             raise ReleaseError(f"it is {_KINDS.get(kind, 'no regular file')}, not a regular file")
-        # Without O_NONBLOCK the open waits for a writer where a pipe was put meanwhile.
+        # Without O_NONBLOCK, open waits for a writer if the file was replaced by a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         raise ReleaseError("it is missing") from None
@@ -69,7 +69,7 @@ def regular_bytes(path: Path, at_most: int = TEXT_AT_MOST) -> bytes:
     Raises
     ------
     ReleaseError
-        If it is none, cannot be read, or is longer than `at_most`.
+        If it is not a regular file, cannot be read, or is longer than `at_most`.
     """
     with opened(path) as (file, size):
         content = b"" if size > at_most else file.read(at_most + 1)
@@ -84,7 +84,7 @@ def regular_digest(path: Path, size: int) -> str:
     Raises
     ------
     ReleaseError
-        If it is none, has another length, or cannot be read.
+        If it is not a regular file, has another length, or cannot be read.
     """
     with opened(path) as (file, found):
         if found != size:
@@ -93,5 +93,5 @@ def regular_digest(path: Path, size: int) -> str:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Why, without the path: the caller names the file."""
+    """The reason without the path; the caller names the file."""
     return getattr(error, "strerror", None) or "its name is not one of a file"

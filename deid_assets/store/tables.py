@@ -1,7 +1,7 @@
 """The restricted store: one DuckDB file per policy and delivery, one schema per stage, one table per asset.
 
-Everything in it may identify a person. Its folder is readable by its owner only, and what leaves it leaves through
-the release. Connections are short: a DuckDB file can be opened by one process at a time.
+Everything in it may identify a person. Only its owner can read its folder, and data leaves it only through the release.
+Connections are short, because only one process at a time can open a DuckDB file.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def quoted(name: str) -> str:
-    """Return `name` as a DuckDB identifier; the one place where an identifier becomes SQL text.
+    """Return `name` as a DuckDB identifier; the only place where an identifier becomes SQL text.
 
     Raises
     ------
@@ -49,9 +49,9 @@ class Query:
 
 @dataclass(frozen=True)
 class Table:
-    """A handle on a table of the restricted store: where it is, never its rows.
+    """A handle on a table of the restricted store: its location, never its rows.
 
-    `sql` is what a SELECT writes after FROM. Methods take handles and return a SELECT; the IO manager runs it.
+    `sql` is the text after FROM. Methods take handles and return a SELECT; the IO manager runs it.
     """
 
     file: Path
@@ -60,7 +60,7 @@ class Table:
 
     @property
     def sql(self) -> str:
-        """What to write after FROM."""
+        """The text after FROM."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> pd.DataFrame:
@@ -89,7 +89,7 @@ class Table:
 
 
 def _memory_limit() -> int:
-    """Bytes that DuckDB may use before it spills: the arrays of the kernel need the rest of a small machine."""
+    """Bytes that DuckDB may use before it spills; on a small machine, the kernel's arrays need the rest."""
     return min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
 
 
@@ -98,7 +98,7 @@ _connections: set[duckdb.DuckDBPyConnection] = set()
 
 @contextlib.contextmanager
 def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Let `interrupt_queries` end what the connection executes meanwhile."""
+    """Let `interrupt_queries` end queries of this connection."""
     _connections.add(connection)
     try:
         yield
@@ -107,17 +107,18 @@ def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def interrupt_queries() -> None:
-    """End all queries of this process; may be called by any thread.
+    """End all queries of this process; any thread may call this.
 
-    DuckDB notices by itself that a signal was answered, but then waits for its own threads, which may take half a minute.
+    DuckDB notices by itself that a signal was handled, but then waits for its own threads, which may take half a
+    minute.
     """
     for connection in list(_connections):
-        with contextlib.suppress(duckdb.Error):  # it was closed in the meantime
+        with contextlib.suppress(duckdb.Error):  # closed in the meantime
             connection.interrupt()
 
 
 def _unopened(error: duckdb.Error) -> str:
-    """Why a store file cannot be opened, and what to do; DuckDB tells by its text only."""
+    """Why a store file cannot be opened, and what to do; DuckDB reports it only as text."""
     said = str(error)
     if "not a valid DuckDB database" in said or "Is a directory" in said:
         return "is damaged, or no store at all: remove it, and run again; it is made anew from the delivery"
@@ -128,15 +129,15 @@ def _unopened(error: duckdb.Error) -> str:
 
 @contextlib.contextmanager
 def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the store file for as short a time as possible; always closed, whatever happens inside."""
+    """Open the store file for as short a time as possible; it is always closed, whatever happens inside."""
     try:
-        # One configuration for every connection: DuckDB refuses a second one with another.
+        # One configuration for every connection: DuckDB refuses connections with different ones.
         connection = duckdb.connect(
             str(file),
             config={
                 "temp_directory": str(file.parent / "spill"),
                 "memory_limit": f"{_memory_limit()}B",
-                # A delivered file must not be able to ask for code from elsewhere.
+                # A delivered file must not be able to load external code.
                 "autoload_known_extensions": False,
                 "autoinstall_known_extensions": False,
                 "allow_community_extensions": False,
@@ -146,7 +147,7 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
         raise StoreError(f"the restricted store {file.name} {_unopened(error)}") from error
     try:
         with interruptible(connection):
-            connection.execute("SET enable_progress_bar = false")  # it would be drawn over the lines that tell of steps
+            connection.execute("SET enable_progress_bar = false")  # it would overwrite the progress lines of steps
             if read_only:
                 connection.execute("BEGIN TRANSACTION READ ONLY")
             yield connection
@@ -156,9 +157,9 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
 
 @contextlib.contextmanager
 def held_open(file: Path) -> Iterator[None]:
-    """Keep the store file open while a step works on it: connections inside open and close at no cost.
+    """Keep the store file open during a step, so that opening connections inside costs nothing.
 
-    Not longer than a step, because what DuckDB has read stays in memory until the last connection is closed.
+    No longer than a step, because DuckDB keeps what it has read in memory until the last connection is closed.
     """
     if not file.exists():
         yield
@@ -174,19 +175,20 @@ _NOT_PLAIN = {
     "triggers": "FROM system.main.duckdb_triggers()",
     "types": "FROM system.main.duckdb_types() WHERE NOT internal",
 }
-"""What the product never makes in a store, and where DuckDB lists it; qualified, for a macro can take any other name."""
+"""Objects that the product never creates in a store, and where DuckDB lists them; qualified, because macros can shadow names.
+"""
 
 
 def require_plain_tables(file: Path) -> None:
-    """Refuse a store that holds anything but plain tables: what is computed may tell one reader this, another one that.
+    """Refuse a store with anything other than plain tables: computed objects may return different rows to different readers.
 
-    A macro can stand in for a function of DuckDB, a view or a generated column can see who asks; then a fingerprint says
-    nothing of what the others read. Views that a step makes for itself are in schemas of their own.
+    A macro can replace a DuckDB function, and a view or a generated column can detect who reads it. A fingerprint then
+    says nothing about what others read. Views that a step creates for itself are in separate schemas.
 
     Raises
     ------
     StoreError
-        With the kinds of what was found.
+        With the kinds of objects found.
     """
     with connect(file, read_only=True) as connection:
         found = [
@@ -200,26 +202,26 @@ def require_plain_tables(file: Path) -> None:
 
 
 def owner_only(folder: Path) -> Path:
-    """Make the folder, readable by its owner only, and return it."""
+    """Create the folder, accessible only to its owner, and return it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.chmod(folder, 0o700)
     return folder
 
 
 def fingerprint(table: Table, key: bytes) -> str:
-    """A keyed fingerprint of a table: of its columns, and of its rows in whatever order, each as often as it occurs.
+    """A keyed fingerprint of a table: of its columns, and of its rows as a multiset.
 
-    It finds a table that was changed, by accident or by hand, in well under a second for millions of rows. It holds for one
-    version of DuckDB, whose hash it sums.
+    It detects any change to a table, accidental or deliberate, in well under a second for millions of rows. It is valid
+    for one version of DuckDB, whose hash it sums.
     """
     columns = ",".join(f"{name} {kind}" for name, kind in table.columns().items())
-    # A whole row goes by the name of its table. No column has a blank in its name, which would otherwise be taken instead.
+    # The table's name stands for a whole row. No column has a blank in its name; such a column would be taken instead.
     found = table.query(
         "SELECT count(*)::VARCHAR || ' ' || coalesce(sum(hash(?, \"whole row\")::HUGEINT), 0)::VARCHAR AS found"
         f' FROM {table.sql} AS "whole row"',
         [f"{key.hex()} {columns}"],
     )
-    # The columns once more: a table without rows has no hash that tells of them.
+    # Include the columns again, because a table without rows has no hash that depends on them.
     return blake2b(f"{columns} {found['found'].iloc[0]}".encode(), digest_size=16, key=key).hexdigest()
 
 
@@ -252,7 +254,7 @@ def write_table(table: Table, content: str | Query | pd.DataFrame) -> int:
 
 
 def write_view(view: Table, sql: str) -> Table:
-    """Replace a view over tables of the same file, and return its handle; a view costs no space."""
+    """Replace a view over tables of the same file, and return its handle; a view takes no space."""
     with connect(view.file) as connection:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(view.schema)}")
         connection.execute(f"CREATE OR REPLACE VIEW {view.sql} AS {sql}")
@@ -260,6 +262,6 @@ def write_view(view: Table, sql: str) -> Table:
 
 
 def drop_schema(file: Path, schema: str) -> None:
-    """Remove a schema with all that is in it; for tables that only one computation needed."""
+    """Remove a schema and its content; for tables that only one computation needed."""
     with connect(file) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {quoted(schema)} CASCADE")

@@ -1,4 +1,4 @@
-"""Dates as days, months, quarters or years: what a hierarchy of dates is made of."""
+"""Dates as days, months, quarters or years: the building blocks of a date hierarchy."""
 
 import datetime
 import itertools
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 DATE_UNITS = ("day", "month", "quarter", "year")
-"""Units of dates, from fine to coarse. Weeks are not among them: they straddle months."""
+"""Units of dates, from fine to coarse. Weeks are excluded because they straddle months."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Dates:
     scope = "dates"
 
     def covers(self, values: np.ndarray) -> np.ndarray:
-        """Say for each value whether it is a date (or ISO text, or NumPy's or pandas' date); bool."""
+        """Return for each value whether it is a date (ISO text, or a NumPy or pandas date), as bool."""
         return np.fromiter((_date(value) is not None for value in values), dtype=bool, count=len(values))
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
@@ -46,7 +46,7 @@ class Dates:
 
 
 def _date(value: object) -> datetime.date | None:
-    """Return the value as a date; None if it is none."""
+    """Return the value as a date; None if it is not one."""
     if isinstance(value, datetime.datetime):
         return value.date()
     if isinstance(value, datetime.date):

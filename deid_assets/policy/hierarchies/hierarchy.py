@@ -1,7 +1,7 @@
 """Domain generalization hierarchies: every value's label at every level (methods#hierarchies).
 
-A hierarchy is asked about distinct values, a few thousand at most, never about rows: rows are joined with the answer
-in DuckDB. Each kind of hierarchy is a rule; `Hierarchy` adds what they have in common.
+A hierarchy labels distinct values, a few thousand at most, never rows; DuckDB joins the rows with the result. Each kind
+of hierarchy is a rule; `Hierarchy` adds what they share.
 """
 
 import itertools
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Rule(Protocol):
-    """What a kind of hierarchy must answer; values are never missing here."""
+    """Interface of a kind of hierarchy; values passed to it are never missing."""
 
     @property
     def scope(self) -> str:
         """What is covered, in words."""
 
     def covers(self, values: np.ndarray) -> np.ndarray:
-        """Say for each value whether it has a label; bool."""
+        """Return for each value whether it has a label, as bool."""
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
         """Return the label of each covered value at a level."""
@@ -44,7 +44,7 @@ class Rule(Protocol):
         """Every value covered; None where they are not listed."""
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
-        """Say what keeps this from being a hierarchy."""
+        """Return what prevents this from being a hierarchy."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class Hierarchy:
     Parameters
     ----------
     name
-        What the policy calls it.
+        Name in the policy.
     level_names
-        One per level; level 0 is the finest.
+        One name per level; level 0 is the finest.
     rule
-        Carries out one kind of hierarchy.
+        Implements one kind of hierarchy.
     missing_joins
-        Per level the value whose class missing values join, or None where they are their own; empty: nowhere.
+        Per level, the value whose class missing values join, or None where they form their own; empty: none join.
 
     Raises
     ------
     PolicyError
-        If the levels skip a value, do not nest, or call two classes the same.
+        If the levels skip a value, do not nest, or give two classes the same name.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Hierarchy:
             raise PolicyError(f"hierarchy '{self.name}': " + "; ".join(problems))
 
     def _missing_problems(self) -> list[str]:
-        """Where missing values join a class, the class must be there, and they must stay with it on the way up."""
+        """Where missing values join a class, that class must exist, and they must stay with it at coarser levels."""
         joined = [value for value in self.missing_joins if value is not None]
         if not self.rule.covers(np.array(joined, dtype=object)).all():
             return [f"missing values join a value that has no class; it covers {self.rule.scope}"]
@@ -105,7 +105,7 @@ class Hierarchy:
         return found
 
     def _unsafe_labels(self) -> list[str]:
-        """Labels above the values themselves are the policy's own text: what no release may hold is said at once."""
+        """Labels above the values are the policy's own text; text that no release may contain is reported at once."""
         found = []
         for level, name in enumerate(self.level_names[1:], start=1):
             broken = Counter(rule for label in self.rule.all_labels(level) or () for rule in broken_rules(label))
@@ -113,7 +113,7 @@ class Hierarchy:
         return found
 
     def missing_label(self, level: int) -> str | None:
-        """Return the label of the class that missing values are in at a level; None where they are their own class.
+        """Return the label of the class of missing values at a level; None if they are their own class.
 
         Examples
         --------
@@ -128,7 +128,7 @@ class Hierarchy:
 
     @property
     def levels(self) -> int:
-        """Number of levels; the lattice gives each dimension the levels 0 to this number minus 1."""
+        """Number of levels; in the lattice, each dimension has levels 0 to this number minus 1."""
         return len(self.level_names)
 
     def labels(self, values: Collection[object], level: int) -> np.ndarray:
@@ -137,19 +137,19 @@ class Hierarchy:
         Parameters
         ----------
         values
-            Distinct values, of any length; missing ones (None, NaN, NA) are allowed.
+            Distinct values, any number of them; missing ones (None, NaN, NA) are allowed.
         level
             0 to `levels` - 1.
 
         Returns
         -------
         np.ndarray
-            Objects, as many as `values`: text, or None where the value is missing.
+            Objects, one per value: text, or None where the value is missing.
 
         Raises
         ------
         DeliveryError
-            If a value is not covered; the message counts them and shows none.
+            If a value is not covered. The message counts such values and shows none.
         """
         array, present = _split(values)
         self._check_present(array[present], None)
@@ -160,17 +160,17 @@ class Hierarchy:
     def codes(self, values: Collection[object], missing_is_value: bool = False) -> tuple[np.ndarray, ...]:
         """Return one int32 array per level: the class of each value, numbered by first appearance.
 
-        Two values share a code at a level exactly if they share a label. Given distinct values and a finest level
-        that merges none of them, the first array is 0, 1, 2, ..., as the domains of the kernel want it; given values
-        in display order, codes are in display order.
+        Two values share a code at a level exactly if they share a label. Given distinct values and a finest level that
+        merges none of them, the first array is 0, 1, 2, ..., as the kernel requires of domains. Given values in display
+        order, codes are in display order.
 
         Parameters
         ----------
         values
             Distinct values.
         missing_is_value
-            True: missing values have a code at every level (a blank age is published, and seen): that of the class that
-            they join, or their own. False: they have code -1 (a blank on a claim is no knowledge).
+            True: missing values have a code at every level (a blank age is published and visible), either that of the
+            class they join or their own. False: they have code -1 (a blank on a claim gives no knowledge).
         """
         found = []
         for level in range(self.levels):
@@ -188,12 +188,12 @@ class Hierarchy:
         level
             0 to `levels` - 1.
         values
-            Only the labels of these; needed where the policy does not list all (open-ended or unlisted values).
+            Return only their labels; required if the policy does not list all labels (open-ended or unlisted values).
 
         Raises
         ------
         ValueError
-            If `values` is needed and not given.
+            If `values` is required but not given.
         """
         if values is None:
             labels = self.rule.all_labels(level)
@@ -269,7 +269,7 @@ class CodeTable:
         return f"the {len(self.rows)} values that it lists"
 
     def covers(self, values: np.ndarray) -> np.ndarray:
-        """Say for each value whether it is listed; bool."""
+        """Return for each value whether it is listed, as bool."""
         return np.fromiter((text_of(value) in self._labels for value in values), dtype=bool, count=len(values))
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
@@ -277,7 +277,7 @@ class CodeTable:
         return [self._labels[text_of(value)][level] for value in values]
 
     def sort_key(self, value: object) -> int:
-        """Key of the display order: the order of the table; values that are not listed come last."""
+        """Key of the display order: the order of the table; unlisted values come last."""
         return self._positions.get(text_of(value), len(self.rows))
 
     def all_values(self) -> list[str]:
@@ -289,7 +289,7 @@ class CodeTable:
         return list(dict.fromkeys(row[level] for row in self.rows))
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
-        """Say what keeps this from being a hierarchy: missing or repeated values, levels that do not nest."""
+        """Return what prevents this from being a hierarchy: missing or repeated values, or levels that do not nest."""
         ragged = sum(len(row) != len(names) for row in self.rows)
         if ragged:
             return [f"{ragged} of {len(self.rows)} values do not have one label for each of the {len(names)} levels"]
@@ -320,7 +320,7 @@ class Prefixes:
     scope = "text"
 
     def covers(self, values: np.ndarray) -> np.ndarray:
-        """Say for each value whether it is text; bool."""
+        """Return for each value whether it is text, as bool."""
         return np.fromiter((isinstance(value, str) for value in values), dtype=bool, count=len(values))
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
@@ -350,12 +350,12 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class Identity:
-    """One level: values are published as they are."""
+    """One level: values are published unchanged."""
 
     scope = "every value"
 
     def covers(self, values: np.ndarray) -> np.ndarray:
-        """Every value; bool."""
+        """True for every value, as bool."""
         return np.ones(len(values), dtype=bool)
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""Whole numbers (days, years) cut into classes: what an interval hierarchy is made of.
+"""Whole numbers (days, years) cut into classes: the building blocks of an interval hierarchy.
 
-Classes are described by where they start, so that a level without an end (one class per day of stay, however long)
-is as easy as a level of four classes, and so that nesting can be decided from the cut points alone.
+Classes are described by their starts. A level without an end (one class per day of stay, however long) is then as
+simple as a level of four classes, and the cut points alone decide nesting.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ UNIT_DAYS = {"day": 1, "week": 7, "month": 28}
 """Days in a unit. A month has 28 days, so that days, weeks and two weeks nest in it (methods#hierarchies)."""
 
 LABELS_COMPARED = 1000
-"""How many classes of a level without an end have their labels compared with each other."""
+"""Number of classes of a level without an end whose labels are compared with each other."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Cuts:
     Parameters
     ----------
     starts
-        Smallest value of each class, ascending. The last class is open, unless `step` is given.
+        Smallest value of each class, ascending. The last class is open unless `step` is given.
     step
-        The last start repeats: after it, a class begins every `step` values. None: it does not.
+        Repeats the last start: after it, a class begins every `step` values. None: no repetition.
     end
-        Largest value covered; None: there is none.
+        Largest value covered; None if there is none.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Cuts:
 
     @property
     def count(self) -> int | None:
-        """Number of classes; None where the level has no end."""
+        """Number of classes; None if the level has no end."""
         if self.step is None:
             return len(self.starts)
         if self.end is None:
@@ -66,7 +66,7 @@ class Cuts:
     def bounds(self, index: int) -> tuple[int, int | None]:
         """Return the smallest and the largest value of a class; None for an open class.
 
-        The last class of a level that does not repeat is open, also where the hierarchy has an end: ages from 80 are
+        The last class of a level that does not repeat is open, even if the hierarchy has an end: ages from 80 are
         '80+', not '80-120'.
         """
         beyond = index - (len(self.starts) - 1)
@@ -79,24 +79,24 @@ class Cuts:
         return first, last if self.end is None else min(last, self.end)
 
     def begins_at(self, value: int) -> bool:
-        """Say whether some class begins at the value."""
+        """Return whether some class begins at the value."""
         if self.step is not None and value >= self.starts[-1]:
             return (value - self.starts[-1]) % self.step == 0
         return value in self.starts
 
     def all_starts(self) -> Iterator[int]:
-        """Yield where the classes begin; for ever, if the level has no end."""
+        """Yield where the classes begin, endlessly if the level has no end."""
         index, count = 0, self.count
         while count is None or index < count:
             yield self.bounds(index)[0]
             index += 1
 
     def misplaced(self, finer: "Cuts") -> int:
-        """Return how many classes begin inside a class of the finer level; 0 when the finer level nests in this one.
+        """Return how many classes begin inside a class of the finer level; 0 if the finer level nests in this one.
 
-        Every class of this level is a union of finer classes exactly if it begins where a finer one begins. For
-        levels without an end the answer is decided by one period of the finer step (and the count is that of the
-        period), because starts repeat modulo that step.
+        Every class of this level is a union of finer classes exactly if it begins where a finer one begins. For levels
+        without an end, one period of the finer step decides (and the count is that of the period), because starts
+        repeat modulo that step.
         """
         starts = self.all_starts()
         if self.step is not None and self.end is None:
@@ -107,15 +107,15 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Wording:
-    """How the classes of a level are called.
+    """The labels of a level's classes.
 
     Parameters
     ----------
     texts
         Labels of the first classes, in order.
     unit
-        'day', 'week' or 'month' (28 days): the other classes in this unit, in the spelling of the Heritage Health
-        Prize files. None: the other classes as '7', '8-14', '15+'.
+        'day', 'week' or 'month' (28 days): label the other classes in this unit, spelled as in the Heritage Health
+        Prize files. None: label them '7', '8-14', '15+'.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class Intervals:
         return f"whole numbers from {self.first}" + ("" if self.last is None else f" to {self.last}")
 
     def covers(self, values: np.ndarray) -> np.ndarray:
-        """Say for each value whether it is a whole number in the range; bool."""
+        """Return for each value whether it is a whole number in the range, as bool."""
         return np.fromiter((self._covers(value) for value in values), dtype=bool, count=len(values))
 
     def _covers(self, value: object) -> bool:
@@ -185,18 +185,18 @@ class Intervals:
         raise DeliveryError("a value that is no number has no place among intervals")
 
     def all_values(self) -> list[int] | None:
-        """Every value covered; None where there is no end."""
+        """Every covered value; None if there is no end."""
         return None if self.last is None else list(range(self.first, self.last + 1))
 
     def all_labels(self, level: int) -> list[str] | None:
-        """Labels of a level in display order; None where the level has no end."""
+        """Labels of a level in display order; None if the level has no end."""
         cuts, wording = self.cuts[level], self.wordings[level]
         if cuts.count is None:
             return None
         return [wording.text(index, cuts.bounds(index)) for index in range(cuts.count)]
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
-        """Say what keeps this from being a hierarchy: skipped values, unclear labels, levels that do not nest."""
+        """Return what prevents this from being a hierarchy: skipped values, ambiguous labels, levels that do not nest."""
         found = []
         for name, cuts, wording in zip(names, self.cuts, self.wordings, strict=True):
             found += self._level_problems(name, cuts, wording)
@@ -228,7 +228,7 @@ class Intervals:
 
 
 def _label_problems(name: str, cuts: Cuts, wording: Wording) -> list[str]:
-    """Say what is wrong with a level's labels: as many as classes, and no two alike."""
+    """Return what is wrong with a level's labels: there must be one per class, and no two alike."""
     named, count = len(wording.texts), cuts.count
     if count is not None and named > count:
         return [f"level '{name}' has {count} classes but {named} labels"]

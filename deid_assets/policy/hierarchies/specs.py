@@ -20,7 +20,7 @@ Step = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class HierarchySpec(Section, ABC):
-    """What all kinds have in common."""
+    """What all kinds share."""
 
     @abstractmethod
     def build(self, name: str) -> Hierarchy:
@@ -28,7 +28,7 @@ class HierarchySpec(Section, ABC):
 
     @model_validator(mode="after")
     def _is_a_hierarchy(self, info: ValidationInfo) -> "HierarchySpec":
-        """Refuse levels that skip or do not nest while the file is read, so that the message can name the line."""
+        """Refuse levels that skip values or do not nest while the file is read, so that the message can name the line."""
         self._read(info)
         try:
             self.build("")
@@ -41,7 +41,7 @@ class HierarchySpec(Section, ABC):
 
 
 class IntervalLevel(Section):
-    """One level: classes of equal width, or classes that begin at the cut points given."""
+    """One level: classes of equal width, or classes that begin at the given cut points."""
 
     name: Said = Field(description="what the level is called")
     width: Step | None = Field(None, description="width of every class, from the hierarchy's first value on")
@@ -99,7 +99,7 @@ class IntervalsSpec(HierarchySpec):
 
 
 class TextSpec(HierarchySpec, ABC):
-    """Texts, of which blanks may join the class of everything."""
+    """Text values; blanks may join the class of everything."""
 
     missing_joins: Said | None = Field(
         None,
@@ -107,13 +107,13 @@ class TextSpec(HierarchySpec, ABC):
     )
 
     def hierarchy(self, name: str, level_names: tuple[str, ...], rule: Rule) -> Hierarchy:
-        """Return the hierarchy of a rule, with missing values where the policy wants them.
+        """Return the hierarchy of a rule, with missing values handled as the policy says.
 
         Raises
         ------
         PolicyError
-            If there is no such level, or it has several classes: in one of them a blank would be taken for a value that
-            it may not have, and would hide those who have it from nobody who knows that.
+            If the level does not exist, or if it has several classes. A blank in one of several classes would pass for
+            a value that it may not have, and would not protect the holders of that value from anybody who knows this.
         """
         if self.missing_joins is None:
             return Hierarchy(name, level_names, rule)
@@ -143,7 +143,7 @@ class CodesSpec(TextSpec):
 
 
 class CsvSpec(TextSpec):
-    """A table in a file, as ARX writes it: one row per value, one column per level, semicolons between them."""
+    """A table in a file, in ARX's format: one row per value, one column per level, separated by semicolons."""
 
     kind: Literal["csv"]
     file: Said = Field(description="path of the file, below the policy's folder")
@@ -200,7 +200,7 @@ class DatesSpec(HierarchySpec):
 
 
 class FixedSpec(HierarchySpec):
-    """One level: the column is published as it is."""
+    """One level: the column is published unchanged."""
 
     kind: Literal["fixed"]
     level_name: Said = Field("as it is", description="what the level is called")

@@ -1,1 +1,1 @@
-"""Rules across sections: what a policy must keep for its gates to mean something."""
+"""Rules across sections: what a policy must satisfy for its gates to be meaningful."""

@@ -1,4 +1,4 @@
-"""Rules that a policy which releases dates must keep, so that its gates judge what the dates tell."""
+"""Rules for policies that release dates, so that the gates judge what the dates disclose."""
 
 from collections.abc import Iterator
 

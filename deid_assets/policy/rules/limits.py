@@ -1,12 +1,12 @@
-"""Ranges of the numbers that decide: beyond them a gate could not refuse what it is there to refuse.
+"""Ranges of the numbers that decide: beyond them, a gate could not refuse what it exists to refuse.
 
-A field says by its type what can be a number at all: a share lies between 0 and 1. That is not enough, for at .999 a gate
-compares and passes everything. So every number that decides has a range here, with its reason. The rule behind all of them:
-a release of which half the members are laid open must be refused by each gate alone (`assessments/discrimination.py` holds
-the gate's own numbers against it), and no limit is laxer than what the literature or practice uses.
+A field's type says which numbers are possible: a share is between 0 and 1. That is not enough: at .999 a gate compares
+and passes everything. So every number that decides has a range here, with a reason. They all follow one rule: each gate
+alone must refuse a release that discloses half its members (`assessments/discrimination.py` compares the gate's own
+numbers with such a release), and no limit is laxer than those used in the literature or in practice.
 
-Thresholds in use run from .05 to .33, classes of 20 to 3: El Emam & Arbuckle, Anonymizing Health Data (2013), ch. 2; EMA
-Policy 0070 and Health Canada ask for .09.
+Thresholds in use range from .05 to .33, class sizes from 20 to 3: El Emam & Arbuckle, Anonymizing Health Data (2013),
+ch. 2. EMA Policy 0070 and Health Canada require .09.
 """
 
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ class Limit:
     Attributes
     ----------
     field
-        Where it stands: keys from the top, with dots.
+        Its path: keys from the top, joined by dots.
     least, most
-        Smallest and largest allowed value; None: the type of the field bounds it.
+        Smallest and largest allowed value; None: the field's type bounds it.
     reason
-        Why, as the refusal says it.
+        Why, as stated in the refusal.
     """
 
     field: str
@@ -46,7 +46,7 @@ class Limit:
     most: float | Fraction | None = None
 
     def problem(self, value: float) -> str | None:
-        """What is wrong with a value; None if it lies in the range."""
+        """What is wrong with a value; None if it is in the range."""
         if self.most is not None and value > self.most:
             return f"{value:.12g} is not allowed: it must be at most {float(self.most):.4g}: {self.reason}"
         if self.least is not None and value < self.least:
@@ -166,16 +166,16 @@ NO_LIMIT = {
     "source.years.last": "how a table is read",
     "voter_list_attack.table.people_at_most": "a statement about the table, compared with it",
 }
-"""Numbers without a range of their own, each with the reason why none is needed."""
+"""Numbers without a range of their own, each with the reason why it needs none."""
 
 
 def limits_of(policy: BaseModel) -> tuple[Limit, ...]:
-    """The ranges of a policy's family."""
+    """The ranges for a policy's family."""
     return FLAT if getattr(policy, "kind", None) == "flat" else LONGITUDINAL
 
 
 def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (path, message) for each number of a policy outside its range; what is null or not there has none."""
+    """Yield (path, message) for each number of a policy outside its range; null or missing numbers are not checked."""
     for limit in limits_of(policy):
         path = tuple(limit.field.split("."))
         value = value_at(policy, path)

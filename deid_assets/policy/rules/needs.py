@@ -1,12 +1,13 @@
-"""What the rules of a policy need from a delivery, and whether they have it.
+"""What the rules of a policy need from a delivery, and whether the delivery has it.
 
-A rule that cannot apply protects nobody: a list of sensitive codes removes nobody where the codes cannot be read. So each rule
-states its needs here. They are measured in the delivery (`methods/preparation/rule_figures.py`) before anybody is drawn for a
-release, and again at the gate. A need that is not met refuses, and the policy says explicitly what a delivery may lack.
+A rule that cannot apply protects nobody: a list of sensitive codes removes nobody if the codes cannot be read. So each
+rule states its needs here. They are measured in the delivery (`methods/preparation/rule_figures.py`) before anybody is
+drawn for a release, and again at the gate. An unmet need refuses the delivery; the policy states explicitly what a
+delivery may lack.
 
-Only rules that protect people who are released have needs. A rule that coarsens or caps the values of a column (top codes,
-hierarchies, suppressed providers, redrawn dates) has none: where the column is blank, a blank is published, and an attack
-that finds nothing to measure is refused by its gate.
+Only rules that protect released people have needs. A rule that coarsens or caps the values of a column (top codes,
+hierarchies, suppressed providers, redrawn dates) has none: where the column is blank, a blank is published, and an
+attack that finds nothing to measure is refused by its gate.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,31 +30,31 @@ from deid_assets.policy.models import Policy
 from deid_assets.sources.rules import CLAIM_CODE_COLUMNS
 
 CHANCE = 0.01
-"""So improbable a number of matches is not taken for chance."""
+"""A number of matches less probable than this is not attributed to chance."""
 ICD9_AT_LEAST = 0.95
-"""Share of the diagnoses that may not be of another version of the ICD: no policy lowers it, as every list is ICD-9-CM."""
+"""Maximum share of diagnoses of another ICD version; no policy lowers it, because every list is ICD-9-CM."""
 LISTED = ("diagnosis", "procedure", "place")
-"""Kinds of codes that the lists of sensitive codes hold."""
+"""Kinds of codes in the lists of sensitive codes."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one rule needs of a delivery.
+    """A need of one rule.
 
     Attributes
     ----------
     rule
         Key of the rule in the policy.
     figure
-        Name of the measured figure, see `methods.rule_figures`.
+        Name of the measured figure; see `methods.rule_figures`.
     what
-        The share that is measured, in words.
+        The measured share, in words.
     at_least
-        Its smallest value.
+        Its smallest allowed value.
     remedy
-        What to do where it is not met.
+        What to do if it is not met.
     by_chance
-        Whether fewer may be chance: refused only where so few have a probability below `CHANCE`.
+        Whether a smaller value may be chance: it is then refused only if its probability is below `CHANCE`.
     """
 
     rule: str
@@ -64,7 +65,7 @@ class Need:
     by_chance: bool = False
 
     def met(self, figure: Figure) -> bool:
-        """Whether the delivery has it; of nothing there is nothing to need."""
+        """Whether the delivery meets it; an empty delivery has no needs."""
         if figure.count >= self.at_least * figure.of:
             return True
         return self.by_chance and float(binom.cdf(figure.count, figure.of, min(self.at_least, 1.0))) >= CHANCE
@@ -78,7 +79,7 @@ class Need:
 
 @dataclass(frozen=True)
 class JudgedNeed:
-    """A need with what was measured of it."""
+    """A need and its measured value."""
 
     need: Need
     figure: Figure
@@ -90,17 +91,17 @@ class JudgedNeed:
 
     @property
     def text(self) -> str:
-        """Why the delivery is refused: no number, as it may be about people."""
+        """Why the delivery is refused; without numbers, because they may be about people."""
         return f"{self.need.stated}; this delivery has fewer. {self.need.remedy}"
 
 
 def judged_needs(policy: Policy, figures: Mapping[str, Figure]) -> tuple[JudgedNeed, ...]:
-    """Hold what was measured against every need of the policy.
+    """Compare every need of the policy with its measured value.
 
     Raises
     ------
     KeyError
-        If a figure that is needed was not measured.
+        If a required figure was not measured.
     """
     return tuple(JudgedNeed(need, figures[need.figure]) for need in needs_of(policy))
 
@@ -118,7 +119,7 @@ def needs_of(policy: Policy) -> tuple[Need, ...]:
 
 
 def _lists(policy: Policy) -> Iterator[Need]:
-    """Lists find codes only where claims have codes, in words that the lists know."""
+    """Lists can match codes only if claims have codes, in a coding system that the lists know."""
     removal = policy.removal
     if removal.removes_members:
         rule = "removal.code_list" if removal.code_list is not None else "removal.rare_visible_diseases"
@@ -147,7 +148,7 @@ def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
 
 
 def _matches(policy: Policy) -> Iterator[Need]:
-    """A list that finds nobody in a large delivery was not read as it is meant."""
+    """A list that matches nobody in a large delivery was not read as intended."""
     removal = policy.removal
     if removal.code_list is not None and removal.sensitive_members_at_least is not None:
         yield Need(

@@ -1,4 +1,4 @@
-"""Rules that the sections of attacks 2 and 3 must keep for their numbers to mean something."""
+"""Rules for the sections of attacks 2 and 3, so that their numbers are meaningful."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def population_problems(policy: Policy) -> tuple[Problem, ...]:
 
 
 def _published(policy: Policy, section: str) -> Iterator[Problem]:
-    """A column that is not published can not be matched: mapping it would suggest that it was judged."""
+    """A column that is not published cannot be matched: mapping it would suggest that it was judged."""
     table = getattr(policy, section).table
     for column in table.columns if table else ():
         if not policy.publishes(column):
@@ -30,7 +30,7 @@ def _published(policy: Policy, section: str) -> Iterator[Problem]:
 
 
 def _readable(policy: Policy, section: str) -> Iterator[Problem]:
-    """Widths and top codes are of numbers, and codes of groups; anything else would be read wrongly without a word."""
+    """Widths and top codes apply to numbers, groups to codes; anything else would silently be misread."""
     table = getattr(policy, section).table
     for column, mapped in table.columns.items() if table else ():
         path = (section, "table", "columns", column)
@@ -46,7 +46,7 @@ def _readable(policy: Policy, section: str) -> Iterator[Problem]:
 
 
 def _complete(policy: Policy, section: str) -> Iterator[Problem]:
-    """A table with few columns or of too many people makes large classes: a gate on it would hold for the wrong reason."""
+    """A table with few columns or too many people makes large classes: a gate on it would pass for the wrong reason."""
     attack = getattr(policy, section)
     table = attack.table
     if table is None:
@@ -84,7 +84,7 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
 
 
 def _measurable(policy: Policy, section: str) -> Iterator[Problem]:
-    """A gate on what can not be measured would refuse every release."""
+    """A gate on something that cannot be measured would refuse every release."""
     attack = getattr(policy, section)
     if attack.at_most is None:
         return

@@ -1,4 +1,4 @@
-"""What the values of a population table are called in a release: by the release's own hierarchies, at its levels."""
+"""Labels of the values of a population table in a release: by the release's own hierarchies, at its levels."""
 
 from collections.abc import Sequence
 
@@ -23,25 +23,25 @@ _BEYOND = 1_000_000
 def table_labels(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, values: Sequence[str]) -> pd.DataFrame:
     """Label the distinct values of a population table.
 
-    A value that stands for several numbers (a 5-year age, 85 and over) has a label where all of them are in one class
-    of the level. Where they are not, it has none: its people are counted nowhere, which can only make classes
-    smaller.
+    A value that covers several numbers (a 5-year age, 85 and over) has a label if all of them are in one class of the
+    level. Otherwise it has none, and its people are counted nowhere, which can only make classes smaller.
 
     Parameters
     ----------
     column
         Column of the delivery.
     mapped
-        The column of the table.
+        The table's column.
     hierarchy, level
-        Of the release.
+        Hierarchy and level of the release.
     values
-        Distinct values as text, trimmed; '' is missing.
+        Distinct values as text, trimmed; '' means missing.
 
     Returns
     -------
     pandas.DataFrame
-        value | label | rule, one row per value: label is missing where rule says why; a missing value is labelled ''.
+        value | label | rule, one row per value. The label is missing where rule says why; missing values get the label
+        ''.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def table_labels(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: 
 
 
 def _of_number(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: int, value: str) -> tuple[str | None, str | None]:
-    """The label of a number, or of all the numbers that it stands for."""
+    """The label of a number, or of the range of numbers that it stands for."""
     try:
         number = float(value)
     except ValueError:
@@ -74,7 +74,7 @@ def _of_number(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: in
         return None, NOT_A_NUMBER
     first = int(number)
     if mapped.top is not None and first >= mapped.top:
-        # Above the top there is no value of its own: 999 is a total or a code for unknown.
+        # No value above the top stands for itself: 999 is a total or a code for unknown.
         if first > mapped.top:
             return None, UNKNOWN
         largest = COLUMN_RANGES[column][1]
@@ -98,7 +98,7 @@ def _label(hierarchy: Hierarchy, level: int, value: str | int) -> tuple[str | No
 
 
 def _groups(column: str, codes: Sequence[str]) -> list[str]:
-    """The groups that replace codes in the claims; a code without one is a blank there too."""
+    """The groups that replace codes in the claims; a code without a group becomes a blank there too."""
     if column == "condition_group":
         found = condition_groups(codes)["condition_group"]
     else:

@@ -1,8 +1,8 @@
-"""Rules that a policy must keep for its gates to mean something.
+"""Rules that a policy must satisfy for its gates to be meaningful.
 
-Each rule is a function that yields problems; its docstring says why it exists, and so does its message: a person who
-is refused must be able to judge the reason. Rules look at sections together; what a single field may be is said in
-`sections/`, what makes a hierarchy in `hierarchies/`.
+Each rule is a function that yields problems. Its docstring and its message both state why it exists, so that users who
+are refused can judge the reason. Rules cover several sections together; `sections/` defines single fields, and
+`hierarchies/` defines what a hierarchy is.
 """
 
 import difflib
@@ -29,16 +29,16 @@ COLUMN_RANGES = {
     "length_of_stay": (0, None),
     "days_since_first_claim": (0, 366),
 }
-"""Smallest and largest value of the columns that hold whole numbers; all others hold text."""
+"""Smallest and largest value of the columns that contain whole numbers; all others contain text."""
 
 COLUMN_VALUES = {"sex": ("F", "M")}
-"""Columns of text whose values are known in advance."""
+"""Text columns whose values are known in advance."""
 
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
     "minimal", "chosen", "certificate",
 )  # fmt: skip
-"""Columns of the table of nodes, which has one more for each dimension: their names are taken."""
+"""Reserved names: columns of the node table, which also has one column per dimension."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Problem:
 
     @property
     def field(self) -> str:
-        """The path as people write it.
+        """The path in readable form.
 
         Examples
         --------
@@ -70,17 +70,17 @@ def problems(policy: Policy) -> tuple[Problem, ...]:
 
 
 def check_vacuous(policy: Policy, alpha: float) -> None:
-    """Refuse a policy whose gates can not fail, or whose sample tells who was removed, at the alpha of a delivery.
+    """Refuse a policy whose gates cannot fail, or whose sample reveals who was removed, at a delivery's alpha.
 
-    The loader calls this with the alpha that a policy states; the gate calls it again with the alpha measured,
-    because a number of members to release is a fraction only once the delivery has been counted.
+    The loader calls this with the alpha that a policy states. The gate calls it again with the measured alpha, because
+    a number of members to release becomes a fraction only once the delivery has been counted.
 
     Parameters
     ----------
     policy
         The policy.
     alpha
-        Released members over members of the population, in (0, 1]; cumulative over all releases of one population.
+        Released members over population members, in (0, 1]; cumulative over all releases of one population.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def check_vacuous(policy: Policy, alpha: float) -> None:
 
 
 def vacuous(policy: Policy, alpha: float) -> tuple[Problem, ...]:
-    """Return the reasons why the policy's gates mean nothing at this alpha; none, if they mean something."""
+    """Return the reasons why the policy's gates are meaningless at this alpha; empty if they are meaningful."""
     rules = (_class_size_one, _estimates_pass_all, _certain_attack_bound, _absence_proves)
     return tuple(problem for rule in rules for problem in rule(policy, alpha))
 
@@ -115,7 +115,7 @@ def _class_size_one(policy: Policy, alpha: float) -> Iterator[Problem]:
 
 
 def _estimates_pass_all(policy: Policy, alpha: float) -> Iterator[Problem]:
-    """The same of the estimator whose share of small classes gates, whatever rule the search goes by."""
+    """Same check for the estimator whose share of small classes is a gate, whatever rule the search uses."""
     estimates = policy.population_estimates
     enough = max(policy.demographics.class_size_at_least, policy.safe_class_size)
     if estimates.small_class_share_at_most is None or minimum_sample_class_size(alpha, estimates.estimator, enough) > 1:
@@ -128,7 +128,7 @@ def _estimates_pass_all(policy: Policy, alpha: float) -> Iterator[Problem]:
 
 
 def _certain_attack_bound(policy: Policy, alpha: float) -> Iterator[Problem]:
-    """Unconditional success of attack 1 is at most alpha by construction: such a gate alone can not fail."""
+    """Unconditional success of attack 1 is at most alpha by construction: such a gate alone cannot fail."""
     for section in ("neighbor_attack", "attack_sensitivity"):
         gates = getattr(policy, section)
         if gates.given_membership is not None or gates.unconditional is None or gates.unconditional.at_most < alpha:
@@ -142,10 +142,10 @@ def _certain_attack_bound(policy: Policy, alpha: float) -> Iterator[Problem]:
 
 
 def _absence_proves(policy: Policy, alpha: float) -> Iterator[Problem]:
-    """When all others are released, whoever is absent was removed for a sensitive condition (methods#absence).
+    """If all others are released, an absent member must have been removed for a sensitive condition (methods#absence).
 
-    Only the obvious case: how much absence tells depends on the share removed, and is gated by
-    removal.absence_posterior_at_most once that is counted.
+    Covers only the obvious case. How much absence discloses depends on the share removed;
+    removal.absence_posterior_at_most gates it once that share is counted.
     """
     if alpha >= 1 and policy.removal.removes_members:
         yield Problem(
@@ -156,10 +156,10 @@ def _absence_proves(policy: Policy, alpha: float) -> Iterator[Problem]:
 
 
 def _not_vacuous(policy: Policy) -> Iterator[Problem]:
-    """Gates must be able to fail; judged here as far as the policy alone tells alpha, and always again by the gate.
+    """Gates must be able to fail: checked here if the policy alone determines alpha, and always again by the gate.
 
-    Where the delivery is an extract, alpha is below the fraction of it that is released; what is vacuous at that
-    fraction is vacuous below it.
+    If the delivery is an extract, alpha is below the released fraction of it. A policy that is vacuous at that fraction
+    is vacuous below it.
     """
     alpha = policy.declared_alpha if policy.declared_alpha is not None else policy.sample.fraction
     if alpha is not None and alpha <= 1:
@@ -167,7 +167,7 @@ def _not_vacuous(policy: Policy) -> Iterator[Problem]:
 
 
 def _attack_gates(policy: Policy) -> Iterator[Problem]:
-    """An attack that is simulated but gates nothing protects nobody."""
+    """An attack that is simulated but is not a gate protects nobody from it."""
     gates = policy.neighbor_attack
     if gates.unconditional is None and gates.given_membership is None:
         yield Problem(
@@ -178,7 +178,7 @@ def _attack_gates(policy: Policy) -> Iterator[Problem]:
 
 
 def _population(policy: Policy) -> Iterator[Problem]:
-    """An estimator turns sizes in the release into sizes in the population by alpha, for which it needs a size."""
+    """An estimator uses alpha to convert release class sizes to population class sizes, so it needs a population size."""
     risk = policy.risk
     if not policy.counts_population and risk.population_size is None:
         yield Problem(
@@ -200,7 +200,7 @@ def _population(policy: Policy) -> Iterator[Problem]:
 
 
 def bound_of_no_success(trials: int, confidence: float) -> float:
-    """Return what `empirical_bernstein_upper_bound` gives for a mean in [0, 1] when all trials are 0.
+    """Return `empirical_bernstein_upper_bound` for a mean in [0, 1] when all trials are 0.
 
     Examples
     --------
@@ -211,10 +211,10 @@ def bound_of_no_success(trials: int, confidence: float) -> float:
 
 
 def _enough_draws(policy: Policy) -> Iterator[Problem]:
-    """A gate must see enough to decide.
+    """A gate needs enough draws to decide.
 
-    Where the bound decides and lies above the threshold before the first flag, every release is refused, however safe;
-    where the estimate decides, as few draws pass nearly every release, however risky. The last try is judged most strictly.
+    If the bound decides and exceeds the threshold before the first flag, every release is refused, however safe. If the
+    estimate decides, too few draws pass nearly every release, however risky. The last try is judged most strictly.
     """
     gate, limit = policy.risk.gate, policy.risk.max_high_risk_share
     confidence = confidence_of_try(gate.confidence, TRIES_AT_MOST)
@@ -247,12 +247,12 @@ def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem
 
 
 def _too_few(statistic: Statistic) -> str:
-    """What comes of it when too few draws decide."""
+    """The consequence of too few draws."""
     return "no release could pass" if statistic == "upper_bound" else "chance would pass what is not safe"
 
 
 def _known_hierarchies(policy: Policy) -> Iterator[Problem]:
-    """A quasi-identifier without a hierarchy would be published unjudged."""
+    """A quasi-identifier without a hierarchy would be published without being judged."""
     for path, listed in _listed(policy):
         if listed.hierarchy not in policy.hierarchies:
             yield Problem(
@@ -263,7 +263,7 @@ def _known_hierarchies(policy: Policy) -> Iterator[Problem]:
 
 
 def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:
-    """A hierarchy must have a class for every value that its column may hold, or the delivery fails half way."""
+    """A hierarchy must have a class for every value that its column may contain, or the delivery fails half way."""
     for path, listed in _listed(policy):
         spec = policy.hierarchies.get(listed.hierarchy)
         if spec is None:
@@ -280,7 +280,7 @@ def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:
 
 
 def _blanks_of_claims(policy: Policy) -> Iterator[Problem]:
-    """A blank on a claim is no knowledge and is published as a blank: letting it join a class would change nothing."""
+    """A blank on a claim gives no knowledge and is published as a blank; joining it to a class would change nothing."""
     for number, listed in enumerate(policy.quasi_identifiers.claims):
         if listed.hierarchy in policy.hierarchies and any(
             value is not None for value in policy.hierarchy(listed.hierarchy).missing_joins
@@ -312,9 +312,9 @@ def _value_misfit(column: str, hierarchy: Hierarchy) -> str | None:
 
 
 def _release_columns(policy: Policy) -> Iterator[Problem]:
-    """Two columns of one name can not be published, nor one column twice: at two levels it would be both."""
+    """Two columns cannot be published under one name, nor one column twice: it would have two levels."""
     columns: dict[str, str] = {}
-    # Databases and spreadsheets do not tell Sex from sex.
+    # Databases and spreadsheets do not distinguish Sex from sex.
     names = {name.lower() for name in OTHER_RELEASE_COLUMNS}
     for path, listed in _listed(policy):
         if listed.column in columns:
@@ -326,7 +326,7 @@ def _release_columns(policy: Policy) -> Iterator[Problem]:
 
 
 def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
-    """ClaimsTruncated is released beside the days in hospital: without both years it would be told of some members only."""
+    """ClaimsTruncated is released with the days in hospital: without both years, only some members would have it."""
     missing = [year for year in ("days_in_hospital_y2", "days_in_hospital_y3") if not policy.publishes(year)]
     if policy.publishes("claims_truncated") and missing:
         yield Problem(
@@ -337,7 +337,7 @@ def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
 
 
 def _lattice(policy: Policy) -> Iterator[Problem]:
-    """The lattice moves each column that can be generalized in exactly one dimension."""
+    """The lattice moves each generalizable column in exactly one dimension."""
     columns = [listed.column for listed in policy.quasi_identifiers.all]
     moved: dict[str, str] = {}
     names: set[str] = set()
@@ -368,7 +368,7 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
 
 
 def _levels_agree(policy: Policy) -> Iterator[Problem]:
-    """Columns that move together need as many levels each, or a level of one has no counterpart."""
+    """Columns that move together need the same number of levels, or a level of one has no counterpart."""
     for number, dimension in enumerate(policy.dimensions):
         levels = {column: count for column in dimension.columns if (count := _level_count(policy, column)) is not None}
         if len(set(levels.values())) > 1:
@@ -392,7 +392,7 @@ def _levels_reached(policy: Policy, moved: Mapping[str, str]) -> Iterator[Proble
 
 
 def _level_count(policy: Policy, column: str) -> int | None:
-    """Number of levels of a column; None where the column or its hierarchy is unknown, which another rule reports."""
+    """Number of levels of a column; None if the column or its hierarchy is unknown, which another rule reports."""
     for listed in policy.quasi_identifiers.all:
         if listed.column == column and listed.hierarchy in policy.hierarchies:
             return policy.hierarchy(listed.hierarchy).levels
@@ -419,7 +419,7 @@ def did_you_mean(word: object, allowed: Sequence[str] | Mapping[str, object]) ->
 
 
 def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
-    """A limit on a column that is not published, or listed twice, would hold for nothing."""
+    """A limit on a column that is unpublished or listed twice would have no effect."""
     listed = policy.attribute_disclosure.sensitive or ()
     for number, column in enumerate(listed):
         if column not in policy.sensitive_columns:
@@ -432,7 +432,7 @@ def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
 
 
 def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
-    """What is asked of a column that is never generalized, or not there, would be believed to protect the release's use."""
+    """A requirement on a column that is missing or never generalized would falsely suggest that it protects utility."""
     for name in policy.detail_at_least:
         if name not in policy.generalized:
             yield Problem(
@@ -443,12 +443,12 @@ def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
 
 
 def _dates(policy: Policy) -> Iterator[Problem]:
-    """Released dates must be judged in the precision in which they are released, and must not meet true derived values."""
+    """Dates must be judged at the precision at which they are released, and must not appear beside true derived values."""
     yield from (Problem(path, message) for path, message in date_problems(policy))
 
 
 def _secret_list(policy: Policy) -> Iterator[Problem]:
-    """Rows of a hierarchy and digests of tables are published with the manifest; who opted out must not be."""
+    """The manifest publishes hierarchy rows and table digests; it must not publish who opted out."""
     for section, _, digest in policy.named_files():
         if policy.opt_outs.file is not None and section != "opt_outs" and digest == policy.opt_outs.digest:
             yield Problem(
@@ -458,12 +458,12 @@ def _secret_list(policy: Policy) -> Iterator[Problem]:
 
 
 def _limits(policy: Policy) -> Iterator[Problem]:
-    """A number beyond its range makes a gate that passes whatever it judges."""
+    """A number outside its range makes a gate that passes whatever it judges."""
     yield from (Problem(path, message) for path, message in limit_problems(policy))
 
 
 def _number_of_claims(policy: Policy) -> Iterator[Problem]:
-    """Claims can only be cut within classes that are known before the lattice is searched."""
+    """Claims can be cut only within classes that are known before the lattice is searched."""
     yield from (Problem(path, message) for path, message in number_of_claims_problems(policy))
 
 

@@ -1,1 +1,1 @@
-"""The sections of a policy, as frozen and strict models: one module per subject."""
+"""The sections of a policy as frozen, strict models: one module per subject."""

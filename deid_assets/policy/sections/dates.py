@@ -10,7 +10,7 @@ Width = Annotated[int, Field(ge=2, le=366)]
 
 
 class NarrowerBins(Section):
-    """Local recoding: members of large classes have their intervals drawn from narrower bins."""
+    """Local recoding: members of large classes get their intervals from narrower bins."""
 
     width: Width = Field(description="days in a bin of intervals, for members of large classes")
     class_size_at_least: ClassSize = Field(
@@ -19,7 +19,7 @@ class NarrowerBins(Section):
 
 
 class Dates(Section):
-    """Dates of service are released, drawn anew from generalized intervals with an anchor."""
+    """Dates of service, redrawn within generalized intervals around an anchor."""
 
     release_as: ColumnName = Field("ServiceDate", description="name of the column in the release")
     format: Literal["dates", "days_since_first_service"] = Field(
@@ -46,10 +46,10 @@ class Dates(Section):
 
     @property
     def narrowest(self) -> int:
-        """Days in the narrowest bin that intervals are drawn from: what is released tells as much, for some."""
+        """Days in the narrowest bin that intervals are drawn from; some members' release is that precise."""
         return self.width if self.narrower is None else self.narrower.width
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The quasi-identifiers by which the dates are judged: without them they would be released unjudged."""
+        """The quasi-identifiers by which the dates are judged; without them the dates would be released unjudged."""
         return ("service_interval", "service_period") if self.format == "dates" else ("service_interval",)

@@ -1,7 +1,7 @@
-"""Sections on what a release discloses beyond who is who: uniques, attributes, membership, providers.
+"""Sections on disclosure beyond identity: uniques, attributes, membership, providers.
 
-All of it is measured and reported for every release. None of the sources gives a threshold, so that nothing gates unless
-a policy sets one; null reports only.
+All of it is measured and reported for every release. None of the sources gives a threshold, so nothing is a gate unless
+a policy sets one; null means report only.
 """
 
 from typing import Annotated, Literal, get_args
@@ -26,7 +26,7 @@ SENSITIVE_BY_DEFAULT = SENSITIVE_COLUMNS[:4]
 
 
 class PopulationEstimates(Section):
-    """Class sizes and uniques of the population as estimated from the release, beside those counted.
+    """Population class sizes and uniques as estimated from the release, beside the counted ones.
 
     See methods#population-uniqueness.
     """
@@ -47,7 +47,7 @@ class PopulationEstimates(Section):
 
 
 class DisclosureLimits(Section):
-    """Limits on what a class of members who are alike tells of a sensitive attribute; the worst attribute counts."""
+    """Limits on what an equivalence class discloses about a sensitive attribute; the worst attribute counts."""
 
     homogeneous_share_at_most: Share | None = Field(
         None, description="share of members whose whole class has one value of an attribute; null: no gate"
@@ -64,7 +64,7 @@ class DisclosureLimits(Section):
 
 
 class AttributeDisclosure(DisclosureLimits):
-    """What the demographic classes of the release tell of sensitive attributes."""
+    """What the demographic classes of the release disclose about sensitive attributes."""
 
     sensitive: Annotated[tuple[SensitiveColumn, ...], Field(min_length=1)] | None = Field(
         None, description=f"sensitive columns; null: those of {', '.join(SENSITIVE_BY_DEFAULT)} that are published"
@@ -72,7 +72,7 @@ class AttributeDisclosure(DisclosureLimits):
 
 
 class FlatAttributeDisclosure(DisclosureLimits):
-    """What the equivalence classes of a flat release tell of its attributes."""
+    """What the equivalence classes of a flat release disclose about its attributes."""
 
     sensitive: tuple[ColumnName, ...] | None = Field(
         None, description="sensitive attributes by their names in the release; null: all attributes"
@@ -95,7 +95,7 @@ class MembershipDisclosure(Section):
 
 
 class ProviderGraph(Section):
-    """Recognizing providers by patterns of care that one identifier joins, and by shared patients."""
+    """Recognition of providers by patterns of care that share an identifier, and by shared patients."""
 
     patterns_known: Annotated[int, Field(ge=1, le=1_000)] = Field(
         5, description="patterns of a provider that the adversary knows"

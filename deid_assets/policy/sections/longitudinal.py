@@ -1,7 +1,7 @@
-"""What the sections of a policy may hold: frozen, strict models, one per section.
+"""The sections of a policy as frozen, strict models, one per section.
 
-Each field says what it means; where a field is missing or wrong, the message quotes it. Values outside these models'
-limits are refused while a file is read; what only the sections together can get wrong is in `validation.py`.
+Each field has a description, which messages quote if the field is missing or invalid. Values outside these models'
+limits are refused while a file is read; `validation.py` checks what involves several sections.
 """
 
 import re
@@ -38,20 +38,20 @@ PASSED_ON_COLUMNS: tuple[str, ...] = get_args(PassedOnColumn)
 """Columns of the claims that are published without a hierarchy, and judged by what they tell beside the others."""
 
 OTHER_RELEASE_COLUMNS = (*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS)
-"""Columns of the release that are not quasi-identifiers: their names are taken."""
+"""Reserved names: columns of the release that are not quasi-identifiers."""
 
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
-"""What Dagster takes for an owner."""
+"""What Dagster accepts as an owner."""
 
 
 class Section(BaseModel):
-    """Frozen; an unknown key is an error, a number is not text, and text is not a number."""
+    """Frozen and strict: an unknown key is an error, a number is not text, and text is not a number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, allow_inf_nan=False)
 
 
 _INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tabs and line breaks, what changes the direction of text, halves of characters."""
+"""Control characters except tabs and line breaks, characters that change text direction, and lone surrogates."""
 
 
 def _said(text: str) -> str:
@@ -89,11 +89,11 @@ def _not_negligible(number: float) -> float:
 
 
 SMALLEST = 1e-9
-"""Smallest probability or share above 0 that a policy may state; so many draws as would tell it apart are never made."""
+"""Smallest positive probability or share that a policy may state; no feasible number of draws could resolve less."""
 
 MOST_DRAWS = 1_000_000_000
 MOST_TRIALS = 100_000_000
-"""Draws are counted block by block, trials are kept in memory; more of either would not end, or not fit."""
+"""Limit on draws and trials: draws are counted in blocks and trials are kept in memory; more would not finish or fit."""
 
 MOST_PEOPLE = 100_000_000_000
 
@@ -113,20 +113,20 @@ Statistic = Literal["upper_bound", "estimate"]
 
 
 class Recipients(Section):
-    """Who may have the release, and on which terms: they go into the manifest."""
+    """Who may have the release, and on which terms; both go into the manifest."""
 
     recipient_class: Said = Field(description="who may receive the release, such as 'public' or 'contest participants'")
     terms_of_use: Said = Field(description="the terms that recipients accept; a release without terms binds nobody")
 
 
 class Intake(Section):
-    """How much of a delivery may be unusable before all of it is refused."""
+    """The share of a delivery that may be unusable before all of it is refused."""
 
     quarantine_at_most: Share = Field(0.01, description="share of the rows of either table that may be quarantined")
 
 
 class OptOuts(Section):
-    """Members who do not want to be released. Their identifiers are restricted: no message, log or repr shows one."""
+    """Members who opted out. Their identifiers are restricted: no message, log or repr shows one."""
 
     file: Said | None = Field(None, description="file with one member identifier per line, below the policy's folder")
     members: tuple[Said, ...] = Field((), repr=False, description="member identifiers")
@@ -146,7 +146,7 @@ class OptOuts(Section):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file; empty where there is none."""
+        """SHA-256 of the file; empty if there is none."""
         return self._digest
 
     @property
@@ -159,7 +159,7 @@ CodedShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class CodedClaims(Section):
-    """Which share of the claims holds a readable code of each kind, for lists to find: less refuses the delivery."""
+    """Minimum share of claims with a readable code of each kind, for lists to match; less refuses the delivery."""
 
     diagnosis: CodedShare | None = Field(0.5, description="share of claims with a diagnosis; null: there may be none")
     procedure: CodedShare | None = Field(
@@ -169,7 +169,7 @@ class CodedClaims(Section):
 
 
 class Removal(Section):
-    """Members and claims that are never released, and what a delivery must hold for that (methods#removal)."""
+    """Members and claims that are never released, and what a delivery must contain for that (methods#removal)."""
 
     code_list: Literal["literal", "extended"] | None = Field(
         description="sensitive codes whose members are removed: as printed (literal), with the codes that the printed "
@@ -206,7 +206,7 @@ class Removal(Section):
 
     @property
     def removes_members(self) -> bool:
-        """Whether members are removed for what their claims tell."""
+        """Whether members are removed because of what their claims reveal."""
         return self.code_list is not None or self.rare_visible_diseases
 
 
@@ -232,7 +232,7 @@ class Sample(Section):
 
 
 class TopCoding(Section):
-    """Largest values released as one open class (methods#top-codes): payment delay and days in hospital."""
+    """Largest values, released as one open class (methods#top-codes): payment delay and days in hospital."""
 
     percentile: Percentile = Field(description="values from this percentile on are one class")
 
@@ -247,14 +247,14 @@ class Grouping(Section):
 
 
 _WITHOUT_EFFECT = {"percentile": ("width", "risk", "cap", "lowest_bin"), "bins": (), "optimal_bins": ("lowest_bin",)}
-"""Fields of the long tail that a method does not read: another value than the default would be believed to be kept."""
+"""Long-tail fields that a method ignores; a value other than the default would falsely seem to apply."""
 
 
 class LongTail(Section):
-    """Claims of members with very many are cut (methods#long-tail, methods#bins-of-claims).
+    """Truncation of the claims of members with very many (methods#long-tail, methods#bins-of-claims).
 
-    A percentile is the way of El Emam et al. 2012; bins of the number of claims, each empty or large enough, are that of El
-    Emam & Arbuckle 2013.
+    The percentile method is that of El Emam et al. 2012. Bins of claim counts, each empty or large enough, are that of
+    El Emam & Arbuckle 2013.
     """
 
     method: Literal["percentile", "bins", "optimal_bins"] = Field(
@@ -282,7 +282,7 @@ class LongTail(Section):
         if self.method != "percentile" and self.percentile is not None:
             raise ValueError(f"percentile goes with method percentile; {self.method} has width, risk and cap")
         for name in _WITHOUT_EFFECT[self.method]:
-            # A policy that was written out whole names every field, each with its default, and is read again by auditors.
+            # A policy that is written out in full has every field, each with its default, and auditors read it again.
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} has no effect with method {self.method}; take it out, or choose another method")
         if self.cap is not None and self.cap <= self.width:
@@ -316,7 +316,7 @@ AnyQuasiIdentifier = MemberQuasiIdentifier | ClaimQuasiIdentifier
 
 
 class QuasiIdentifiers(Section):
-    """What an adversary may know. A column that is not listed is not published."""
+    """What an adversary may know. Columns that are not listed are not published."""
 
     members: tuple[MemberQuasiIdentifier, ...] = Field(min_length=1, description="columns of the members table")
     claims: tuple[ClaimQuasiIdentifier, ...] = Field(
@@ -325,30 +325,30 @@ class QuasiIdentifiers(Section):
 
     @property
     def all(self) -> tuple[AnyQuasiIdentifier, ...]:
-        """Those of members, then those of claims."""
+        """Quasi-identifiers of members, then those of claims."""
         return (*self.members, *self.claims)
 
     @property
     def member_columns(self) -> tuple[str, ...]:
-        """Columns of the members in one order, whatever the policy's: draws are made for one column after another."""
+        """Member columns in an order independent of the policy, because draws are made column by column."""
         return tuple(sorted((qi.column for qi in self.members), key=MEMBER_COLUMNS.index))
 
     @property
     def claim_names(self) -> dict[str, str]:
-        """Columns of the claims in one order, as above, and their names in the release."""
+        """Claim columns in a fixed order, as above, and their names in the release."""
         order = (*CLAIM_COLUMNS, *DATE_COLUMNS).index
         return {qi.column: qi.release_as for qi in sorted(self.claims, key=lambda qi: order(qi.column))}
 
 
 class Dimension(Section):
-    """A dimension of the lattice: columns that move from level to level together."""
+    """A dimension of the lattice: columns that change level together."""
 
     name: Name = Field(description="name of the dimension")
     columns: tuple[Literal[MemberColumn, ClaimColumn], ...] = Field(min_length=1, description="its columns")
 
 
 class Adversary(Section):
-    """What the adversary knows of a target's claims (methods#adversary-power)."""
+    """What the adversary knows about a target's claims (methods#adversary-power)."""
 
     power: Annotated[int, Field(ge=1, le=127)] = Field(description="values of each quasi-identifier known at most")
     rounding: Literal["nearest", "floor", "ceiling"] = Field("nearest", description="how fractional power is rounded")
@@ -372,7 +372,7 @@ class Search(Section):
 
 
 class RiskGate(Section):
-    """How the chosen node is judged, on draws of its own."""
+    """How the chosen node is judged, on separate draws."""
 
     draws: Draws = Field(1_000_000, description="simulated adversaries")
     statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
@@ -380,7 +380,7 @@ class RiskGate(Section):
 
 
 class Suppression(Section):
-    """Whether members at high risk may be left out of the release."""
+    """Whether members at high risk may be suppressed."""
 
     at_most: Share = Field(0.0, description="share of sampled members that may be suppressed; 0: none")
 
@@ -427,13 +427,13 @@ class NeighborAttack(Section):
 
 
 class Demographics(Section):
-    """Classes on member-level columns alone; their members' share is held to max_high_risk_share."""
+    """Classes on member-level columns alone; the share of members in small ones is limited by max_high_risk_share."""
 
     class_size_at_least: ClassSize = Field(20, description="smallest safe class in the population")
 
 
 class ProviderSuppression(Section):
-    """Identifiers of providers, vendors and PCPs are blanked where few share a pattern of care (methods#provider-patterns)."""
+    """Identifiers of providers, vendors and PCPs are suppressed if few share a pattern of care (methods#provider-patterns)."""
 
     providers_at_least: ClassSize = Field(20, description="distinct identifiers that hide each other")
     estimator: Literal["counted"] = Field("counted", description="how their number is known: counted in the delivery")

@@ -1,4 +1,4 @@
-"""The section of a policy that makes the number of claims a quasi-identifier, and the rules that it must keep."""
+"""The policy section that makes the number of claims a quasi-identifier, and its rules."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,7 +18,7 @@ Path = tuple[str | int, ...]
 
 
 class NumberOfClaims(Section):
-    """The number of claims is a quasi-identifier of members, known to within a bin (Anonymizing Health Data, ch. 5)."""
+    """The number of claims as a quasi-identifier of members, known to within a bin (Anonymizing Health Data, ch. 5)."""
 
     per: Literal["member", "member_year"] = Field(
         description="whether the number of all claims of a member is known, or the numbers of each year"
@@ -36,11 +36,11 @@ class NumberOfClaims(Section):
 
 
 REPORTED = NumberOfClaims(per="member", width=5, reference={})
-"""What is measured, and gates nothing, where a policy has no such section: the range of five that the book names."""
+"""Measured without a gate if a policy has no such section: the range of five that the book names."""
 
 
 def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
-    """What is wrong with the section, as path and message."""
+    """Yield the problems of the section, as path and message."""
     section, analysis = policy.number_of_claims, policy.attack_sensitivity
     width = policy.measured_number_of_claims.width
     if width not in analysis.number_of_claims_widths:

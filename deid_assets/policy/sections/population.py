@@ -1,7 +1,7 @@
-"""Policy sections of attacks 2 and 3: which table of people an adversary holds, and how it meets the release.
+"""Policy sections of attacks 2 and 3: which table of people an adversary holds, and how it maps to the release.
 
-Without a table the identified file is the delivery itself: every member of it, with the claims before the long tail
-is cut. No register that holds all members of the delivery has smaller classes, so that its number is an upper bound.
+Without a table, the identified file is the delivery itself: all its members, with the claims before the long tail is
+cut. No register that contains all members of the delivery has smaller classes, so the result is an upper bound.
 """
 
 from pathlib import Path
@@ -18,12 +18,12 @@ VisitColumn = Literal["length_of_stay", "condition_group", "procedure_group"]
 PERSON_COLUMNS: tuple[str, ...] = get_args(PersonColumn)
 VISIT_COLUMNS: tuple[str, ...] = get_args(VisitColumn)
 DATES = "service_date"
-"""What attack 3 does not compare though a policy may release it: a table lacks it, as far as the attack goes."""
+"""Columns that attack 3 does not match even if a policy releases them; it assumes that a table lacks them."""
 CODED_COLUMNS = ("condition_group", "procedure_group")
 
 
 class TableColumn(Section):
-    """A column of a population table, and what its values are in the words of the delivery."""
+    """A column of a population table, and how its values map to those of the delivery."""
 
     name: Said = Field(description="its name in the table")
     values: dict[Said, Said] = Field(
@@ -41,7 +41,7 @@ class TableColumn(Section):
 
 
 class PopulationTable(Section):
-    """A table of people whom an adversary can name: CSV, Parquet or DuckDB, beside the policy."""
+    """A table of people whom an adversary can identify: CSV, Parquet or DuckDB, beside the policy."""
 
     file: Said = Field(description="path of the file, below the policy's folder")
     table: Said | None = Field(None, description="of a DuckDB file: table or schema.table")
@@ -81,16 +81,16 @@ class PopulationTable(Section):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file as the policy was read: another file is another policy, and needs other evidence."""
+        """SHA-256 of the file as the policy was read; a different file means a different policy that needs new evidence."""
         return self._digest
 
     def copy_to(self, folder: Path) -> Path:
-        """Copy the table into a folder, and return where it lies there: what is read afterwards cannot be swapped.
+        """Copy the table into a folder and return its path there, so that what is read afterwards cannot be swapped.
 
         Raises
         ------
         ValueError
-            If the file is no longer the one that the policy was read with.
+            If the file has changed since the policy was read.
         """
         target = folder / self.file.split("/")[-1]
         if self._folder.copy(self.file, target) != self._digest:
@@ -99,7 +99,7 @@ class PopulationTable(Section):
 
 
 class DischargeTable(PopulationTable):
-    """A table of inpatient visits: one row per discharge where it names persons, else one person per row."""
+    """A table of inpatient visits: one row per discharge if it identifies persons, else one person per row."""
 
     # The keys of a dict are invariant; nobody writes to those of a frozen section.
     columns: dict[Literal[PersonColumn, VisitColumn], TableColumn] = Field(  # type: ignore[assignment]

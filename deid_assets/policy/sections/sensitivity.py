@@ -1,4 +1,4 @@
-"""The section that says under which other assumptions attack 1 is simulated, and which of them gate.
+"""Section on the other assumptions under which attack 1 is simulated, and which of them are gates.
 
 See methods#sensitivity; El Emam et al. 2012, Table 7.
 """
@@ -33,7 +33,7 @@ ALL: tuple[VariantName, ...] = (
 
 
 class Plausible(Section):
-    """The cells that an adversary may reach: the worst of them gates."""
+    """Cells that an adversary may plausibly reach; the worst of them is the gate."""
 
     variants: tuple[VariantName, ...] = Field(OF_THE_ARTICLE, min_length=1, description="rows of the analysis")
     powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns of the analysis")
@@ -99,10 +99,10 @@ class AttackSensitivity(Section):
 
     @property
     def cells(self) -> int:
-        """How many numbers are measured."""
+        """Number of measured figures."""
         return len(self.powers) * (len(self.variants) + len(self.wrong_shares) + len(self.number_of_claims_widths))
 
     @property
     def confidence(self) -> float:
-        """The confidence at which the bounds of all cells hold together, over all tries: the highest that a gate asks for."""
+        """Confidence at which the bounds of all cells hold jointly, over all tries: the highest that a gate requires."""
         return max((gate.confidence for gate in self.gates.values()), default=0.99)

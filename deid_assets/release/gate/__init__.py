@@ -1,1 +1,1 @@
-"""The gate: everything is measured again on the staged files, and anything missing or different is a refusal."""
+"""The gate: measures everything again on the staged files, and refuses anything missing or different."""

@@ -1,7 +1,7 @@
-"""The second opinion of the gate: some draws of the gate's stream, counted by DuckDB on the staged rows.
+"""Independent check of the gate: DuckDB counts some draws of the gate's stream on the staged rows.
 
-The kernel works on arrays made from the restricted store; the SQL here reads the files that would be published, shares
-no code with the kernel, and must agree with it on every draw: on whether the target's own released record holds what
+The kernel works on arrays made from the restricted store. The SQL here reads the files that would be published and
+shares no code with the kernel. Both must agree on every draw: on whether the target's own released record contains what
 the adversary knows, and on the size of the class.
 """
 
@@ -19,7 +19,7 @@ from deid_assets.store.tables import Table, write_table
 SCHEMA = "gate"
 
 DRAWS_AT_ONCE = 2_000
-"""Draws that one query counts: it holds some bits for each draw and member at a time."""
+"""Draws counted per query, which holds some bits for each draw and member at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,9 @@ class CountedByQuery:
     Attributes
     ----------
     sizes
-        (B,) int64: members whose rows agree with the draw; -1 where no query answered.
+        (B,) int64: members whose rows agree with the draw; -1 if no query answered.
     holds_own
-        (B,) bool: the target's own rows hold all that the adversary knows.
+        (B,) bool: the target's own rows contain everything that the adversary knows.
     """
 
     sizes: np.ndarray
@@ -40,7 +40,7 @@ class CountedByQuery:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many draws were counted twice, and on how many the two disagreed."""
+    """How many draws were counted by both, and on how many the two disagreed."""
 
     draws: int
     disagreements: int
@@ -55,7 +55,7 @@ class Counted:
     members
         member_id, own_id (the same) and the demographics.
     held
-        How often each member's claims hold a value, as `held_values` selects it.
+        How often each member's claims contain a value, as `held_values` selects it.
     """
 
     members: Table
@@ -76,17 +76,17 @@ def count_by_query(
     Parameters
     ----------
     data
-        What the kernel worked on; only the draws' own demographics and codes are read from it.
+        The kernel's input; only the draws' own demographics and codes are read from it.
     drawn
         (B,) draws, in the order of the stream.
     labels
-        For every quasi-identifier the released label of each code at the node.
+        For every quasi-identifier, the released label of each code at the node.
     member_columns, claim_columns
         Names of the quasi-identifiers, in the order of `data`.
     member_ids
         (N,) identifier of each member of the population of `data`.
     population
-        At the node.
+        The population at the node.
     """
     members = data.targets[drawn.targets]
     draws = pd.DataFrame({"draw_id": np.arange(len(members))})
@@ -105,14 +105,14 @@ def hold_their_own(
     member_ids: np.ndarray,
     population: Counted,
 ) -> np.ndarray:
-    """(B,) bool: whether the target's own rows hold all that the adversary knows; as `count_by_query` takes and finds it."""
+    """(B,) bool: whether the target's own rows contain all the adversary's knowledge; inputs as for `count_by_query`."""
     own = np.asarray(member_ids)[data.targets[drawn.targets]]
     draws = pd.DataFrame({"draw_id": np.arange(len(own)), "own_id": own})
     return _sizes(draws, _knowledge(drawn, labels, claim_columns), ["own_id"], population) > 0
 
 
 def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[str], population: Counted) -> np.ndarray:
-    """(B,) int64: the class size of every draw, -1 where no query answered."""
+    """(B,) int64: the class size of every draw, -1 if no query answered."""
     sizes = np.full(len(draws), -1, dtype=np.int64)
     for first in range(0, len(draws), DRAWS_AT_ONCE):
         some = range(first, min(first + DRAWS_AT_ONCE, len(draws)))
@@ -132,9 +132,9 @@ def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[
 def compare(
     counted: CountedByQuery, kernel_exempt: np.ndarray, kernel_sizes: np.ndarray, kernel_flags: np.ndarray, k: int
 ) -> Agreement:
-    """Hold the kernel's exact sizes, exemptions and flags at one node, with the literal exemption, against DuckDB's.
+    """Compare the kernel's exact sizes, exemptions and flags at one node, with the literal exemption, with DuckDB's.
 
-    The flags come from the very function whose count gates; the sizes from another, which shares no early stop with it.
+    The flags come from the function whose count gates. The sizes come from another, which has no early stop.
     """
     wrong = (counted.holds_own == kernel_exempt) | (counted.sizes < 0)
     wrong |= counted.holds_own & (counted.sizes != kernel_sizes)
@@ -143,14 +143,14 @@ def compare(
 
 
 def compare_fixed(counted: CountedByQuery, kept_at_top: np.ndarray, kernel_flags: np.ndarray, k: int) -> Agreement:
-    """Hold the kernel's flags with the exemption decided once, at the coarsest node, against DuckDB's.
+    """Compare the kernel's flags, with the exemption decided once at the coarsest node, with DuckDB's.
 
     Parameters
     ----------
     kept_at_top
-        (B,) bool: at the coarsest node the target's own rows hold all that the adversary knows.
+        (B,) bool: at the coarsest node the target's own rows contain everything that the adversary knows.
     """
-    # The target counts himself where his own rows, at this node, do not.
+    # Count the target in their own class if their own rows, at this node, do not contain the knowledge.
     sizes = counted.sizes + ~counted.holds_own
     wrong = (kept_at_top & (sizes < k)) != kernel_flags
     wrong |= counted.sizes < 0

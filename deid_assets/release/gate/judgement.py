@@ -1,9 +1,9 @@
-"""The gate: everything is measured again on the staged files, and anything missing or different is a refusal.
+"""The gate: measures everything again on the staged files, and refuses anything missing or different.
 
-It trusts no asset check, because `release` can be materialized alone, and no candidate table, because what is published
-are files. Staged files are read back into the store's scratch schema and held against the contract, the restricted
-store, the thresholds on a random stream of their own, an independent DuckDB count of single draws, and the evidence of
-the assessments. A check that cannot be carried out refuses.
+It trusts no asset check, because `release` can be materialized alone, and no candidate table, because files are what is
+published. Staged files are read back into the store's scratch schema. They are checked against the contract, the
+restricted store, the thresholds on a separate random stream, an independent DuckDB count of single draws, and the
+evidence of the assessments. A check that cannot be carried out refuses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ class Staged:
 
 
 def contract_refusals(policy: Policy, staged: Staged) -> list[Refusal]:
-    """Hold the staged rows against the contract of the release."""
+    """Check the staged rows against the contract of the release."""
     found = []
     contracts = release_contracts(policy)
     for name, table in staged.by_name().items():
@@ -72,9 +72,9 @@ def consistency_refusals(
     crosswalk: Table,
     suppressed: Table,
 ) -> list[Refusal]:
-    """Compare the staged rows with the restricted store: the released members' rows, generalized, no more and no less.
+    """Compare the staged rows with the released members' generalized rows in the restricted store; they must be identical.
 
-    Without this the risk would be measured on other rows than those that are published.
+    Otherwise the risk would be measured on rows other than the published ones.
     """
     claim_names = policy.quasi_identifiers.claim_names
     member_columns = policy.quasi_identifiers.member_columns
@@ -85,7 +85,7 @@ def consistency_refusals(
     demographics = generalized_members(profiles, domains, {column: levels[column] for column in member_columns})
     names = ", ".join(quoted(column) for column in member_columns)
     differences = {
-        # Joined by MemberID, so that it covers the days in hospital too.
+        # Joined by MemberID, to cover the days in hospital too.
         "release_members": either_way(
             f'SELECT "MemberID", {names} FROM {staged_profiles.sql}',
             f"""SELECT x.pseudonym, {names} FROM ({demographics}) AS m
@@ -113,12 +113,12 @@ def consistency_refusals(
 
 
 def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refusal]:
-    """Compare every column of every staged row with what the restricted store gives: no more and no less.
+    """Compare every column of every staged row with the restricted store; they must be identical.
 
     Parameters
     ----------
     expected
-        A SELECT of the rows of each table of the release.
+        A SELECT of the rows for each table of the release.
     """
     found = []
     for name, table in staged.by_name().items():
@@ -130,7 +130,7 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
 
 
 def opt_out_refusals(policy: Policy, members: Table) -> list[Refusal]:
-    """Refuse where the list of members who opted out, as it is now, does not match the delivered members."""
+    """Refuse if the current list of members who opted out does not match the delivered members."""
     match = opt_out_match(members, policy.opt_outs.all_members)
     return [
         Refusal("opt_outs_not_matched", "opt_outs", None, None, text)
@@ -139,7 +139,7 @@ def opt_out_refusals(policy: Policy, members: Table) -> list[Refusal]:
 
 
 def membership_refusals(policy: Policy, staged: Staged, crosswalk: Table, sample: Table, removed: Table) -> list[Refusal]:
-    """Refuse members in any staged file who opted out by the policy as it is now, were removed, or were not drawn."""
+    """Refuse members in any staged file who opted out under the current policy, were removed, or were not drawn."""
     ids = " UNION ".join(f'SELECT "MemberID" FROM {table.sql}' for table in staged.by_name().values())
     published = f"""SELECT p."MemberID", x.original_id AS member_id FROM ({ids}) AS p
         LEFT JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID" """
@@ -171,7 +171,7 @@ def membership_refusals(policy: Policy, staged: Staged, crosswalk: Table, sample
 
 
 def pseudonym_refusals(crosswalk: Table, key_of: Callable[[str], bytes]) -> list[Refusal]:
-    """Compute every pseudonym again: an identifier that is none, or another's, must not be published."""
+    """Recompute every pseudonym: an identifier that is not one, or belongs to another, must not be published."""
     found = []
     for kind in ("member", "provider", "vendor", "pcp"):
         stored = crosswalk.query(
@@ -188,9 +188,9 @@ def pseudonym_refusals(crosswalk: Table, key_of: Callable[[str], bytes]) -> list
 def provider_refusals(
     policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table
 ) -> list[Refusal]:
-    """Refuse identifiers that are shown beside a pattern of care that too few providers, vendors or PCPs share."""
+    """Refuse identifiers shown with a pattern of care that too few providers, vendors or PCPs share."""
     columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
-    # A column that is not released cannot be part of a pattern that the release shows.
+    # A column that is not released cannot be part of a pattern in the release.
     pattern = tuple(column for column in PATTERN if column in columns)
     if not pattern:
         return []
@@ -217,7 +217,7 @@ def provider_refusals(
 
 
 def either_way(one: str, other: str) -> str:
-    """Return a SELECT of the number of rows, n, that only one of two SELECTs gives."""
+    """Return a SELECT of the number of rows, n, that only one of two SELECTs returns."""
     return (
         f"SELECT (SELECT count(*) FROM (({one}) EXCEPT ALL ({other})))"
         f" + (SELECT count(*) FROM (({other}) EXCEPT ALL ({one}))) AS n"
@@ -234,7 +234,7 @@ def risk_measurements(
     executor: Executor | None,
     number: int,
 ) -> tuple[Measurement, ...]:
-    """The share at high risk on the gate's own stream, in both readings of the appendix; `number`: which try it is."""
+    """The share at high risk on the gate's own stream, in both readings of the appendix; `number` is that of the try."""
     readings = both_readings(computation, node, adversary, stream_key, policy.risk.gate.draws, executor)
     return measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment, number)
 
@@ -255,7 +255,7 @@ def cross_check_refusals(
     stream_key: bytes,
     commitment: str,
 ) -> tuple[list[Refusal], Measurement]:
-    """Count some draws of the gate's stream with DuckDB, on the staged rows, and compare both readings draw by draw."""
+    """Count some draws of the gate's stream with DuckDB on the staged rows, and compare both readings draw by draw."""
     member_columns = policy.quasi_identifiers.member_columns
     claim_names = policy.quasi_identifiers.claim_names
     population = _population(
@@ -309,8 +309,8 @@ def _population(
 ) -> Counted:
     """The population in which classes are counted: released members as staged, everybody else from the store.
 
-    Where classes are estimated from the release there is nobody else. Members go by their number: joins on long texts cost most
-    of the time.
+    If classes are estimated from the release there is nobody else. Members are numbered, because joins on long texts
+    take most of the time.
     """
     pseudonyms = f"""(SELECT x.pseudonym, m.member_number FROM {crosswalk.sql} AS x JOIN {profiles.sql} AS m
         ON m.member_id = x.original_id WHERE x.kind = 'member')"""
@@ -354,7 +354,7 @@ def _released_at_top(
 
 
 def _counted(beside: Table, name: str, members: str, claims: str, columns: Iterable[str]) -> Counted:
-    """The population as tables, each claim's values counted once for all draws."""
+    """The population as tables, with each claim's values counted once for all draws."""
     found = Counted(Table(beside.file, SCHEMA, name), Table(beside.file, SCHEMA, f"{name}_held"))
     write_table(found.members, members)
     write_table(found.held, held_values(write_view(Table(beside.file, SCHEMA, f"{name}_claims"), claims), list(columns)))
@@ -362,7 +362,7 @@ def _counted(beside: Table, name: str, members: str, claims: str, columns: Itera
 
 
 def labels_at(domains: Table, levels: Mapping[str, int]) -> dict[str, list[str | None]]:
-    """For every quasi-identifier the released label of each code that the kernel knows: a class of the finest level."""
+    """For every quasi-identifier, the released label of each code in the kernel, which is a class of the finest level."""
     frame = domains.frame().sort_values("base_code")
     found = {}
     for column, level in levels.items():
@@ -374,7 +374,7 @@ def labels_at(domains: Table, levels: Mapping[str, int]) -> dict[str, list[str |
 
 
 def measurement_refusals(asset: str, measurements: Sequence[Measurement]) -> list[Refusal]:
-    """A refusal for each gating measurement that did not pass; NaN and nothing at all do not pass."""
+    """Return a refusal for each gating measurement that did not pass; NaN and missing values do not pass."""
     return [
         Refusal(
             "failed_measurement",
@@ -391,7 +391,7 @@ def measurement_refusals(asset: str, measurements: Sequence[Measurement]) -> lis
 
 
 def demographic_refusals(risk: DemographicRisk, staged_members: int) -> list[Refusal]:
-    """Refuse demographic classes that are not those of the staged rows; their share is judged with the measurements."""
+    """Refuse demographic classes other than those of the staged rows; the measurements judge their share."""
     if risk.released == staged_members != 0:
         return []
     text = "the demographic classes do not add up to the staged members"
@@ -401,7 +401,7 @@ def demographic_refusals(risk: DemographicRisk, staged_members: int) -> list[Ref
 def evidence_refusals(
     policy: Policy, delivery: str, evidence: Sequence[Evidence], digest: str, methods: Mapping[str, str], number: int
 ) -> list[Refusal]:
-    """Judge the evidence of the assessments: of these rows, this policy, these methods and this try, and sufficient."""
+    """Judge the assessments' evidence: it must be sufficient, and of these rows, this policy, these methods and this try."""
     context = Context(
         delivery, policy.hash, dict.fromkeys(methods, digest), methods, dict.fromkeys(measure.MADE_OF_DRAWS, number)
     )

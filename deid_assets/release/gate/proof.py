@@ -1,8 +1,8 @@
-"""The proof that staged files are the rows that were judged, and nothing else.
+"""Proof that the staged files contain exactly the rows that were judged.
 
-The judged rows are written a second time, and the bytes must be those of the staged files. So no file can hold what no
-judged row has: an appended row, metadata, statistics or dictionary pages of other rows, an order that tells something.
-Then CSV and Parquet are read by a second library, as recipients read them, and compared value by value.
+The judged rows are written a second time, and the bytes must equal those of the staged files. So no file can contain
+anything that no judged row has: an appended row, metadata, statistics or dictionary pages of other rows, or an
+informative row order. Then a second library reads CSV and Parquet as recipients do, and compares them value by value.
 """
 
 import os
@@ -31,22 +31,22 @@ _FEW = 11
 
 @dataclass(frozen=True)
 class StagedTable:
-    """A table of a release, and the rows that were judged in its place.
+    """A table of a release, and the rows that were judged for it.
 
     Parameters
     ----------
     name
-        Of its files: data/<name>.csv and data/<name>.parquet.
+        Name of its files: data/<name>.csv and data/<name>.parquet.
     columns
         Names and DuckDB types, in order.
     order_by
         Columns by which its rows are ordered first.
     digests
-        Form to the SHA-256 that the manifest names.
+        Form to the SHA-256 in the manifest.
     rows
-        The `rows_digest` that the manifest names.
+        The `rows_digest` in the manifest.
     judged
-        The CSV file, read back; None as long as nobody read it.
+        The CSV file, read back; None until it has been read.
     """
 
     name: str
@@ -58,21 +58,21 @@ class StagedTable:
 
 
 def table_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]:
-    """Say what speaks against the two files of a table; no file is trusted, whoever wrote it.
+    """Return what is wrong with the two files of a table; no file is trusted, whoever wrote it.
 
     Parameters
     ----------
     data
         The folder of the staged files.
     again
-        An empty folder, for the second writing.
+        An empty folder for the second copy.
     table
-        What was staged.
+        The staged table.
 
     Returns
     -------
     list of Refusal
-        Rules `unjudged_file`, `changed_file`, `unequal_formats` and `unsafe_text`; none where all is well.
+        Rules `unjudged_file`, `changed_file`, `unequal_formats` and `unsafe_text`; empty if nothing is wrong.
     """
     if table.judged is None:
         return [_refusal("unjudged_file", f"data/{table.name}.csv", "was staged, and nobody read it back to judge it")]
@@ -112,7 +112,7 @@ def opened(path: Path) -> BufferedReader:
     Raises
     ------
     ReleaseError
-        If it is something else.
+        If it is not a regular file.
     OSError
         If it cannot be opened.
     """
@@ -124,9 +124,9 @@ def opened(path: Path) -> BufferedReader:
 
 
 def same_rows(csv: BinaryIO, parquet: BinaryIO) -> bool:
-    """Whether a CSV and a Parquet file hold the same columns and rows, in order, as pyarrow reads them.
+    """Whether a CSV and a Parquet file contain the same columns and rows, in order, as pyarrow reads them.
 
-    A blank of the CSV file is a missing value, and `""` is an empty text.
+    A blank in the CSV file is a missing value; `""` is an empty text.
     """
     csv.seek(0)
     stored = arrow_parquet.ParquetFile(parquet)
@@ -150,7 +150,7 @@ def _filled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _equal(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> bool:
-    """Whether two streams hold the same rows in the same order, however they are cut into batches."""
+    """Whether two streams contain the same rows in the same order, regardless of how they are split into batches."""
     one, other = next(left, None), next(right, None)
     while one is not None and other is not None:
         rows = min(len(one), len(other))
@@ -183,7 +183,7 @@ def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: str, judged: Tab
 
 
 def _about(cells: int) -> str:
-    """A number of cells as far as it may be told: each belongs to a person.
+    """A number of cells, as precisely as it may be disclosed: each cell belongs to a person.
 
     Examples
     --------
@@ -200,10 +200,10 @@ def _refusal(rule: str, path: str, text: str, cells: float | None = None) -> Ref
 
 
 def oddities(folder: Path) -> list[str]:
-    """What files and folders have beside their content: a second name, another owner, extended attributes.
+    """Return what files and folders have besides content: a second name, another owner, extended attributes.
 
-    A hard link elsewhere could change a file after it was signed. Attributes go along with a copy, and no digest covers
-    them.
+    A hard link elsewhere could change a file after it was signed. Attributes are copied with a file, and no digest
+    covers them.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def oddities(folder: Path) -> list[str]:
             found.append(f"{name} has {status.st_nlink} names (hard links)")
         if status.st_uid != os.geteuid():
             found.append(f"{name} belongs to another user")
-        # Others, such as those of access control, are the file system's own.
+        # Others, such as access control attributes, belong to the file system.
         if any(attribute.startswith("user.") for attribute in os.listxattr(path, follow_symlinks=False)):
             found.append(f"{name} has extended attributes")
     return found

@@ -1,1 +1,1 @@
-"""What a release says of itself: the manifest in two editions, the certificate, the data dictionary."""
+"""The description of a release: the manifest in two editions, the certificate, the data dictionary."""

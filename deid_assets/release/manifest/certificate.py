@@ -1,9 +1,9 @@
-"""The certificate of optimality as it is kept with a release, in two editions like the manifest.
+"""The certificate of optimality of a release, in two editions like the manifest.
 
-The public edition, `certificate.json`, is a file of the release: losses are parts of the largest loss, rounded down so
-far that no count of people follows from them, and numbers that count people are rounded likewise. The exact edition
-stays in the restricted store. The public one names its digest; the exact one holds a salt, without which exact counts
-could be tried until the digest fits.
+The public edition, `certificate.json`, is a file of the release. Its losses are fractions of the largest loss, rounded
+down so far that no count of people follows from them; numbers that count people are rounded likewise. The exact edition
+stays in the restricted store. The public one contains its digest. The exact one contains a salt; otherwise exact counts
+could be tried until the digest matches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,11 +37,11 @@ def certificate_editions(
     Parameters
     ----------
     policy, number
-        Which release.
+        The release.
     people
         Records or members over which losses were counted.
     counts_people
-        Whether the measured nodes count people rather than random draws.
+        Whether the measured nodes count people instead of random draws.
     salt
         32 bytes that nobody outside can know; exact edition only.
     """
@@ -56,19 +56,19 @@ def certificate_editions(
 
 
 def certificate_tolerance(content: bytes) -> float:
-    """How much less a node might lose unseen, as a part of the largest loss; of a certificate without problems."""
+    """Loss difference that rounding could hide, as a fraction of the largest loss; for a certificate without problems."""
     return _from_json(parse_json(content)).tolerance
 
 
 def certificate_problems(content: bytes, policy: str, number: int, stated: StatedLattice | None = None) -> list[str]:
-    """What speaks against a certificate of this release; raises for nothing that the text may hold.
+    """Return what is wrong with a certificate of this release; never raises because of the text's content.
 
     Parameters
     ----------
     policy, number
-        Which release.
+        The release.
     stated
-        What its policy says of the lattice; None leaves that unasked.
+        What its policy says about the lattice; None skips this check.
     """
     try:
         told = parse_json(content)
@@ -83,7 +83,7 @@ def certificate_problems(content: bytes, policy: str, number: int, stated: State
 
 
 def names_exact_edition(public: bytes, exact: bytes) -> bool:
-    """Whether the public edition names this exact one."""
+    """Whether the public edition names this exact edition."""
     try:
         told = parse_json(public)
     except ReleaseError:

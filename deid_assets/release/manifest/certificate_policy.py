@@ -1,7 +1,7 @@
-"""Whether a certificate of optimality speaks of the lattice and the threshold of the policy in the signed manifest.
+"""Check that a certificate of optimality matches the lattice and the threshold of the policy in the signed manifest.
 
-The policy is read as the text that recipients see: the lattice's dimensions, their numbers of levels, and what nodes
-were decided against. A proof about another lattice, or a laxer threshold, proves nothing about this release.
+The policy is read as the text that recipients see: the lattice's dimensions, their numbers of levels, and the criteria
+that nodes were judged by. A proof about another lattice, or a laxer threshold, proves nothing about this release.
 """
 
 import math
@@ -15,14 +15,14 @@ from deid_assets.store.digests import parse_json
 
 @dataclass(frozen=True)
 class StatedLattice:
-    """What a policy says of its lattice.
+    """What a policy says about its lattice.
 
     Attributes
     ----------
     dimensions
-        Name and highest level of each, in order.
+        Name and highest level of each dimension, in order.
     criteria
-        What nodes may have been decided against.
+        The criteria that nodes may have been judged by.
     """
 
     dimensions: tuple[tuple[str, int], ...]
@@ -35,7 +35,7 @@ class StatedLattice:
         Raises
         ------
         ReleaseError
-            If it is not one.
+            If it is not a policy.
         """
         told = parse_json(policy.encode())
         try:
@@ -44,7 +44,7 @@ class StatedLattice:
             raise ReleaseError("the manifest holds no policy with a lattice") from None
 
     def problems(self, proof: OptimalityCertificate) -> list[str]:
-        """What of a certificate is not so in the policy."""
+        """Return where a certificate disagrees with the policy."""
         found = []
         if tuple(zip(proof.dimensions, proof.heights, strict=True)) != self.dimensions:
             found.append("its dimensions, or their levels, are not those of the policy")

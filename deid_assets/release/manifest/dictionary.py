@@ -1,7 +1,7 @@
 """The data dictionary of a release: every column that is published, what it means, its type, its level and its labels.
 
-It says what policy and contract say, and the labels that occur in the staged tables after these were read back: whoever
-reads the files sees them there. It holds no number of rows or people.
+It repeats the policy and the contract, and lists the labels that occur in the staged tables as read back; readers of the
+files see these anyway. It contains no numbers of rows or people.
 """
 
 import re
@@ -15,25 +15,25 @@ from deid_assets.store.tables import Table, quoted
 
 FILE = "data/dictionary.json"
 MOST_LABELS = 500
-"""Labels of a column that are listed; of more only the level is told."""
+"""Maximum number of labels listed for a column; with more, only the level is shown."""
 
 _TYPES = {"VARCHAR": "text", "BIGINT": "whole number", "INTEGER": "whole number", "TINYINT": "whole number", "DATE": "date"}
 
 
 @dataclass(frozen=True)
 class DescribedTable:
-    """A staged table, and what is known of its columns.
+    """A staged table, and what is known about its columns.
 
     Attributes
     ----------
     table
         Read back from its file.
     contract
-        Has every column, with description, role and unit.
+        Defines every column, with description, role and unit.
     hierarchies
-        Column in this table to its hierarchy and chosen level.
+        Maps columns of this table to their hierarchy and chosen level.
     notes
-        Column in this table to what a reader must know beside its meaning.
+        Maps columns of this table to what a reader must know besides their meaning.
     """
 
     table: Table
@@ -48,7 +48,7 @@ def dictionary(tables: Mapping[str, DescribedTable]) -> dict:
     Parameters
     ----------
     tables
-        Name of a released table, such as "Claims", to what is known of it.
+        Name of a released table, such as "Claims", to its description.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def dictionary(tables: Mapping[str, DescribedTable]) -> dict:
     Raises
     ------
     KeyError
-        If a staged table has a column that its contract has not: nothing is published that nobody describes.
+        If a staged table has a column that is not in its contract: no column is published without a description.
     """
     return {
         "about": "Every column of the release. Labels are those that occur, in the order of their level; "
@@ -96,14 +96,14 @@ def _column(described: DescribedTable, name: str, kind: str) -> dict:
 
 
 def labels_of(table: Table, column: str) -> list[str]:
-    """The labels that occur in a column, blanks left out."""
+    """The labels that occur in a column, without blanks."""
     name = quoted(column)
     found = table.query(f"SELECT DISTINCT {name} AS label FROM {table.sql} WHERE {name} IS NOT NULL ORDER BY 1")
     return found["label"].tolist()
 
 
 def in_order(hierarchy: Hierarchy, level: int, labels: Sequence[str]) -> list[str]:
-    """Labels in the order of their level; by the number that they begin with where the level lists none.
+    """Labels in the order of their level; by their leading number if the level lists none.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""The manifest: what a release is made of and how it was judged.
+"""The manifest: how a release was made and how it was judged.
 
-Two editions. The restricted one holds exact numbers and stays in the restricted store. The public one is published with the
-release and signed; its numbers about people are protected counts (`public_numbers`). The public edition holds the digest of the
-restricted one, which therefore holds a salt: without it, whoever knows all else could try exact counts until the digest fits.
+There are two editions. The restricted one contains exact numbers and stays in the restricted store. The public one is
+published with the release and signed; its numbers about people are protected counts (`public_numbers`). The public
+edition contains the digest of the restricted one. The restricted one therefore contains a salt: otherwise anyone who
+knows everything else could try exact counts until the digest matches.
 """
 
 import platform
@@ -32,9 +33,9 @@ class ReleasedFile:
     sha256, size
         Digest and number of its bytes.
     rows
-        Number of rows; None where the file is not a table. Exact in the public edition too: the file tells it.
+        Number of rows; None if the file is not a table. Exact in the public edition too, because the file reveals it.
     rows_digest
-        `digests.rows_digest` of the table in it; None where the file is not a table.
+        `digests.rows_digest` of the table in it; None if the file is not a table.
     """
 
     path: str
@@ -56,17 +57,17 @@ class ReleasedFile:
 
 @dataclass(frozen=True)
 class PolicyText:
-    """A policy as a manifest shows it.
+    """A policy as shown in a manifest.
 
     Parameters
     ----------
     name
         Name of the policy.
     hash, text
-        The whole policy and its hash: restricted edition. It may list members who opted out.
+        The whole policy and its hash; restricted edition only. May list members who opted out.
     public_text
-        `ReleasePolicy.public_content`: public edition, which shows the hash of this text only. The hash of the whole
-        text would confirm a guess of who opted out, or of how many members were to be released.
+        `ReleasePolicy.public_content`, for the public edition, which shows only the hash of this text. The hash of the
+        whole text would confirm a guess of who opted out, or of how many members were to be released.
     """
 
     name: str
@@ -77,18 +78,18 @@ class PolicyText:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a release comes to stand; known once the registry is locked.
+    """Where a release is placed; known once the registry is locked.
 
     Parameters
     ----------
     policy, number
-        Which release.
+        The release.
     previous
         Head of the registry before it.
     signer
         Raw public key of the signer, hexadecimal.
     delivery, inputs_digest, created
-        Keyed digest of the delivery's key, keyed digest of what went in, time in ISO 8601.
+        Keyed digest of the delivery's key, keyed digest of the inputs, time in ISO 8601.
     files
         The staged files, ordered by path.
     """
@@ -110,13 +111,13 @@ class Manifest:
     Parameters
     ----------
     place
-        Where the release comes to stand, and its files.
+        Where the release is placed, and its files.
     policy
         The policy's text and hash.
     recipient_class, terms_of_use
         Who may receive the release, under which terms.
     delivery_key
-        Key of the delivery; restricted edition only, because it may be made of file names.
+        Key of the delivery; restricted edition only, because it may be derived from file names.
     delivery_digest
         Digest of the delivery's content.
     code_version
@@ -124,11 +125,11 @@ class Manifest:
     packages
         Package name to version.
     lineage
-        Asset name to the data version that went in.
+        Asset name to the version of the input data.
     evidence
         Every assessment's measurements.
     attrition
-        Rows out of each stage.
+        Number of rows after each stage.
     secret_commitment
         `Secret.commitment()`.
     salt
@@ -136,15 +137,15 @@ class Manifest:
     member_tags
         8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition.
     roll, removal_digest
-        `Roll.to_bytes` of the delivery, kept beside the restricted edition, and `cumulative.removal_digest`; empty where
+        `Roll.to_bytes` of the delivery, kept beside the restricted edition, and `cumulative.removal_digest`; empty if
         records have no identifier.
     exact_certificate
         The exact edition of the certificate of optimality; kept beside the restricted edition.
     shapes
-        What of the policy shapes what is measured, `PublicNumbers.shapes`.
+        Parts of the policy that affect what is measured, `PublicNumbers.shapes`.
     tried
-        Of which delivery and sample this is which generalization, and which try; None where no draws judge. Public is only
-        which try it is.
+        The generalization, its delivery and sample, and the number of the try; None if no draws judge it. Only the
+        number of the try is public.
     """
 
     place: Place
@@ -197,7 +198,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Editions:
-    """The two editions of a manifest as bytes of canonical JSON, and what is kept beside the restricted one."""
+    """The two editions of a manifest as bytes of canonical JSON, and what is stored beside the restricted one."""
 
     public: bytes
     restricted: bytes
@@ -212,7 +213,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
     Parameters
     ----------
     protect
-        Makes a protected count of an exact one, `CountNoise.protect`.
+        Converts an exact count to a protected one, `CountNoise.protect`.
     """
     restricted = canonical_json(
         _common(manifest)
@@ -240,7 +241,8 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
         _common(manifest)
         | {
             "edition": "public",
-            # Neither key nor content's digest: the one may hold names, and on the other a guess could be tried.
+            # Neither the key nor the content's digest: the key may contain names, and a guess could be tested against
+            # the digest.
             "delivery": {"key_digest": manifest.place.delivery},
             "policy": {"name": manifest.policy.name, "hash": bytes_digest(shown.encode()), "text": shown},
             "evidence": [numbers.evidence(item, manifest.place.delivery, attrition) for item in manifest.evidence],
@@ -253,7 +255,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
 
 
 def _common(manifest: Manifest) -> dict:
-    """What both editions say alike."""
+    """The content that both editions share."""
     place = manifest.place
     return {
         "format": FORMAT,
@@ -272,5 +274,5 @@ def _common(manifest: Manifest) -> dict:
 
 
 def package_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Python's version and those of the packages that a release depends on."""
+    """Versions of Python and of the packages that a release depends on."""
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}

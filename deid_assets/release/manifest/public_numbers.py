@@ -1,16 +1,17 @@
 """Which numbers the public edition of a manifest shows, and in which form.
 
-Numbers are of five kinds, told by their unit:
+Numbers are of five kinds, identified by their unit:
 
-* they count nobody (draws, probabilities, distances): shown, probabilities at two digits;
-* the released files tell them to whoever counts rows ("published members"): shown as they are;
+* they count nobody (draws, probabilities, distances): shown, probabilities to two digits;
+* the released files reveal them to anyone who counts rows ("published members"): shown as they are;
 * they count people: protected counts, `methods.protected_counts`;
-* they are shares of people: a protected count over the number of those people, which is exact where the files tell it
-  ("share of released members") and protected elsewhere; 'T' where that number is below 11;
-* they count claims: left out. One member may have a hundred claims, which noise made for one person does not hide.
+* they are shares of people: a protected count over the number of those people, which is exact if the files reveal it
+  ("share of released members") and protected otherwise; 'T' if that number is below 11;
+* they count claims: omitted. One member may have a hundred claims, which noise made for one person does not hide.
 
-Two looks at one thing would average its noise. So a cell is what is counted and what of the policy shapes it (`shape`):
-two policies that count the same show the same number, and two that count differently have independent noise.
+Two noisy versions of one number could be averaged. So a cell is defined by what is counted and the parts of the policy
+that affect it (`shape`). Two policies that count the same show the same number; two that count differently have
+independent noise.
 """
 
 import math
@@ -21,12 +22,12 @@ from deid_assets.assessments.evidence import LEFT_OUT, Evidence, Measurement
 from deid_assets.methods.counts.protected_counts import Cell, shown_if_large
 
 Protect = Callable[[Cell, int], int]
-"""Definition of a cell and exact count to the protected count; see `methods.protected_counts.CountNoise.protect`."""
+"""Converts a cell's definition and exact count to the protected count; see `methods.protected_counts.CountNoise.protect`."""
 
 
 @dataclass(frozen=True)
 class AttritionStep:
-    """How many rows a stage left of the rows of another.
+    """How many of the rows of one stage another stage kept.
 
     Parameters
     ----------
@@ -37,13 +38,13 @@ class AttritionStep:
     count
         Rows out.
     source
-        The stage whose rows went in; None for the first.
+        The stage that provided the rows; None for the first.
     reason
-        Why rows were left out, for people.
+        Why rows were removed, in words.
     file
-        Path of the released file whose rows these are: the file tells the number. Empty elsewhere.
+        Path of the released file with these rows, which reveals the number; empty otherwise.
     shape
-        What of the policy shapes the number, as a text that only the noise is made of.
+        Parts of the policy that affect the number, as a text used only to derive the noise.
     """
 
     stage: str
@@ -57,22 +58,22 @@ class AttritionStep:
 
 @dataclass(frozen=True)
 class PublicNumbers:
-    """Makes the public form of counts, measurements and evidence.
+    """Create the public form of counts, measurements and evidence.
 
     Parameters
     ----------
     protect
         Adds the noise of a cell.
     shapes
-        What of the policy shapes what is measured, by the name of the measurement or, for the others, by its method;
-        "" for the rest.
+        Parts of the policy that affect what is measured, by the name of the measurement or else by its method; "" for
+        the rest.
     """
 
     protect: Protect
     shapes: Mapping[str, str]
 
     def attrition(self, steps: Iterable[AttritionStep]) -> list[dict]:
-        """Rows in and out. Rows in are the source's rows out: one cell, one number, no second look at it."""
+        """Rows in and out. Rows in are the source's rows out: one cell, one number, no second noisy version."""
         return attrition_json(steps, self._rows_out, told=True)
 
     def evidence(self, item: Evidence, delivery: str, attrition: Iterable[Mapping]) -> dict:
@@ -81,9 +82,9 @@ class PublicNumbers:
         Parameters
         ----------
         delivery
-            What stands for the delivery's key.
+            Placeholder for the delivery's key.
         attrition
-            As the public edition shows it: a share of records left out is made of its numbers.
+            Attrition as in the public edition; a share of records removed is computed from its numbers.
         """
         told = item.to_json()
         del told["policy_hash"]
@@ -99,13 +100,14 @@ class PublicNumbers:
         return self.protect({"cell": f"attrition/{step.stage}", "shape": step.shape}, step.count)
 
     def _measurement(self, measured: Measurement, attrition: list[Mapping]) -> dict:
-        """A measurement with protected numbers if they are about people; threshold and outcome stay.
+        """A measurement with protected numbers if they are about people; threshold and outcome are unchanged.
 
-        A bound follows from value and sample size and would tell the exact value: it is left out, unless it is the value.
+        A bound follows from value and sample size and would reveal the exact value. It is omitted, unless it is the
+        value.
         """
         told = measured.to_json()
         if measured.unit == "probability":
-            # The ratio of two attacks is alpha, and alpha with the number of released rows is the exact population.
+            # The ratio of two attacks is alpha, and alpha with the number of released rows gives the exact population.
             return told | {name: two_digits(told[name]) for name in ("value", "bound")}
         if not measured.counts_people or measured.told_by_files:
             return told
@@ -114,11 +116,11 @@ class PublicNumbers:
         return told | {"value": value, "bound": bound, "sample_size": size, "protected": True}
 
     def _protected(self, measured: Measurement) -> tuple[float | int | str | None, int | None]:
-        """A protected count, or a share made of two; and the number of those it was measured on."""
+        """A protected count, or a share of two; and the number of people it was measured on."""
         value, whole = measured.value, measured.sample_size
         size = whole
         if whole is not None and not measured.whole_told_by_files:
-            # Measurements of one group, "group/what", were made of the same people: their number is one cell.
+            # Measurements of one group, "group/what", share the same people: their number is one cell.
             size = self.protect(self._cell(measured, f"{measured.name.partition('/')[0]}/sample_size"), whole)
         if value is None or not math.isfinite(value):
             return None, size
@@ -130,7 +132,7 @@ class PublicNumbers:
         return _share(count, size), size
 
     def _cell(self, measured: Measurement, name: str) -> Cell:
-        """One cell for one thing that is counted, whichever assessment counted it: independent noises could be averaged."""
+        """One cell per counted quantity, whichever assessment counted it: independent noises could be averaged."""
         of_rest = self.shapes.get("", "")
         return {"cell": name, "shape": self.shapes.get(measured.name, self.shapes.get(measured.method, of_rest))}
 
@@ -145,7 +147,7 @@ def attrition_json(
     rows_out
         The number that an edition shows.
     told
-        Whether to say of each number that it is protected.
+        Whether to state for each number that it is protected.
     """
     shown: dict[str, int | None] = {}
     found = []
@@ -180,12 +182,12 @@ def two_digits(number: float | str | None) -> float | str | None:
 
 
 def _share(count: int, size: int) -> float | str:
-    """What describes few people is not shown, judged by the number that is shown of them."""
+    """Suppress a share of too few people, judged by the displayed number of them."""
     return shown_if_large(count / size if size > 0 else 0.0, size)
 
 
 def _left_out(attrition: list[Mapping]) -> tuple[float | str | None, int | None]:
-    """The share of the records before the last step that it left out: what is released is told, the rest is one cell."""
+    """The share of records that the last step removed: the number released is public, the rest is one cell."""
     last = attrition[-1] if attrition else {}
     size, released = last.get("rows_in"), last.get("rows_out")
     if size is None or released is None or last["protected"]:

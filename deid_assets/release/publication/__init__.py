@@ -1,1 +1,1 @@
-"""Staging, atomic publication, recovery after a crash, and verification offline."""
+"""Staging, atomic publication, crash recovery, and offline verification."""

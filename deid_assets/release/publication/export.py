@@ -1,4 +1,4 @@
-"""Tables as files that are byte for byte the same for the same rows, read back before anybody relies on them."""
+"""Tables as files that are byte for byte the same for the same rows, and read back before use."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,16 +16,16 @@ _ROW_GROUP = 122_880  # DuckDB's own, stated so that a new default does not chan
 def write_ordered(
     connection: duckdb.DuckDBPyConnection, content: str | Query | Table, path: Path, order_by: Sequence[str] = ()
 ) -> None:
-    """Write a table as CSV or Parquet, by the ending of `path`.
+    """Write a table as CSV or Parquet, depending on the suffix of `path`.
 
-    Rows are ordered by `order_by`, then by all other columns, so that the bytes depend neither on the order in which
-    the rows were stored nor on the number of threads. They do depend on DuckDB's version, which a Parquet file names.
-    In CSV a missing value is blank and an empty text is `""`.
+    Rows are ordered by `order_by`, then by all other columns, so that the bytes depend neither on the storage order of
+    the rows nor on the number of threads. They do depend on DuckDB's version, which a Parquet file names. In CSV a
+    missing value is blank and an empty text is `""`.
 
     Raises
     ------
     ReleaseError
-        If the ending is neither .csv nor .parquet.
+        If the suffix is neither .csv nor .parquet.
     """
     query = as_query(content)
     columns = dict.fromkeys([*order_by, *columns_of(connection, content)])
@@ -49,8 +49,8 @@ def write_both(
 ) -> None:
     """Write a table as <name>.csv, and the rows of that file as <name>.parquet.
 
-    DuckDB marks a Parquet column as required where the statistics of its source know of no missing value, and a source
-    may hold rows that are not released. A CSV file has no statistics: what is written depends on the released rows only.
+    DuckDB marks a Parquet column as required if its source's statistics have no missing value, and a source may contain
+    rows that are not released. A CSV file has no statistics, so the output depends on the released rows only.
     """
     csv = folder / f"{name}.csv"
     write_ordered(connection, content, csv, order_by)
@@ -58,7 +58,7 @@ def write_both(
 
 
 def reader(path: Path, columns: Mapping[str, str]) -> Query:
-    """A SELECT that reads a file of `write_ordered`: CSV with the types given, Parquet with its own.
+    """A SELECT that reads a file of `write_ordered`: CSV with the given types, Parquet with its own.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def reader(path: Path, columns: Mapping[str, str]) -> Query:
 
 
 def read_back(connection: duckdb.DuckDBPyConnection, path: Path, columns: Mapping[str, str], digest: str) -> int:
-    """Compare a written file with the table that it was made of, and return its number of rows.
+    """Compare a written file with its source table, and return its number of rows.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def read_back(connection: duckdb.DuckDBPyConnection, path: Path, columns: Mappin
     Raises
     ------
     ReleaseError
-        If they differ, as for a type that the format does not keep (HUGEINT becomes DOUBLE in Parquet).
+        If they differ, for example because the format does not support a type (HUGEINT becomes DOUBLE in Parquet).
     """
     read = reader(path, columns)
     found = columns_of(connection, read)

@@ -3,15 +3,16 @@
 The folder of releases:
 
     <releases>/registry.jsonl               the registry
-    <releases>/.lock                        held while a number is taken, a release published, or a crash mended
+    <releases>/.lock                        held while a number is taken, a release published, or a crash repaired
     <releases>/<policy>/0001/               a release: manifest.json, manifest.sig, certificate.json, data/, report.html
-    <releases>/<policy>/.staging-0002-<x>/  a release in the making; its own lock is held by the process that makes it
+    <releases>/<policy>/.staging-0002-<x>/  a release in the making; the process that makes it holds its lock
 
-The order of `Staging.publish`, under the lock: manifest and signature are written into the staged folder, everything
-is flushed, the folder is verified as an auditor would verify it, and renamed; then the registry's entry is appended.
-The signed manifest fixes its entry completely, and so serves as the write-ahead record: a crash before the rename
-leaves a staging folder, which the next start removes; one after it leaves a whole release, whose entry the next start
-appends. A number is used by one release for ever; that of a staged release which was never published is free again.
+`Staging.publish` proceeds as follows, under the lock. It writes manifest and signature into the staged folder, flushes
+everything, verifies the folder as an auditor would, and renames it; then it appends the registry's entry. The signed
+manifest determines its entry completely, and so serves as the write-ahead record. A crash before the rename leaves a
+staging folder, which the next start removes. A crash after it leaves a whole release, whose entry the next start
+appends. A number belongs to one release for ever; the number of a staged release that was never published is free
+again.
 """
 
 import contextlib
@@ -59,7 +60,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
 @dataclass(frozen=True)
 class Published:
-    """A release that is out: its folder, and its entry, whose `hash` is the registry's head now."""
+    """A published release: its folder, and its entry, whose `hash` is now the registry's head."""
 
     folder: Path
     entry: Entry
@@ -72,13 +73,13 @@ class Releases:
     Parameters
     ----------
     folder
-        Where releases lie; one file system.
+        Where releases are stored; one file system.
     key
         Signs manifests. A release left by a crash is completed only if this key signed it.
     restricted
-        Where restricted editions of manifests are kept, as <policy>/<number>.json with the tags of the released members as
-        <number>.members, the roll of its delivery as <number>.roll and the exact certificate as <number>.certificate.json; in
-        the restricted store.
+        Folder in the restricted store for restricted editions of manifests, as <policy>/<number>.json. Beside each are
+        the tags of the released members as <number>.members, the roll of its delivery as <number>.roll and the exact
+        certificate as <number>.certificate.json.
     """
 
     folder: Path
@@ -95,7 +96,7 @@ class Releases:
         return self.folder / policy / f"{number:04d}"
 
     def recover(self) -> Recovery:
-        """Mend what crashes left: a cut registry line, dead staging folders, a release without its entry.
+        """Repair what crashes left: a cut registry line, dead staging folders, a release without its entry.
 
         Raises
         ------
@@ -108,12 +109,12 @@ class Releases:
 
     @contextlib.contextmanager
     def stage(self, policy: str) -> "Iterator[Staging]":
-        """Open a staging folder with the next number; on leaving, whatever was not published is removed.
+        """Open a staging folder with the next number; on exit, remove whatever was not published.
 
         Raises
         ------
         ReleaseError
-            If an earlier crash left what cannot be mended without a person.
+            If an earlier crash left something that only a person can repair.
         """
         if not POLICY.match(policy):
             raise ReleaseError("a policy's name has small letters, digits and underscores, and begins with a letter")
@@ -127,16 +128,16 @@ class Releases:
             staging.discard()
 
     def note_refused(self, tried: Tried, by_chance: bool) -> None:
-        """Put a refused try into the registry, flushed, unless it says so already; before anybody hears of it.
+        """Add a refused try to the registry, flushed, unless it is there already; before the refusal is reported.
 
         Raises
         ------
         ReleaseError
-            If the registry cannot be added to; then nothing may be told of what was measured.
+            If the registry cannot be extended; then nothing that was measured may be disclosed.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
-            # A release that a crash left without its entry follows the head as it is now.
+            # A release that a crash left without its entry follows the current head.
             self._recover_or_refuse()
             chain = self.registry.chain()
             if not is_told(chain, tried, by_chance):
@@ -147,7 +148,7 @@ class Releases:
         return durable.locked(self.folder / LOCK)
 
     def _new_staging(self, policy: str) -> "Staging":
-        """Take the next number and make its staging folder; under the lock."""
+        """Take the next number and create its staging folder; the caller holds the lock."""
         parent = self.folder / policy
         if not parent.is_dir():
             parent.mkdir()
@@ -162,7 +163,7 @@ class Releases:
         return Staging(self, policy, number, folder, lock)
 
     def _numbers_in_use(self, policy: str) -> Iterator[int]:
-        """Numbers registered, published or being staged."""
+        """Numbers that are registered, published or being staged."""
         yield from (entry.number for entry in self.registry.chain().entries if entry.policy == policy)
         for path in (self.folder / policy).iterdir():
             found = STAGING.match(path.name)
@@ -202,7 +203,7 @@ class Staging:
 
     @property
     def files(self) -> tuple[ReleasedFile, ...]:
-        """What was staged so far, as it was read back, ordered by path."""
+        """The files staged so far, as read back, ordered by path."""
         return tuple(sorted(self._files, key=lambda file: file.path))
 
     def write_table(
@@ -219,7 +220,7 @@ class Staging:
         Raises
         ------
         ReleaseError
-            If a file is staged already, or does not read back as its source.
+            If a file is staged already, or differs from its source when read back.
         """
         paths = {form: self._new_path(f"data/{name}.{form}") for form in FORMATS}
         self._proven = False
@@ -240,7 +241,7 @@ class Staging:
         return reader(self.folder / path, self._tables[Path(path).stem].columns)
 
     def read_into(self, name: str, table: Table) -> None:
-        """Read data/<name>.csv into a table of the restricted store, where it is judged in the place of both files.
+        """Read data/<name>.csv into a table of the restricted store, where it is judged on behalf of both files.
 
         Raises
         ------
@@ -253,11 +254,11 @@ class Staging:
         self._tables[name] = replace(self._tables[name], judged=table)
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Say what speaks against the staged files; nothing is published before this was asked, and answered by nothing.
+        """Return what is wrong with the staged files; nothing is published unless this was called and returned nothing.
 
         See `proof.table_refusals`.
         """
-        again = self.folder / ".again"  # goes with the staging folder, should this process end before
+        again = self.folder / ".again"  # removed with the staging folder if this process ends first
         again.mkdir(mode=0o700)
         try:
             found = [one for table in self._tables.values() for one in table_refusals(self.folder / "data", again, table)]
@@ -269,7 +270,7 @@ class Staging:
     def write_file(self, name: str, content: bytes) -> ReleasedFile:
         """Add a file that is not a table: "report.html" beside the data, or "data/..." among them.
 
-        The manifest names the digest of `content`; that the file holds it is asked when the release is sealed.
+        The manifest contains the digest of `content`; sealing the release checks that the file matches it.
         """
         path = self._new_path(name)
         if path.suffix.lower().removeprefix(".") in FORMATS:
@@ -278,12 +279,12 @@ class Staging:
         return self._note(path, bytes_digest(content), None, None)
 
     def write_json(self, name: str, value: object) -> ReleasedFile:
-        """Add a JSON file, for people to read too; it says what `value` says.
+        """Add a JSON file with the value `value`, formatted for people too.
 
         Raises
         ------
         ReleaseError
-            If the value is not JSON, as NaN, or reads back as another.
+            If the value is not JSON, such as NaN, or differs when read back.
         """
         canonical = canonical_json(value)
         content = json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
@@ -320,21 +321,22 @@ class Staging:
         Parameters
         ----------
         describe
-            Writes the manifest's editions for the place that the release gets; called under the lock, so briefly.
+            Writes the manifest's editions for the place that the release gets. Called under the lock, so it must be
+            brief.
         delivery
             Keyed digest of the delivery's key.
         inputs_digest
-            `Secret.keyed_digest` of everything that went in.
+            `Secret.keyed_digest` of all inputs.
         created
             Time in ISO 8601.
         repeat
-            Whether to publish although the same inputs were released before.
+            Whether to publish even if the same inputs were released before.
 
         Raises
         ------
         ReleaseError
-            If no data or no certificate is staged, the same inputs were released before, a staged file was changed after it was
-            written, or the editions do not describe this release; nothing is published then.
+            If no data or no certificate is staged, the same inputs were released before, a staged file changed after it
+            was written, or the editions do not describe this release. Nothing is published then.
         """
         if not any(file.path.startswith("data/") for file in self._files):
             raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
@@ -372,7 +374,7 @@ class Staging:
             return Published(final, entry)
 
     def _seal(self, place: Place, made: Editions) -> Entry:
-        """Write manifest, signature and restricted edition, make all read-only, flush, verify."""
+        """Write the manifest, the signature and the restricted edition, make everything read-only, flush and verify."""
         entry = Entry.from_manifest(made.public)
         manifest = parse_json(made.public)
         is_this_one = (
@@ -393,13 +395,14 @@ class Staging:
         durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
         durable.create(self.folder / MANIFEST, made.public, 0o444)
         durable.create(self.folder / SIGNATURE, self.releases.key.sign(made.public), 0o444)
-        # Its lock file is no part of a release. From here on the lock of the folder of releases keeps it from removal.
+        # Its lock file is not part of a release. From here on, the lock of the folder of releases protects it from
+        # removal.
         (self.folder / LOCK).unlink()
         for folder in (self.folder / "data", self.folder):
             os.chmod(folder, 0o755)  # noqa: S103 - a release is for others to read
             durable.sync(folder)
         reasons = [f"{check.name}: {check.reason}" for check in verify(self.folder, self.releases.key.public).failures]
-        # Verified is what lies there; it must also be what was made, not another release that the same key signed.
+        # Verify the files on disk. They must also be those just made, not another release that the same key signed.
         if (self.folder / MANIFEST).read_bytes() != made.public:
             reasons.append(f"{MANIFEST} is not the one that was made")
         reasons += oddities(self.folder)
@@ -408,10 +411,10 @@ class Staging:
         return entry
 
     def discard(self) -> None:
-        """Remove whatever was not published and let go of the lock; harmless after publication."""
+        """Remove whatever was not published and release the lock; harmless after publication."""
         if self._lock is None:
             return
-        with self.releases._locked():  # or another start takes the half removed folder for a dead one
+        with self.releases._locked():  # otherwise another start takes the half-removed folder for a dead one
             if self.folder.exists():
                 shutil.rmtree(self.folder)
         os.close(self._lock)
@@ -419,7 +422,7 @@ class Staging:
 
 
 def _without_quotes(problem: str, work: Callable[[], Any]) -> Any:
-    """Do some work of DuckDB, whose messages may quote a line of a file: the error raised does not refer to them."""
+    """Run DuckDB work and raise errors without their cause, because DuckDB's messages may quote a line of a file."""
     try:
         return work()
     except duckdb.Error as error:

@@ -1,4 +1,4 @@
-"""What crashes leave in the folder of releases, and how it is mended; the caller holds the folder's lock."""
+"""Crash recovery in the folder of releases; the caller holds the folder's lock."""
 
 import os
 import re
@@ -25,16 +25,16 @@ REGISTRY = "registry.jsonl"
 
 @dataclass(frozen=True)
 class Recovery:
-    """What was found and mended after crashes.
+    """What was found and repaired after crashes.
 
     Parameters
     ----------
     removed
-        Staging folders of processes that are gone, as policy/name.
+        Staging folders of processes that have ended, as policy/name.
     completed
         Entries appended for releases that were renamed but not registered.
     problems
-        What a person must look at; nothing is published before.
+        What a person must look at; nothing is published until then.
     """
 
     removed: tuple[str, ...] = ()
@@ -43,14 +43,14 @@ class Recovery:
 
 
 def recovered(folder: Path, key: PublicKey | None) -> Recovery:
-    """Mend a cut registry line, remove dead staging folders, and register a release whose entry is missing.
+    """Repair a cut registry line, remove dead staging folders, and register a release whose entry is missing.
 
     Parameters
     ----------
     folder
         The folder of releases.
     key
-        The key in force, which must have signed a release whose entry is missing; None if nobody knows it.
+        The key in force, which must have signed a release whose entry is missing; None if unknown.
 
     Raises
     ------
@@ -63,8 +63,8 @@ def recovered(folder: Path, key: PublicKey | None) -> Recovery:
     removed = [name for policy in policies for name in _remove_dead_stagings(policy)]
     chain = registry.chain()
     orphans = [path for path in release_folders(folder) if not chain.find(path.parent.name, int(path.name))]
-    # One crash leaves one release without entry, for the next publication begins here. More than one, or one that
-    # does not follow the head, means that somebody changed the folder or the registry.
+    # One crash leaves at most one release without an entry, because the next publication starts with recovery. More
+    # than one, or one that does not follow the head, means that somebody changed the folder or the registry.
     if len(orphans) == 1 and not _orphan_problem(orphans[0], chain, key):
         entry = Entry.from_manifest(regular_bytes(orphans[0] / MANIFEST))
         durable.sync(orphans[0].parent)
@@ -87,9 +87,9 @@ def release_folders(folder: Path) -> list[Path]:
 
 
 def signer_in_force(folder: Path, chain: Chain) -> str | None:
-    """The public key in hexadecimal that has to sign the next release; None if nothing tells it.
+    """The public key in hexadecimal that has to sign the next release; None if it cannot be determined.
 
-    The newest rotation names it, or the manifest of a release since then, as it was registered.
+    It is named by the newest rotation, or by the manifest of a release since then, as registered.
     """
     for line in reversed(chain.lines):
         if isinstance(line, KeyRotation):
@@ -100,7 +100,7 @@ def signer_in_force(folder: Path, chain: Chain) -> str | None:
 
 
 def _signer_of(release: Path, entry: Entry) -> str | None:
-    """Who signed a registered release, as its manifest says; None if that is not the one that was registered."""
+    """The signer of a registered release according to its manifest; None if the manifest is not the registered one."""
     try:
         content = regular_bytes(release / MANIFEST)
         named = parse_json(content)["signer"]["public_key"]
@@ -110,7 +110,7 @@ def _signer_of(release: Path, entry: Entry) -> str | None:
 
 
 def _orphan_problem(folder: Path, chain: Chain, key: PublicKey | None) -> str | None:
-    """Why a release without entry cannot be completed; None if a crash explains it."""
+    """Why a release without an entry cannot be completed; None if a crash explains it."""
     failures = verify(folder, key).failures
     if failures:
         return "; ".join(f"{check.name}: {check.reason}" for check in failures)
@@ -121,7 +121,7 @@ def _orphan_problem(folder: Path, chain: Chain, key: PublicKey | None) -> str | 
 
 
 def _remove_dead_stagings(policy: Path) -> Iterator[str]:
-    """Remove staging folders whose lock is free: their process is gone."""
+    """Remove staging folders whose lock is free: their process has ended."""
     for folder in sorted(path for path in policy.iterdir() if STAGING.match(path.name)):
         held = durable.take_lock(folder / LOCK, wait=False)
         if held is not None:

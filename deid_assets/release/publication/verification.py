@@ -1,7 +1,7 @@
-"""What an auditor runs, offline: whether a release is whole, unchanged, signed by a key that he trusts, and registered.
+"""Offline verification for auditors: whether a release is whole, unchanged, signed by a trusted key, and registered.
 
-Every question is asked and answered by itself; a release is in order when none was answered with no. What a hostile
-release could hold (links, repeated JSON keys, paths that lead outside) is answered with no and never followed.
+Each check is independent. A release is valid if no check fails. Anything that a hostile release could contain (links,
+repeated JSON keys, paths that lead outside) fails a check and is never followed.
 """
 
 import os
@@ -31,16 +31,16 @@ Outcome = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Check:
-    """One question about a release and its answer.
+    """One statement about a release, and whether it is true.
 
     Parameters
     ----------
     name
         The statement that must be true.
     outcome
-        "passed", "failed", or "skipped" where what it needs was not given; only "failed" counts against the release.
+        "passed", "failed", or "skipped" if what it needs was not given; only "failed" counts against the release.
     reason
-        Why, for people; empty if there is nothing to say.
+        Why, in words; empty if there is nothing to say.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Check:
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """The answers about one release.
+    """The checks of one release.
 
     Parameters
     ----------
     release
-        Policy and number as the manifest names them, "unknown" if it cannot be read.
+        Policy and number as the manifest names them; "unknown" if it cannot be read.
     checks
         In the order in which they were made.
     """
@@ -65,16 +65,16 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing speaks against the release."""
+        """Whether no check failed."""
         return all(check.outcome != "failed" for check in self.checks)
 
     @property
     def failures(self) -> tuple[Check, ...]:
-        """The checks that were answered with no."""
+        """The checks that failed."""
         return tuple(check for check in self.checks if check.outcome == "failed")
 
     def text(self) -> str:
-        """One line per check and a last one with the outcome, which says what was not checked."""
+        """Return one line per check, and a last line with the outcome, which says what was not checked."""
         lines = [f"{c.outcome:8}{c.name}{': ' + c.reason if c.reason else ''}" for c in self.checks]
         skipped = [check.name for check in self.checks if check.outcome == "skipped"]
         left_out = f"; not checked: {'; '.join(skipped)}" if skipped else ""
@@ -88,22 +88,22 @@ def verify(
     expected_head: str | None = None,
     exact_certificate: Path | None = None,
 ) -> VerificationReport:
-    """Verify a release folder, offline; raises for nothing that the folder or the registry may hold.
+    """Verify a release folder offline; never raises because of the content of the folder or the registry.
 
     Parameters
     ----------
     release
         The folder with `manifest.json`.
     key
-        The key that is trusted, from a source other than the release. Without one the signature proves nothing about
-        who signed: it is reported as unanchored, and the release is not in order.
+        The trusted key, from a source other than the release. Without one the signature proves nothing about who
+        signed: it is reported as unanchored, and the release is not valid.
     registry
-        The registry file; None says that the place in the chain is not asked for.
+        The registry file; None skips the check of the place in the chain.
     expected_head
-        A head of the registry known from elsewhere, such as a `release` materialization: an entry must have it. This
-        is what shows that the end of the registry was cut off.
+        A head of the registry known from elsewhere, such as a `release` materialization: some entry must have it. This
+        detects that the end of the registry was cut off.
     exact_certificate
-        The exact edition of the certificate, from the restricted store; checked as well where it is given.
+        The exact edition of the certificate, from the restricted store; checked too if given.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
 def _check_signature(
     release: Path, content: bytes, manifest: Mapping, key: PublicKey | None, chain: Chain | None
 ) -> list[Check]:
-    """Whether the manifest is signed by the key that it names, and whether the trusted one vouches for that."""
+    """Whether the manifest is signed by the key that it names, and whether the trusted key vouches for that key."""
     valid, trusted = "the signature is valid", "the signer is trusted"
     try:
         signature = regular_bytes(release / SIGNATURE, SMALL_AT_MOST)
@@ -163,9 +163,9 @@ def _check_signature(
 
 
 def _check_place(release: Path, content: bytes, registry: Path | None) -> list[Check]:
-    """Whether a folder that is called like a release holds that one: another good release in its place is none.
+    """Whether a folder named like a release contains that one, not another valid release.
 
-    A copy elsewhere may be called anything; beside its registry the folder above has the policy's name.
+    A copy elsewhere may have any name; beside its registry, the parent folder has the policy's name.
     """
     entry, folder = _entry_of(content), release.absolute()
     if entry is None or not _NUMBER.match(folder.name):
@@ -176,7 +176,7 @@ def _check_place(release: Path, content: bytes, registry: Path | None) -> list[C
 
 
 def _check_files(release: Path, manifest: Mapping) -> list[Check]:
-    """Whether the folder holds what the manifest lists, unchanged, and nothing else."""
+    """Whether the folder contains what the manifest lists, unchanged, and nothing else."""
     listed = _listed(manifest)
     if listed is None:
         return [Check("the files are as listed", "failed", "the manifest has no list of files that can be followed")]
@@ -202,7 +202,7 @@ def _file_problem(release: Path, path: str, digest: str, size: int, present: set
 
 
 def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> list[Check]:
-    """Whether the chosen generalization is proven optimal and minimal; in public as far as losses are told."""
+    """Whether the chosen generalization is proven optimal and minimal; in public, as far as losses are disclosed."""
     holds, exactly = "the certificate of optimality holds", "so does its exact edition"
     try:
         place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
@@ -233,7 +233,7 @@ def _public_certificate(name: str, content: bytes, problems: str) -> Check:
 
 
 def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:
-    """Path to digest and size; None if the list is absent, repeats a path, or has one that leads elsewhere."""
+    """Path to digest and size; None if the list is missing, repeats a path, or has a path that leads elsewhere."""
     listed: dict[str, tuple[str, int]] = {}
     try:
         for file in manifest["files"]:
@@ -269,12 +269,12 @@ def _walk(release: Path) -> tuple[set[str], set[str]]:
                 odd.add(relative)
                 folders.append(path)
             else:
-                odd.add(f"{relative} (neither file nor folder)")  # must not pass for a listed folder
+                odd.add(f"{relative} (neither file nor folder)")  # must not count as a listed folder
     return files, odd
 
 
 def _read_registry(registry: Path | None) -> Chain | str | None:
-    """The chain; why there is none; or None if it was not asked for."""
+    """The chain, or the reason why there is none; None if it was not requested."""
     if registry is None:
         return None
     try:
@@ -284,7 +284,7 @@ def _read_registry(registry: Path | None) -> Chain | str | None:
 
 
 def _check_registry(content: bytes, chain: Chain | str | None, expected_head: str | None) -> list[Check]:
-    """Whether the chain is unbroken, holds the entry that this manifest determines, and does not go back in time there."""
+    """Whether the chain is unbroken, contains the entry that this manifest determines, and does not go back in time there."""
     sound, registered, in_time, known = (
         "the registry's chain is unbroken",
         "the registry holds this release",
@@ -307,7 +307,7 @@ def _check_registry(content: bytes, chain: Chain | str | None, expected_head: st
 
 
 def _time_check(name: str, chain: Chain, entry: Entry | None) -> Check:
-    """Times that go back in lines of other releases are reported; they do not count against this one."""
+    """Report times that go back in lines of other releases; they do not count against this one."""
     lines = chain.times_that_go_back()
     if any(chain.lines[line - 1] == entry for line in lines):
         return Check(name, "failed", "the clock was set back when it was made, or its time was made up")
@@ -329,7 +329,7 @@ def _registry_problem(content: bytes, entries: tuple[Entry, ...]) -> str | None:
 
 
 def _entry_of(content: bytes) -> Entry | None:
-    """The registry's entry that a manifest determines; None if it is none."""
+    """The registry entry that a manifest determines; None if it is not a manifest."""
     try:
         return Entry.from_manifest(content)
     except ReleaseError:
@@ -342,5 +342,5 @@ def _name(content: bytes) -> str:
 
 
 def _shown(text: str) -> str:
-    """A name from a release that is not trusted, without what would steer a terminal."""
+    """A name from an untrusted release, without terminal control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,8 +1,8 @@
 """The registry: the append-only list of all releases, refused tries and changes of the signing key, chained by hashes.
 
-Every entry holds the hash of the one before it, so that no entry can be changed, removed or moved without changing
-the head, which is recorded elsewhere too: in each release's signed manifest, and in the event log. An entry says only
-what the signed manifest says, so that an entry which a crash prevented can be made again, byte for byte.
+Every entry contains the hash of the one before it. So no entry can be changed, removed or moved without changing the
+head, which is also recorded in each release's signed manifest and in the event log. An entry repeats only what the
+signed manifest says, so an entry that a crash prevented can be recreated byte for byte.
 """
 
 import os
@@ -16,21 +16,21 @@ from deid_assets.store import durable
 from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
 
 GENESIS = "0" * 64
-"""What the first entry names as the hash before it."""
+"""The previous hash in the first entry."""
 
 __all__ = ["GENESIS", "Chain", "Entry", "Registry", "read_chain"]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A registry file as it was read.
+    """A registry file as read.
 
     Parameters
     ----------
     lines
-        All entries in order, up to the first line that is wrong.
+        All entries in order, up to the first invalid line.
     problem
-        What is wrong with that line, by its number; None for a sound chain.
+        What is wrong with that line, with its number; None for a sound chain.
     tail
         Bytes after the last line feed: what a crash left of an entry; empty otherwise.
     """
@@ -51,7 +51,7 @@ class Chain:
 
     @property
     def last_time(self) -> str | None:
-        """The latest time of an entry, before which no next one may be; None if there is none."""
+        """The latest time of an entry, before which no later entry may be; None if there is none."""
         latest = None
         for line in self.lines:
             latest = _later(latest, line)
@@ -62,13 +62,13 @@ class Chain:
         return next((e for e in self.entries if (e.policy, e.number) == (policy, number)), None)
 
     def key_after(self, position: int) -> str | None:
-        """The key in force after that many lines, in hexadecimal, as rotations tell it; None where none does."""
+        """The key in force after that many lines, in hexadecimal, according to rotations; None if there are none."""
         earlier = [line.new_key for line in self.lines[:position] if isinstance(line, KeyRotation)]
         later = [line.old_key for line in self.lines[position:] if isinstance(line, KeyRotation)]
         return earlier[-1] if earlier else (later[0] or None) if later else None
 
     def times_that_go_back(self) -> tuple[int, ...]:
-        """Numbers of the lines whose time lies before that of an earlier line, or cannot be read."""
+        """Numbers of the lines whose time is before that of an earlier line, or cannot be read."""
         found = []
         latest = None
         for position, line in enumerate(self.lines, start=1):
@@ -79,7 +79,7 @@ class Chain:
 
 
 def _goes_back(line: Line, latest: str | None) -> bool:
-    """Whether a line's time lies before the latest one before it, or is none."""
+    """Whether a line's time is before the latest earlier one, or is invalid."""
     try:
         return not isinstance(line, ClockCorrection) and goes_back(line.time, latest or line.time)
     except ReleaseError:
@@ -87,7 +87,7 @@ def _goes_back(line: Line, latest: str | None) -> bool:
 
 
 def _later(latest: str | None, line: Line) -> str | None:
-    """The latest time after a line; from a correction of the clock on, its own."""
+    """The latest time after a line; a correction of the clock resets it to its own time."""
     try:
         found = parse_time(line.time)
     except ReleaseError:
@@ -99,12 +99,12 @@ def _later(latest: str | None, line: Line) -> str | None:
 def read_chain(path: Path) -> Chain:
     """Read and check a registry file from its first entry to its head; a missing file is an empty registry.
 
-    Never raises for what the file says: the problem is in the result.
+    Never raises because of the file's content: the problem is in the result.
 
     Raises
     ------
     ReleaseError
-        If something else than a regular file lies there, or it cannot be read.
+        If the path is not a regular file, or the file cannot be read.
     """
     try:
         content = regular_bytes(path, REGISTRY_AT_MOST) if os.path.lexists(path) else b""
@@ -124,7 +124,7 @@ def read_chain(path: Path) -> Chain:
 
 
 class _Rules:
-    """What a line may not say after those before it."""
+    """What a line must not say given the lines before it."""
 
     def __init__(self) -> None:
         self._used: set[tuple[str, int]] = set()
@@ -137,7 +137,7 @@ class _Rules:
         Raises
         ------
         ReleaseError
-            To be read after "the line".
+            With a message that continues "the line".
         """
         if isinstance(line, Entry):
             if (line.policy, line.number) in self._used:
@@ -165,12 +165,12 @@ def _following(text: bytes, head: str) -> Line:
 
 @dataclass(frozen=True)
 class Registry:
-    """The registry in its file. Whoever appends or repairs holds the lock of the releases' folder.
+    """The registry in its file. Callers that append or repair hold the lock of the folder of releases.
 
     Parameters
     ----------
     path
-        The file; made by the first entry.
+        The file; created with the first entry.
     """
 
     path: Path
@@ -204,7 +204,7 @@ class Registry:
         Raises
         ------
         ReleaseError
-            If it does not follow the head, goes back in time, or its number was used.
+            If it does not follow the head, goes back in time, or reuses a number.
         """
         chain = self.chain()
         if chain.tail:
@@ -227,10 +227,10 @@ class Registry:
         durable.sync(self.path.parent)
 
     def repair(self) -> bool:
-        """Mend the last line if a crash cut it; say whether there was something to mend.
+        """Repair the last line if a crash cut it; return whether there was something to repair.
 
-        An entry that lacks only its line feed gets it. Of any other one the piece is removed: it was never
-        acknowledged, its release is in its folder or nowhere, and recovery appends the same entry again.
+        An entry that lacks only its line feed gets it. Any other fragment is removed: it was never acknowledged, its
+        release is either complete in its folder or absent, and recovery appends the same entry again.
         """
         chain = self.chain()
         if not chain.tail:

@@ -1,7 +1,7 @@
-"""Times in manifests and in the registry: they may not go backwards, and must be ones that a clock can show.
+"""Times in manifests and in the registry: they must not go backwards, and must be plausible for a clock.
 
-Nothing offline proves what time it is. But a registry knows when its last entry was made, and this code knows that it
-did not exist before it was written.
+Nothing offline proves what time it is. But a registry knows when its last entry was made, and this code knows when it
+was written.
 """
 
 import contextlib
@@ -10,13 +10,13 @@ import datetime
 from deid_assets.errors import ReleaseError
 
 WRITTEN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-"""No clock that runs this code is right if it shows an earlier time."""
+"""Earliest plausible time: a clock that runs this code and shows an earlier time is wrong."""
 
 AHEAD_AT_MOST = datetime.timedelta(days=20 * 366)
-"""Beyond the last known time no installation sleeps for so long: the clock is wrong."""
+"""No installation is idle for so long after the last known time; a later time means that the clock is wrong."""
 
 TOGETHER = datetime.timedelta(hours=1)
-"""A manifest says when its release was begun: of two runs at once the later one may be published first."""
+"""A manifest states when its release was begun: of two concurrent runs, the later one may be published first."""
 
 
 def parse_time(text: object) -> datetime.datetime:
@@ -25,7 +25,7 @@ def parse_time(text: object) -> datetime.datetime:
     Raises
     ------
     ReleaseError
-        If it is none.
+        If it is not such a time.
 
     Examples
     --------
@@ -42,12 +42,12 @@ def parse_time(text: object) -> datetime.datetime:
 
 
 def goes_back(time: str, last: str) -> bool:
-    """Whether a time lies before an earlier entry's by more than two runs at once explain."""
+    """Whether a time is before an earlier entry's by more than two concurrent runs explain."""
     return parse_time(time) < parse_time(last) - TOGETHER
 
 
 def now(last: str | None) -> str:
-    """The time in UTC to the second, in ISO 8601, if the clock can be right.
+    """The time in UTC to the second, in ISO 8601, if the clock is plausible.
 
     Parameters
     ----------
@@ -57,8 +57,7 @@ def now(last: str | None) -> str:
     Raises
     ------
     ReleaseError
-        If the clock shows a time before the newest entry or before this code was written, or one that is decades after
-        both.
+        If the clock shows a time before the newest entry or before this code was written, or decades after both.
     """
     shown = datetime.datetime.now(datetime.UTC)
     text = shown.isoformat(timespec="seconds")

@@ -1,8 +1,8 @@
-"""What the registry's lines say: a release, a change of the signing key, a correction of the clock, or a refused try.
+"""The lines of the registry: a release, a change of the signing key, a correction of the clock, or a refused try.
 
-Every entry holds the hash of the one before it. A line without `kind` is a release. The other kinds say something that
-no manifest says, so they carry signatures of their own. What is signed includes the hash of the entry before: with it
-the signer speaks for the whole registry up to there.
+Every entry contains the hash of the one before it. A line without `kind` is a release. The other kinds say things that
+no manifest says, so they carry their own signatures. The signed content includes the hash of the entry before, so the
+signature covers the whole registry up to there.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_dig
 
 @dataclass(frozen=True)
 class _Line:
-    """What every kind of entry can do."""
+    """What all kinds of entries share."""
 
     kind: ClassVar[str | None] = None
     texts: ClassVar[tuple[str, ...]] = ()
@@ -32,7 +32,7 @@ class _Line:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of everything else in the entry; what the next entry names."""
+        """SHA-256 of everything else in the entry; the next entry contains it."""
         return bytes_digest(canonical_json(self.content))
 
     @property
@@ -55,7 +55,7 @@ class _Line:
         return cls(**value)
 
     def require_signed(self) -> None:
-        """Refuse an entry that its signers did not sign; a release's signature lies beside its manifest."""
+        """Refuse an entry that lacks its signers' signatures; a release's signature is beside its manifest."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,17 @@ class Entry(_Line):
     Parameters
     ----------
     policy, number
-        Which release.
+        The release.
     delivery
-        Keyed digest of the key of the delivery that was released; earlier entries have the key itself.
+        Keyed digest of the key of the released delivery; earlier entries have the key itself.
     inputs_digest
-        Keyed digest of what went in (delivery, policy, code): equal for a release that would repeat this one.
+        Keyed digest of the inputs (delivery, policy, code): equal for a release that would repeat this one.
     manifest_digest
         SHA-256 of the public manifest.
     previous
         `hash` of the entry before it; `GENESIS` for the first.
     time
-        When the manifest was made, as it says itself.
+        When the manifest was made, according to itself.
     """
 
     policy: str
@@ -118,17 +118,17 @@ class Entry(_Line):
 
 @dataclass(frozen=True)
 class _Signed(_Line):
-    """An entry that is signed itself."""
+    """An entry with its own signature."""
 
     signatures: ClassVar[tuple[str, ...]] = ()
 
     @property
     def statement(self) -> bytes:
-        """What is signed: all but the signatures."""
+        """The signed content: everything except the signatures."""
         return canonical_json({name: part for name, part in self.content.items() if name not in self.signatures})
 
     def _holds(self, key: str, signature: str) -> bool:
-        """Whether a signature, both in hexadecimal, is this key's over the statement."""
+        """Whether a signature, in hexadecimal like the key, is this key's over the statement."""
         try:
             return PublicKey(bytes.fromhex(key)).verifies(bytes.fromhex(signature), self.statement)
         except ValueError:
@@ -142,15 +142,15 @@ class KeyRotation(_Signed):
     Parameters
     ----------
     old_key, new_key
-        Raw public keys in hexadecimal; the old one is empty if nobody knows it any more.
+        Raw public keys in hexadecimal; the old one is empty if it is no longer known.
     reason
-        Why the old key did not sign the new one: it was lost or stolen. Empty where it signed.
+        Why the old key did not sign the new one: it was lost or stolen. Empty if it signed.
     previous, time
         As in a release.
     signature
-        The old key's, in hexadecimal; empty where it did not sign.
+        The old key's, in hexadecimal; empty if it did not sign.
     countersignature
-        The new key's: it exists, and it speaks for the registry as its owner found it.
+        The new key's: proves that the key exists, and vouches for the registry as its owner found it.
     """
 
     old_key: str
@@ -168,7 +168,7 @@ class KeyRotation(_Signed):
 
     @property
     def lost(self) -> bool:
-        """Whether the old key did not sign, so that it does not lead to the new one."""
+        """Whether the old key did not sign, and so does not lead to the new one."""
         return not self.signature
 
     def require_signed(self) -> None:
@@ -187,7 +187,7 @@ class ClockCorrection(_Signed):
     Parameters
     ----------
     reason
-        What happened, for people.
+        What happened, in words.
     key, signature
         Raw public key of the signer, and its signature, in hexadecimal.
     previous, time
@@ -211,7 +211,7 @@ class ClockCorrection(_Signed):
         return replace(draft, signature=key.sign(draft.statement).hex())
 
     def require_signed(self) -> None:
-        """Refuse a correction without reason or valid signature."""
+        """Refuse a correction without a reason or a valid signature."""
         if not (self.reason.strip() and self._holds(self.key, self.signature)):
             raise ReleaseError("records a correction of the clock, but its signature does not hold")
 
@@ -220,21 +220,21 @@ class ClockCorrection(_Signed):
 class RefusedTry(_Signed):
     """A generalization was refused by a measurement that was made of random draws.
 
-    It names nobody, no policy and no number that was measured: what was refused is told by keyed digests, which whoever
-    has the secret can make again.
+    It names nobody, no policy and no measured number. Keyed digests identify what was refused; anyone who has the
+    secret can recompute them.
 
     Parameters
     ----------
     subject
         Keyed digest of the members and claims that were taken in.
     sample
-        Keyed digest of about how large the sample is, and what keys it; `tries.Sample`.
+        Keyed digest of the approximate sample size and of its key; `tries.Sample`.
     node
         Keyed digest of the generalization; `tries.Partitions.digest`.
     number
-        Which try it was; 1 for the first.
+        The number of the try; 1 for the first.
     by_chance
-        Whether every measurement that failed was within its threshold, and its bound alone was not.
+        Whether every failed measurement was within its threshold, and only its bound was not.
     previous, time
         As in a release.
     key, signature
@@ -264,7 +264,7 @@ class RefusedTry(_Signed):
         return replace(draft, signature=key.sign(draft.statement).hex())
 
     def require_signed(self) -> None:
-        """Refuse a line that is not signed, or that counts from something else than 1."""
+        """Refuse a line that is not signed, or whose count does not start at 1."""
         if self.number < 1 or not self._holds(self.key, self.signature):
             raise ReleaseError("records a refused try, but its signature does not hold")
 
@@ -279,7 +279,7 @@ def line_of(content: bytes) -> Line:
     Raises
     ------
     ReleaseError
-        Saying what is wrong with it, to be read after "the line".
+        What is wrong with it, as a message that continues "the line".
     """
     try:
         value = parse_json(content)
@@ -296,14 +296,14 @@ def line_of(content: bytes) -> Line:
 
 
 def signed_rotation(old: SigningKey | PublicKey | None, new: SigningKey, reason: str, previous: str, time: str) -> KeyRotation:
-    """The entry that puts a new key in the place of the old one.
+    """The entry that replaces the old key by a new one.
 
     Parameters
     ----------
     old
-        Signs if it is a signing key; else its loss is recorded. None if nobody knows it.
+        Signs if it is a signing key; otherwise its loss is recorded. None if it is unknown.
     reason
-        Why it is lost; empty where the old key signs.
+        Why it is lost; empty if the old key signs.
     """
     signer = old if isinstance(old, SigningKey) else None
     public = old.public if isinstance(old, SigningKey) else old
@@ -315,10 +315,10 @@ def signed_rotation(old: SigningKey | PublicKey | None, new: SigningKey, reason:
 
 
 def signed_correction(key: SigningKey, reason: str, previous: str, time: str) -> ClockCorrection:
-    """The entry that lets the registry's times go back to `time`."""
+    """The entry that allows the registry's times to go back to `time`."""
     return ClockCorrection(reason, "", previous, time).signed(key)
 
 
 def _delivery(told: Mapping) -> str:
-    """What stands for the delivery; earlier manifests name it by its key."""
+    """The delivery as an entry names it; earlier manifests name it by its key."""
     return told["key_digest"] if "key_digest" in told else told["key"]

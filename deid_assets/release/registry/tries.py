@@ -1,12 +1,13 @@
-"""Tries: how often releases of one delivery and sample were refused by random draws, and what the next one is counted as.
+"""Tries: how often draws refused releases of one delivery and sample, and how the next try counts.
 
-A measurement made of draws passes what is not safe with a small probability. Who may try again and again will pass in the
-end, so that try i errs with at most 1/2^i of that probability (`confidence.confidence_of_try`), there are three, and the
-registry counts them: over all policies and runs, whatever they are called, until something is published.
+A measurement based on draws passes something unsafe with a small probability. Someone who may try again and again
+passes in the end. So try i errs with at most 1/2^i of that probability (`confidence.confidence_of_try`), there are
+three tries, and the registry counts them over all policies and runs, whatever their names, until something is
+published.
 
-The sample is known again by about how large it is, because samples are made in one keyed order: one member more makes
-nearly the same sample. Its size is an exact number of people and stands in no public file, so that the registry has a
-keyed digest of it, rounded; whoever has the secret compares it with those of all sizes nearby.
+A sample is recognized by its approximate size, because samples are drawn in one keyed order: one more member makes
+nearly the same sample. Its size is an exact number of people and appears in no public file. The registry therefore has
+a keyed digest of the rounded size; anyone who has the secret compares it with those of all nearby sizes.
 """
 
 import math
@@ -29,12 +30,12 @@ _STEPS = 4
 
 @dataclass(frozen=True)
 class Sample:
-    """A random sample, as far as another counts as the same one.
+    """A random sample, as far as it determines whether another counts as the same one.
 
     Parameters
     ----------
     keyed_by
-        By what the order is keyed in which members are drawn, `sample.keyed_by` of the policy.
+        The key of the order in which members are drawn, `sample.keyed_by` of the policy.
     size
         Members drawn.
     """
@@ -43,11 +44,11 @@ class Sample:
     size: int
 
     def digest(self, secret: Secret) -> str:
-        """What stands for it in public."""
+        """The public digest of the sample."""
         return self._digest(secret, self._step)
 
     def alike(self, secret: Secret) -> frozenset[str]:
-        """Digests of samples that count as this one: all within a factor of two, and none beyond one of two and a half.
+        """Digests of samples that count as this one: all within a factor of two, none beyond a factor of two and a half.
 
         Examples
         --------
@@ -68,7 +69,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Tried:
-    """A generalization of a delivery and sample, and which try it is.
+    """A generalization of a delivery and sample, and the number of its try.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class Tried:
     number: int
 
     def to_json(self) -> dict:
-        """Return what the restricted manifest keeps."""
+        """Return what the restricted manifest stores."""
         return asdict(self)
 
     @classmethod
@@ -107,24 +108,24 @@ class Tried:
         return cls(**value)
 
     def refused(self, by_chance: bool, previous: str, time: str) -> RefusedTry:
-        """The registry's line, unsigned, that says that it was refused."""
+        """The unsigned registry line that records its refusal."""
         return RefusedTry(self.subject, self.sample, self.node, self.number, by_chance, previous, time)
 
 
 @dataclass(frozen=True)
 class Tries:
-    """What was tried of one delivery and sample.
+    """What was tried for one delivery and sample.
 
     Attributes
     ----------
     numbers
-        By generalization, which try it was when it was refused or published.
+        The number of the try by generalization, when it was refused or published.
     refused
-        By refused generalization, whether chance may be why: nothing that failed was over its threshold itself.
+        By refused generalization, whether chance may be the reason: nothing that failed was itself over its threshold.
     counted
         Generalizations refused since the last publication.
     published
-        Which try the last publication was, while nothing was refused after it; else 0.
+        The number of the last published try, if nothing was refused after it; else 0.
     """
 
     numbers: Mapping[str, int]
@@ -134,29 +135,29 @@ class Tries:
 
     @property
     def next(self) -> int:
-        """The number of a try of what was not tried before; there is no try beyond `TRIES_AT_MOST`."""
+        """The number of the next new try; there is none beyond `TRIES_AT_MOST`."""
         return self.counted + 1
 
     @property
     def choosing(self) -> int:
         """The number of the try in which a generalization is chosen.
 
-        After a publication it is the number of the published try, so that the same generalization is chosen again.
+        After a publication this is the number of the published try, so that the same generalization is chosen again.
         """
         return self.published or self.next
 
     def number_of(self, node: str) -> int:
-        """Which try a generalization is: the one that it was before, so that its draws are those that it had then."""
+        """The number of a generalization's try: its earlier number if it has one, so that it gets the same draws."""
         return self.numbers.get(node, self.next)
 
 
 def tries_of(chain: Chain, published: Mapping[tuple[str, int], Tried], subject: str, samples: Collection[str]) -> Tries:
-    """Read what was tried of one delivery and sample.
+    """Read what was tried for one delivery and sample.
 
     Parameters
     ----------
     published
-        By policy and number of a release, what its manifest says it is. A release that says nothing ends no count.
+        By policy and number of a release, its try according to its manifest. A release without one ends no count.
     subject
         Of the delivery.
     samples
@@ -182,7 +183,7 @@ def tries_of(chain: Chain, published: Mapping[tuple[str, int], Tried], subject: 
 
 
 def is_told(chain: Chain, tried: Tried, by_chance: bool) -> bool:
-    """Whether the registry says already that this try was refused, and no less plainly."""
+    """Whether the registry already records this refused try, and no less plainly."""
     return any(
         isinstance(line, RefusedTry)
         and (line.subject, line.sample, line.node) == (tried.subject, tried.sample, tried.node)
@@ -192,16 +193,16 @@ def is_told(chain: Chain, tried: Tried, by_chance: bool) -> bool:
 
 
 def refused_by_draws(measured: Iterable[Measurement]) -> bool | None:
-    """Whether chance may be why measurements made of draws failed; None where none failed.
+    """Whether chance may explain why measurements based on draws failed; None if none failed.
 
-    Chance may be why if each of them was within its threshold and only its bound was not.
+    It may if each of them was within its threshold and only its bound was not.
     """
     failed = [one for one in measured if one.failed_by_draws]
     return all(one.failed_by_chance for one in failed) if failed else None
 
 
 class Partitions:
-    """Generalizations by what they do to the values of a delivery, whatever they, and their levels, are called."""
+    """Generalizations identified by their effect on the values of a delivery, whatever they and their levels are called."""
 
     def __init__(self, domains: pd.DataFrame, secret: Secret):
         """`domains`: the table `value_domains`."""
@@ -214,7 +215,7 @@ class Partitions:
     def digest(self, levels: Mapping[str, int]) -> str:
         """The keyed digest of a generalization: the level of every quasi-identifier by its column.
 
-        A column whose values are all in one class tells nothing, and counts as one that is not there.
+        A column whose values are all in one class carries no information and counts as absent.
 
         Raises
         ------
@@ -232,13 +233,13 @@ class Partitions:
 
 
 def _partition(rows: pd.DataFrame) -> str:
-    """Digest of the classes that the values of a quasi-identifier are in at one level; empty for a single class."""
+    """Digest of the classes of a quasi-identifier's values at one level; empty for a single class."""
     classes = sorted(sorted(map(str, own)) for _, own in rows.groupby("level_code")["value"])
     return bytes_digest(canonical_json(classes)) if len(classes) > 1 else ""
 
 
 def what_is_next(number: int) -> str:
-    """What a refusal by chance says of the next try, by the number of that."""
+    """What a refusal by chance says about the next try, by the number of that try."""
     if number > TRIES_AT_MOST:
         return f"chance may be why; this was the last of {TRIES_AT_MOST} tries of this delivery and sample"
     return f"chance may be why; running again tries a coarser generalization, as try {number} of {TRIES_AT_MOST}"

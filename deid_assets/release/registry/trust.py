@@ -1,4 +1,4 @@
-"""Whether a trusted key vouches for a release that it, an earlier or a later key of the same publisher signed."""
+"""Whether a trusted key vouches for a release signed by it or by an earlier or later key of the same publisher."""
 
 from dataclasses import dataclass
 
@@ -16,17 +16,18 @@ class Trust:
 
 
 def trust_in(signer: PublicKey, key: PublicKey, chain: Chain | None, entry: Entry | None) -> Trust:
-    """Whether a release is trusted by whoever trusts `key`.
+    """Whether a release is trusted by those who trust `key`.
 
-    The key itself is trusted, and each key that a trusted one signed as the next. A key also vouches for what the registry
-    held when it came into force: it signed the hash of the last entry, on which all earlier ones depend.
+    The key itself is trusted, and so is each key that a trusted one signed as its successor. A key also vouches for
+    what the registry contained when it came into force: it signed the hash of the last entry, on which all earlier ones
+    depend.
 
     Parameters
     ----------
     signer
-        Who signed the release.
+        The signer of the release.
     chain
-        The registry, up to its first wrong line; None if there is none.
+        The registry, up to its first invalid line; None if there is none.
     entry
         The release's entry; None if it has none.
     """
@@ -49,7 +50,7 @@ def trust_in(signer: PublicKey, key: PublicKey, chain: Chain | None, entry: Entr
 
 
 def _led_to(signer: str, key: str, rotations: list[KeyRotation]) -> Trust:
-    """Whether the keys that followed the trusted one lead to the signer, each signed by the one before."""
+    """Whether the keys that followed the trusted one lead to the signer, each signed by its predecessor."""
     steps = 0
     for line in rotations:
         if line.old_key != key:
@@ -67,5 +68,5 @@ def _led_to(signer: str, key: str, rotations: list[KeyRotation]) -> Trust:
 
 
 def _shown(text: str) -> str:
-    """A text of a registry that is not trusted, without what would steer a terminal."""
+    """Text from an untrusted registry, without terminal control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,1 +1,1 @@
-"""A synthetic delivery at the published shape of the Heritage data before de-identification."""
+"""A synthetic delivery with the published shape of the Heritage data before de-identification."""

@@ -1,8 +1,8 @@
 """The claims of a synthetic delivery: visits of members, their lines, and who provided them.
 
-A member's claims hang together. His visits draw their diagnosis mostly from the conditions that stay with him; the
-diagnosis decides the setting (office, laboratory, hospital ...), both decide the services, a service its specialty,
-place and procedure; and he sees the same few providers. All arrays are over one block of members.
+A member's claims are related. Most visits take their diagnosis from the member's lasting conditions. The diagnosis
+determines the setting (office, laboratory, hospital ...), both determine the services, and a service its specialty,
+place and procedure. The member sees the same few providers. All arrays are over one block of members.
 """
 
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from deid_assets.sources.synthetic.tables import (
     Tables,
 )
 
-# Ours, set so that the published distributions come out (see the tests).
+# Our own choice, set so that the published distributions result (see the tests).
 _LINES_PER_VISIT: Final = 2.4
 _FOLLOW_UP_SHARE: Final = 0.30
 _FOLLOW_UP_DAYS: Final = 21
-_LATE_START_DAYS: Final = 40  # a year of care begins up to so many days late, and ends up to so many early
+_LATE_START_DAYS: Final = 40  # a year of care begins and ends up to this many days late or early
 _EARLY_END_DAYS: Final = 4
-_PARTIAL_YEAR_SHARE: Final = 0.20  # member-years of which a uniform part only is in care
+_PARTIAL_YEAR_SHARE: Final = 0.20  # member-years with care in only a uniform part of the year
 _RECURRING_SHARE: Final = 0.76
-_EARLIER_SLOTS: Final = 2.0  # exponent: above 1 a member's first conditions come up more often
+_EARLIER_SLOTS: Final = 2.0  # exponent: above 1, a member's first conditions occur more often
 _NEWBORN_DAYS: Final = 28
 _NEWBORN_VISIT_SHARE: Final = 0.4
 _SECONDARY_SHARES: Final = np.array([0.50, 0.27, 0.14, 0.09])  # visits with 0..3 further diagnoses
@@ -39,8 +39,9 @@ _OTHER_PROVIDER_SHARE: Final = 0.12
 _EMERGENCY_DAY_SHARE: Final = 0.24  # visits to an emergency department that count as a day in hospital
 _STAY_LENGTH_KNOWN_SHARE: Final = 0.82  # lines of such a day or of a stay that say how long it was
 
-# Share of claims without the value: as published for the date of service (2 % lack DSFC, which follows from it), the
-# provider and the vendor; ours, and alike in size, for the others. Length of stay is known in hospital only, for 3 %.
+# Share of claims without the value: as published for the date of service (2 % lack DSFC, which is derived from it), the
+# provider and the vendor; our own choice, of similar size, for the others. Length of stay is known in hospital only,
+# for 3 %.
 MISSING_SHARES: Final = {
     "service_date": 0.02,
     "provider_id": 0.006,
@@ -53,7 +54,7 @@ MISSING_SHARES: Final = {
     "diagnosis_1": 0.004,
 }
 
-# Providers per 10,000 members (ours: in all about 13 per 100 members), and vendors per provider.
+# Providers per 10,000 members (our own choice: in all about 13 per 100 members), and vendors per provider.
 _PROVIDERS: Final = {
     "Family practice": 60, "Internal medicine": 110, "General practice": 20, "Pediatric medicine": 30, "Laboratory": 4,
     "Hospital": 4, "Ambulance": 3, "Dialysis center": 3, "Emergency medicine": 60, "Diagnostic radiology": 80,
@@ -62,14 +63,14 @@ _PROVIDERS: Final = {
 _PROVIDERS_OTHERWISE: Final = 22
 _FEWEST_PROVIDERS: Final = 2
 VENDORS_PER_PROVIDER: Final = 0.43
-_SPREAD: Final = 1 << 11  # how far a member's providers lie from his home, on a circle of 65,536
+_SPREAD: Final = 1 << 11  # how far a member's providers are from the member's home, on a circle of 65,536
 
 
 @dataclass(frozen=True)
 class Providers:
-    """The providers of the whole delivery, numbered by specialty: `first` and `size` of each, one entry per specialty.
+    """The providers of the whole delivery, numbered by specialty: `first` and `size`, one entry per specialty.
 
-    Within a specialty they lie along a circle, as members do; members go to those nearby. Vendors are runs of
+    Within a specialty they are located along a circle, like members, who see nearby providers. Vendors are runs of
     neighbouring providers.
     """
 
@@ -78,7 +79,7 @@ class Providers:
 
     @classmethod
     def of(cls, members: int, tables: Tables) -> "Providers":
-        """Return the providers of a population of so many members."""
+        """Return the providers for a given number of members."""
         rates = np.array([_PROVIDERS.get(name, _PROVIDERS_OTHERWISE) for name in tables.specialties[:-1]])
         size = np.maximum(np.rint(rates * members / 10_000).astype(np.int64), _FEWEST_PROVIDERS)
         return cls(first=np.cumsum(size) - size, size=size)
@@ -93,7 +94,7 @@ class Providers:
 class Claims:
     """The claims of a block, each attribute with one entry per claim; numbers into `Tables`, -1 where missing.
 
-    `member` is the place in the block. `day` counts from the first day of year 1, -1 where missing. `days_in_hospital`
+    `member` is the position in the block. `day` counts from the first day of year 1, -1 if missing. `days_in_hospital`
     is (members, 3), by year, whether enrolled or not.
     """
 
@@ -114,7 +115,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class _Visits:
-    """Visits in order of member and date: one entry each, -1 where there is no value."""
+    """Visits ordered by member and date: one entry each, -1 if there is no value."""
 
     member: np.ndarray
     lines: np.ndarray
@@ -167,7 +168,7 @@ def draw_claims(random: np.random.Generator, members: Members, providers: Provid
 
 
 def _draw_visits(random: np.random.Generator, members: Members, tables: Tables) -> _Visits:
-    """Divide every member's claims into visits; date and diagnose them, and draw where they take place."""
+    """Divide every member's claims into visits, with their dates, diagnoses and settings."""
     member, lines = _divide_into_visits(random, members.claims)
     count = len(member)
     year, day = _draw_dates(random, members, member)
@@ -181,7 +182,7 @@ def _draw_visits(random: np.random.Generator, members: Members, tables: Tables) 
 
 
 def _divide_into_visits(random: np.random.Generator, claims: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each visit's member and number of lines; lines per visit are geometric, ended by the member's last."""
+    """Return each visit's member and number of lines; lines per visit are geometric, truncated at the member's last claim."""
     ends = np.cumsum(claims)
     starts = chance(random, int(ends[-1]), 1 / _LINES_PER_VISIT)
     starts[ends - claims] = True
@@ -193,8 +194,8 @@ def _divide_into_visits(random: np.random.Generator, claims: np.ndarray) -> tupl
 def _draw_dates(random: np.random.Generator, members: Members, member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return year 0..2 and day of the year of every visit, in order within each member.
 
-    Years are those of enrolment, unequally used; some visits follow another within weeks; who is born within the three
-    years has no visit before birth and many in the weeks after it.
+    Years are those of enrolment, with unequal use. Some visits follow another within weeks. Members born within the
+    three years have no visit before birth and many in the weeks after it.
     """
     count = len(member)
     weights = np.cumsum(members.enrolled * random.standard_exponential(members.enrolled.shape), axis=1)
@@ -221,8 +222,8 @@ def _draw_dates(random: np.random.Generator, members: Members, member: np.ndarra
 def _draw_times_in_care(random: np.random.Generator, members: Members) -> tuple[np.ndarray, np.ndarray]:
     """Return the first day and the number of days in care, each (members, 3), by year.
 
-    Members join and leave within a year and start care late: without it the days since the first claim would be spread
-    evenly, where Table 2 of Multimedia Appendix 1 (El Emam et al. 2012) falls from month to month.
+    Members join and leave within a year and start care late. Otherwise the days since the first claim would be evenly
+    spread, whereas in Table 2 of Multimedia Appendix 1 (El Emam et al. 2012) they fall from month to month.
     """
     size = members.enrolled.shape
     start = np.floor(_LATE_START_DAYS * random.random(size))
@@ -245,7 +246,7 @@ def _draw_diagnoses(
     day: np.ndarray,
     tables: Tables,
 ) -> tuple[np.ndarray, ...]:
-    """Return up to four distinct diagnoses per visit: the first mostly, the others always from those that stay."""
+    """Return up to four distinct diagnoses per visit: mostly for the first, always for the others, from lasting conditions."""
     count = len(member)
     slots = members.condition_count[member]
     slot = (slots * random.random(count) ** _EARLIER_SLOTS).astype(np.int64)
@@ -276,7 +277,7 @@ def _draw_diagnoses(
 def _draw_stays(
     random: np.random.Generator, setting: np.ndarray, member: np.ndarray, date: np.ndarray, old: np.ndarray
 ) -> np.ndarray:
-    """Return the days in hospital of every visit: stays, some emergency visits with one day, -1 otherwise."""
+    """Return the days in hospital of every visit: stays, and some emergency visits with one day; -1 otherwise."""
     hospital = setting == INPATIENT
     hospital |= (setting == EMERGENCY) & chance(random, len(setting), _EMERGENCY_DAY_SHARE)
     at = np.flatnonzero(hospital)
@@ -287,7 +288,7 @@ def _draw_stays(
 
 
 def _without_overlap(member: np.ndarray, admission: np.ndarray, days: np.ndarray) -> np.ndarray:
-    """Return lengths of stay, ended by the member's next admission; rows are in order of member and admission.
+    """Return lengths of stay, truncated at the member's next admission; rows are ordered by member and admission.
 
     Examples
     --------
@@ -300,7 +301,7 @@ def _without_overlap(member: np.ndarray, admission: np.ndarray, days: np.ndarray
 
 
 def _days_in_hospital(visits: _Visits, members: int) -> np.ndarray:
-    """Return days in hospital by member and year, (members, 3): a stay over New Year counts in both years."""
+    """Return days in hospital by member and year, (members, 3); a stay over New Year counts in both years."""
     stays = np.flatnonzero(visits.stay > 0)
     cell = visits.member[stays] * shape.YEARS + visits.year[stays]
     within = np.minimum(visits.stay[stays], DAYS_OF_YEAR - visits.day[stays])
@@ -316,7 +317,7 @@ def _draw_providers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each claim's provider and its member's primary care physician (a provider too).
 
-    A member has a home on the circle of providers, denser in places, and one usual provider of each specialty near it.
+    A member has a home on the circle of providers, denser in towns, and one usual provider of each specialty near it.
     """
     size = len(members.age), len(providers.size)
     home = (random.random(size[0]) ** 1.3 * (1 << 16)).astype(np.int64)

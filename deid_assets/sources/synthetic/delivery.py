@@ -1,11 +1,11 @@
-"""A synthetic delivery at the published shape of the Heritage data before de-identification.
+"""A synthetic delivery with the published shape of the Heritage data before de-identification.
 
-Nobody in it exists. Claims per member, ages, sexes, lengths of stay, days since first claim and missing values follow
-what is published (`shape`), codes are real (`tables`), members have conditions that come back
-(`members`), and claims follow from conditions (`claims`): histories differ as histories do, and are
-neither independent draws nor made to be found. methods#synthetic-deliveries.
+All its people are fictitious. Claims per member, ages, sexes, lengths of stay, days since first claim and missing
+values follow published figures (`shape`). Codes are real (`tables`), members have recurring conditions (`members`), and
+claims follow from conditions (`claims`). So histories differ like real ones: they are neither independent draws nor
+designed to be found. See methods#synthetic-deliveries.
 
-Members are drawn in blocks of `BLOCK`, each from its own counter-based random stream: memory does not grow with the
+Members are drawn in blocks of `BLOCK`, each from its own counter-based random stream. Memory does not grow with the
 delivery, and the same seed, number of members and package versions give the same bytes.
 """
 
@@ -58,7 +58,7 @@ _CLAIM_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True)
 class SyntheticDelivery:
-    """What was written: the folder, its numbers of members and claims, and the seed."""
+    """The written delivery: the folder, the numbers of members and claims, and the seed."""
 
     folder: Path
     members: int
@@ -67,12 +67,12 @@ class SyntheticDelivery:
 
     @property
     def members_file(self) -> Path:
-        """The file of members."""
+        """The members file."""
         return self.folder / MEMBERS_FILE
 
     @property
     def claims_file(self) -> Path:
-        """The file of claims."""
+        """The claims file."""
         return self.folder / CLAIMS_FILE
 
 
@@ -87,11 +87,11 @@ def write_delivery(
     Parameters
     ----------
     folder
-        Where to write; made if missing. Files of the same names are replaced, whole and at the end.
+        Where to write; created if missing. Files of the same names are replaced, whole and at the end.
     members
         Number of members, at least 1.
     seed
-        0 to 2**64 - 1. Anyone who knows it can draw the delivery again.
+        0 to 2**64 - 1. Anyone who knows it can reproduce the delivery.
     progress
         Called after every block with the number of members written and their total.
 
@@ -133,9 +133,9 @@ def write_delivery(
 
 @contextlib.contextmanager
 def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Open a Parquet file that takes its name when it is complete; what an error leaves unfinished is deleted.
+    """Open a Parquet file that is renamed into place when complete; after an error, the unfinished file is deleted.
 
-    Numbers that count up are stored as differences, unique texts as they are, everything else through dictionaries.
+    Increasing numbers are stored as differences, unique texts as they are, and everything else with dictionaries.
     """
     unfinished = file.with_name(f"{file.name}.part")
     unique = schema.names[0]
@@ -157,7 +157,7 @@ def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWri
 
 
 def _blocks(members: int, seed: int) -> Iterator[tuple[int, pa.Table, pa.Table]]:
-    """Yield for each block: members so far, its members, its claims."""
+    """Yield for each block: the number of members so far, its members, its claims."""
     lookups = tables()
     providers = Providers.of(members, lookups)
     first_claim = 1
@@ -176,7 +176,7 @@ def _blocks(members: int, seed: int) -> Iterator[tuple[int, pa.Table, pa.Table]]
 
 
 def _first_service(claims: Claims, members: int) -> np.ndarray:
-    """Return each member's first known date of service in year 1, NaT where there is none."""
+    """Return each member's first known date of service in year 1; NaT if there is none."""
     counted = np.flatnonzero((claims.year == 0) & (claims.day >= 0))
     none = np.iinfo(np.int64).max
     first = np.full(members, none)
@@ -200,7 +200,7 @@ def _member_rows(members: Members, days_in_hospital: np.ndarray, births: np.ndar
 
 def _claim_rows(claims: Claims, first_claim: int, names: pa.Array, lookups: Tables) -> pa.Table:
     """Return the claims of a block as rows of `claims.parquet`."""
-    # A code can be a condition twice, general and newborn. A dictionary that holds a text twice would be written in
+    # A code can be a condition twice, general and newborn. A dictionary that contains a text twice would be written in
     # full, not as a dictionary, and with bytes that differ from run to run.
     codes, place = np.unique(lookups.conditions, return_inverse=True)
     columns = [
@@ -227,7 +227,7 @@ def _whole(values: np.ndarray) -> pa.Array:
 
 
 def _numbers_into(place: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the place of each number; negative ones stay."""
+    """Return the position of each number; negative ones stay."""
     return np.where(numbers < 0, -1, place[numbers])
 
 

@@ -1,6 +1,6 @@
-"""The members of a synthetic delivery: who they are, how much care they need, which conditions stay with them.
+"""The members of a synthetic delivery: demographics, burden of disease, and lasting conditions.
 
-Everything here is one block of members at a time, as arrays with one entry per member, in the members' order.
+All functions work on one block of members at a time, as arrays with one entry per member, in member order.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from deid_assets.sources.synthetic import shape
 from deid_assets.sources.synthetic.tables import BURDENS, PRIMARY_CARE_SPECIALTIES, Tables, burden_classes, strata
 
 SLOTS: Final = 6
-"""The most conditions that stay with a member."""
+"""Maximum number of lasting conditions of a member."""
 
 # Of the members aged 0 to 9, those born within the three years: birth cohorts of equal size.
 _BORN_WITHIN_SHARE: Final = 3 / 13
 _CHILD: Final = 18
-# Primary care of children and adults by PRIMARY_CARE_SPECIALTIES (ours).
+# Primary care of children and adults by PRIMARY_CARE_SPECIALTIES (our own choice).
 _PRIMARY_CARE_SHARES: Final = np.array([[0.30, 0.00, 0.00, 0.70], [0.46, 0.42, 0.12, 0.00]])
-# Beyond 80 each year of age has this share of the one before (ours), up to 99.
+# Beyond 80, each year of age has this share of the one before (our own choice), up to 99.
 _AGEING: Final = 0.86
 _OLDEST: Final = 99
 
-# Calendar of the three years. The published files do not say which years they are.
+# Calendar of the three years. The published files do not say which years these are.
 YEAR_STARTS: Final = np.array(["2007-01-01", "2008-01-01", "2009-01-01"], dtype="datetime64[D]")
 DAYS_OF_YEAR: Final = 365
 
@@ -41,13 +41,13 @@ class Members:
     enrolled
         bool, (members, 3): by year.
     birth_year, birth_day
-        int64: for members born within the three years the year 0..2 and the day of that year; else -1 and 0.
+        int64: for members born within the three years, the year 0..2 and the day of that year; else -1 and 0.
     claims
         int64, at least 1: the number of claims.
     stratum, burden
         int64, see `tables.strata` and `tables.burden_classes`.
     conditions
-        int64, (members, SLOTS): the conditions that stay with the member, distinct in the first `condition_count`.
+        int64, (members, SLOTS): the lasting conditions of the member; the first `condition_count` are distinct.
     sensitive_condition
         int64, the condition that makes a sensitive member sensitive; meaningless for the others.
     primary_care
@@ -75,7 +75,7 @@ def words(random: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarra
 
 
 def chance(random: np.random.Generator, size: int, probability: float) -> np.ndarray:
-    """Return bool draws that are true with the probability, to 1/65,536."""
+    """Return bool draws that are true with the given probability, to 1/65,536."""
     return words(random, size) < round(probability * (1 << 16))
 
 
@@ -123,7 +123,7 @@ def birth_dates(random: np.random.Generator, members: Members, first_service: np
     -------
     numpy.ndarray
         datetime64[D]: the member has completed `age` years at the first service of year 1, or else at the start of
-        year 1. Who was born within the three years has the date drawn for him.
+        year 1. Members born within the three years have the date drawn for them.
     """
     reference = np.where(np.isnat(first_service), YEAR_STARTS[0], first_service)
     months = reference.astype("datetime64[M]")
@@ -161,7 +161,7 @@ def _draw_conditions(
     sensitive_condition: np.ndarray,
     tables: Tables,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the conditions that stay with each member, and how many: more with a higher burden of disease."""
+    """Return each member's lasting conditions and their number; a higher burden of disease gives more."""
     rows = stratum * BURDENS + burden_classes(rank)
     conditions = tables.recurring.draw(rows[:, None], words(random, (len(rank), SLOTS))).astype(np.int64)
     stays = sensitive & tables.condition_chronic[sensitive_condition]

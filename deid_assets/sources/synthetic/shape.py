@@ -1,17 +1,17 @@
 """The published shape of the Heritage data before de-identification, as numbers and quantile functions.
 
-What is published, and where: claims per member, El Emam & Arbuckle 2013, ch. 5, "Long Tails" and Figure 5-1; age, sex, days
-since first claim and length of stay of excluded and remaining patients, El Emam et al. 2012, Multimedia Appendix 1, Tables 1-4;
-sizes before and after, the article's Results and methods#synthetic-deliveries. What is not published is a judgement of ours and
-says so.
+Sources. Claims per member: El Emam & Arbuckle 2013, ch. 5, "Long Tails" and Figure 5-1. Age, sex, days since first
+claim and length of stay of excluded and remaining patients: El Emam et al. 2012, Multimedia Appendix 1, Tables 1-4.
+Sizes before and after: the article's Results and methods#synthetic-deliveries. Anything unpublished is our own
+judgement and marked as such.
 
 Claims per member
 -----------------
-The book gives for 145,650 members: 5,426,238 claims (mean 37.26), a 95th percentile of 139 beyond which lie 11 % of the
-claims, a 99th percentile of 266 beyond which lie 2.6 or 2.8 %, and a maximum above 1,300. These numbers nearly fix the
-tail. The mean excess over 139 is .11 * 37.26 / .05 = 82 claims and over 266 it is .027 * 37.26 / .01 = 101 claims: it
-rises linearly, as it does for a generalized Pareto tail only, with shape .124 and scale 71.8 at 139. Below 139 a
-truncated lognormal brings the mean to 37.26 and the median near the article's. The fit, at 145,650 members:
+For 145,650 members the book gives 5,426,238 claims (mean 37.26), a 95th percentile of 139 beyond which 11 % of the
+claims are, a 99th percentile of 266 beyond which 2.6 or 2.8 % are, and a maximum above 1,300. These numbers nearly
+determine the tail. The mean excess over 139 is .11 * 37.26 / .05 = 82 claims, and over 266 it is .027 * 37.26 / .01 =
+101 claims. It rises linearly, as only for a generalized Pareto tail, with shape .124 and scale 71.8 at 139. Below 139 a
+truncated lognormal gives a mean of 37.26 and a median near the article's. The fit at 145,650 members:
 
 =====================================  ==========  ==========
 statistic                              published   this shape
@@ -24,11 +24,11 @@ claims beyond the 99th percentile      2.6-2.8 %   2.7 %
 largest of 145,650                     "> 1,300"   1,305
 =====================================  ==========  ==========
 
-The book also says that "the vast majority of patients had less than 10 claims", which contradicts the article's median of 11;
-here 44 % have. The median before removal is not published; here it is 13, and 11 after sensitive members, newborn claims and
-claims that are no procedure are removed. After the cut at the 95th percentile the article's mean is 23.6 and ours 29: the
-book's own numbers leave 33.2 claims per member after that cut, so the article's authors cut or removed more than that
-(methods#long-tail infers a cut per member-year).
+The book also says that "the vast majority of patients had less than 10 claims", which contradicts the article's median
+of 11; here 44 % have. The median before removal is not published; here it is 13, and 11 after removal of sensitive
+members, newborn claims and claims without a procedure. After the cut at the 95th percentile, the article's mean is 23.6
+and ours is 29. The book's own numbers leave 33.2 claims per member after that cut, so the article's authors cut or
+removed more (methods#long-tail infers a cut per member-year).
 """
 
 import functools
@@ -48,7 +48,7 @@ _BODY_LOG_MEDIAN: Final = 3.7764
 _BODY_LOG_SIGMA: Final = 3.0
 _SMALLEST_EXCEEDANCE: Final = 1e-9
 
-# Members with a sensitive code: the share is ours. The published 145,650 and 113,000 include sampling.
+# Members with a sensitive code: the share is our own choice. The published 145,650 and 113,000 include sampling.
 SENSITIVE_SHARE: Final = 0.13
 
 # Table 3 of Multimedia Appendix 1, per cent by decade 0-9 .. 70-79, 80+; columns: remaining, excluded (here: sensitive)
@@ -62,31 +62,31 @@ AGE_DECADES: Final = np.array(
 # Table 1 of Multimedia Appendix 1, share of women among remaining and excluded members.
 FEMALE_SHARE: Final = np.array([0.5359, 0.5129])
 
-# Which of the three years a member was enrolled in (ours): 69, 68 and 63 % are in years 1, 2 and 3. In the published
-# files about 67 and 63 % of the members have days in hospital of years 2 and 3.
+# Years of the three in which a member was enrolled (our own choice): 69, 68 and 63 % are in years 1, 2 and 3. In the
+# published files about 67 and 63 % of the members have days in hospital of years 2 and 3.
 ENROLMENTS: Final = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]], dtype=bool)
 ENROLMENT_SHARES: Final = np.array([0.17, 0.14, 0.36, 0.06, 0.12, 0.13, 0.02])
 
-# What moves a member's place among all members by number of claims, in standard deviations of a normal score (ours):
-# the decade of age, the number of years enrolled, and a sensitive condition. The last is set so that sensitive members
-# have a median of about 34 claims, as section 3 of Multimedia Appendix 1 says of the excluded.
+# Effects on a member's rank by number of claims, in standard deviations of a normal score (our own choice): the decade
+# of age, the number of years enrolled, and a sensitive condition. The last is set so that sensitive members have a
+# median of about 34 claims, as section 3 of Multimedia Appendix 1 says of the excluded.
 _BURDEN_OF_DECADE: Final = np.array([-0.05, -0.40, -0.30, -0.15, 0.0, 0.20, 0.40, 0.60, 0.65])
 _BURDEN_OF_YEARS: Final = np.array([0.0, -0.50, 0.0, 0.30])
 _BURDEN_OF_SENSITIVE: Final = 0.50
 
-# Table 4 of Multimedia Appendix 1, per cent of remaining patients' claims: 1 to 6 days; then 1-2, 2-4, 4-8, 8-12, 12-26 and 26+
-# weeks. The printed row has .27 at 1-2 weeks and 6.27, 5.54, 4.54, .43, .37 after it; its labels look rotated by one
-# (methods#synthetic-deliveries), so .27 stands last here and the row falls throughout.
+# Table 4 of Multimedia Appendix 1, per cent of remaining patients' claims: 1 to 6 days; then 1-2, 2-4, 4-8, 8-12, 12-26
+# and 26+ weeks. The printed row has .27 at 1-2 weeks and 6.27, 5.54, 4.54, .43, .37 after it. Its labels look rotated
+# by one (methods#synthetic-deliveries), so .27 is last here and the row falls throughout.
 LENGTH_OF_STAY_SHARES: Final = np.array([58.2, 9.84, 6.47, 4.07, 2.58, 1.42, 6.27, 5.54, 4.54, 0.43, 0.37, 0.27])
-# Of these, the part from emergency visits, which count as one day (ours); the rest are stays.
+# Share of these from emergency visits, which count as one day (our own choice); the rest are stays.
 EMERGENCY_DAYS: Final = 45.0
-# Old members stay longer (ours): their part of the stays of each interval of `LENGTH_OF_STAY_SHARES`. It adds up to
-# 65 % of all stays, which is what they have: together with the others' the table comes out.
+# Old members stay longer (our own choice): their share of the stays in each interval of `LENGTH_OF_STAY_SHARES`. It
+# adds up to 65 % of all stays, which is their actual share, so that both groups together reproduce the table.
 LONG_STAY_AGE: Final = 53
 _OLD_STAYS_OF_LENGTH: Final = np.array([0.40, 0.48, 0.60, 0.70, 0.75, 0.80, 0.82, 0.86, 0.90, 0.92, 0.95, 0.95])
 _LENGTH_OF_STAY_FIRST_DAY: Final = np.array([1, 2, 3, 4, 5, 6, 7, 15, 29, 57, 85, 183, 240])
 
-# Days from service to payment: lognormal with the published 99th percentile of 162 days; the median is ours.
+# Days from service to payment: lognormal with the published 99th percentile of 162 days; the median is our own choice.
 _PAY_DELAY_MEDIAN: Final = 32.0
 _PAY_DELAY_P99: Final = 162.0
 _LONGEST_PAY_DELAY: Final = 900
@@ -123,9 +123,10 @@ def claims_per_member(rank: np.ndarray) -> np.ndarray:
 def burden_rank(sensitive: np.ndarray, decade: np.ndarray, enrolment: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Return each member's rank by burden of disease, uniform on [0, 1) over the population.
 
-    A member's score is the sum of what his attributes contribute and a standard normal. The population's scores are
-    therefore a finite mixture of normals, whose exact distribution function turns scores into ranks: claims per member
-    depend on age, enrolment and sensitive conditions while their distribution stays that of El Emam & Arbuckle 2013.
+    A member's score is the sum of the contributions of their attributes and a standard normal. The population's scores
+    are therefore a finite mixture of normals, whose exact distribution function converts scores to ranks. Claims per
+    member depend on age, enrolment and sensitive conditions, while their distribution stays that of El Emam & Arbuckle
+    2013.
 
     Parameters
     ----------
@@ -159,9 +160,9 @@ def _burden_mixture() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @functools.cache
 def length_of_stay_days() -> tuple[np.ndarray, np.ndarray]:
-    """Return the days of an inpatient stay and their probabilities, (2, days): for younger and for old members.
+    """Return the days of an inpatient stay and their probabilities, (2, days), for younger and for old members.
 
-    Together they are Table 4 of Multimedia Appendix 1 without `EMERGENCY_DAYS`, uniform inside an interval of weeks.
+    Together they give Table 4 of Multimedia Appendix 1 without `EMERGENCY_DAYS`, uniform within an interval of weeks.
 
     Examples
     --------

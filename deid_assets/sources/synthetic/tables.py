@@ -1,13 +1,13 @@
-"""The code tables of the synthetic delivery, made ready for drawing.
+"""The code tables of the synthetic delivery, prepared for drawing.
 
-Seven CSV files beside this module, all ours, say what happens to whom. Codes are real; weights are plausible
-frequencies, chosen so that the groups of the Heritage files come out about as frequent as published.
+Seven CSV files beside this module, all our own, determine who gets which care. Codes are real. Weights are plausible
+frequencies, chosen so that the groups of the Heritage files are about as frequent as published.
 
-* `conditions.csv`: ICD-9-CM codes with weight, whether chronic, whether severe, the age curve, limits of
-  sex and age, the clinical profile, and the use: `general`, `sensitive` (only for members drawn to be sensitive; see
+* `conditions.csv`: ICD-9-CM codes with weight, whether chronic, whether severe, the age curve, limits of sex and age,
+  the clinical profile, and the use: `general`, `sensitive` (only for members drawn to be sensitive; see
   methods#removal) or `newborn` (only within 28 days of birth);
 * `age_curves.csv`: how a condition's frequency changes over the ten age bands;
-* `settings.csv`: how a profile's visits divide over office, laboratory, outpatient, emergency, inpatient;
+* `settings.csv`: how a profile's visits are split into office, laboratory, outpatient, emergency, inpatient;
 * `pathways.csv`: which services a visit of that profile and setting consists of;
 * `services.csv`: each service's specialty and place; `procedures.csv`: its procedure codes.
 """
@@ -32,16 +32,16 @@ SENSITIVE, GENERAL, NEWBORN = "sensitive", "general", "newborn"
 _AGE_BANDS: Final = np.array([0, 1, 5, 12, 18, 30, 45, 53, 65, 80])
 _LAST_AGES: Final = np.append(_AGE_BANDS[1:] - 1, 120)
 STRATA: Final = len(SEXES) * len(_AGE_BANDS)
-# Chronic conditions come back, acute ones come and go: factors on a condition's weight (ours).
+# Chronic conditions recur, acute ones do not: factors on a condition's weight (our own choice).
 _RECURRING_FACTOR: Final = {True: 1.0, False: 0.15}
 _PASSING_FACTOR: Final = {True: 0.35, False: 1.0}
-# Severe conditions belong to members with a high burden of disease: factors for the lower half, the next three tenths
-# and the upper fifth of members by burden (ours).
+# Severe conditions occur in members with a high burden of disease: factors for the lower half, the next three tenths
+# and the upper fifth of members by burden (our own choice).
 _SEVERE_FACTORS: Final = (0.12, 0.6, 1.5)
 _BURDEN_RANKS: Final = (0.5, 0.8)
 BURDENS: Final = len(_SEVERE_FACTORS)
-# A stay of many lines is likelier than one of a single line: factors on the inpatient share for visits of one line, of
-# two or three, and of more (ours).
+# A stay with many lines is likelier than one with a single line: factors on the inpatient share for visits of one line,
+# of two or three, and of more (our own choice).
 _INPATIENT_FACTOR: Final = (0.2, 1.1, 1.9)
 LINE_CLASSES: Final = len(_INPATIENT_FACTOR)
 
@@ -52,7 +52,7 @@ class DrawTable:
     Parameters
     ----------
     weights
-        Non-negative, (rows, outcomes), at most 2**15 outcomes. A row of zeros is never to be drawn from and yields
+        Non-negative, (rows, outcomes), at most 2**15 outcomes. A row of zeros must never be drawn from and yields
         outcome 0.
     bits
         2**bits cells per row, at most 16: shares are exact to one cell.
@@ -82,15 +82,15 @@ class DrawTable:
 
 @dataclass(frozen=True)
 class Tables:
-    """Everything that is drawn from a code table. Codes, services and specialties are numbered.
+    """All draw tables made from code tables. Codes, services and specialties are numbered.
 
     Attributes
     ----------
     conditions
         ICD-9-CM codes, text, by number; `condition_profile` (int) and `condition_chronic` (bool) go with them.
     recurring, passing
-        Conditions by stratum * BURDENS + burden class (see `strata`, `burden_classes`): those that stay with a member,
-        those of a single visit.
+        Conditions by stratum * BURDENS + burden class (see `strata`, `burden_classes`): lasting ones, and those of a
+        single visit.
     sensitive
         Conditions that make a member sensitive, by stratum.
     newborn
@@ -137,7 +137,7 @@ def strata(female: np.ndarray, age: np.ndarray) -> np.ndarray:
 
 
 def burden_classes(rank: np.ndarray) -> np.ndarray:
-    """Return each member's class by burden of disease, 0..BURDENS-1, from his rank in [0, 1).
+    """Return each member's class by burden of disease, 0..BURDENS-1, from their rank in [0, 1).
 
     Examples
     --------
@@ -149,7 +149,7 @@ def burden_classes(rank: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def tables() -> Tables:
-    """Read the CSV files and return what is drawn from them; kept in memory (about 10 MB)."""
+    """Read the CSV files and return the draw tables; cached in memory (about 10 MB)."""
     conditions = _read("conditions")
     services = _read("services")
     profiles = _numbered(row["profile"] for row in conditions)
@@ -190,7 +190,7 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
 
 
 def _allowed(row: dict[str, str]) -> np.ndarray:
-    """Return which strata a row's limits of sex and age let in: bool, (STRATA,). A band must lie inside the limits."""
+    """Return which strata satisfy a row's limits of sex and age: bool, (STRATA,). A band must be inside the limits."""
     first, last = int(row["min_age"] or 0), int(row["max_age"] or 120)
     bands = (first <= _AGE_BANDS) & (last >= _LAST_AGES)
     return np.concatenate([bands & (row["sex"] in ("", sex)) for sex in SEXES])
