@@ -61,7 +61,7 @@ FLAT_MODULES = (flat_intake, flat, record_risk, flat_disclosure)
 
 
 def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Home | None = None) -> dg.Definitions:
-    """The definitions for some policies.
+    """Build the definitions for some policies.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinitio
 
 
 def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
-    """Give an asset what depends on the policy: partition, group, code version, owners, column schema.
+    """Set what depends on the policy: partition, group, code version, owners, column schema.
 
     The code version is the method's version and the hash of the policy sections that the asset reads, so a changed
     threshold does not make the intake stale.

@@ -69,7 +69,7 @@ _readings: dict[tuple[str, str], set[str]] = {}
 
 # The type argument is for resources that give something else than themselves; Dagster's own examples leave it out.
 class Policies(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """The policies that this code location knows: those that ship, and those in the home's `policies`."""
+    """The policies of this code location: those that ship, and those in the home's `policies`."""
 
     root: str
 
@@ -101,7 +101,7 @@ class Policies(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `Policies`
-    """The home folder, and what lies in it that assets may use: secret, signing key, deliveries."""
+    """The home folder, and what assets may use in it: secret, signing key, deliveries."""
 
     root: str
 

@@ -126,10 +126,10 @@ def population_measurements(
         )
     if uniqueness.pitman_at_boundary:
         uniques["pitman_at_boundary"] = uniques.pop("pitman")
-    for name, number in uniques.items():
+    for estimator, number in uniques.items():
         found.append(
             _measured(
-                f"unique_share_{name}",
+                f"unique_share_{estimator}",
                 "probability",
                 None if number is None else number / population,
                 None,

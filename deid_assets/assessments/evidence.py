@@ -146,7 +146,7 @@ class Measurement:
 
     @property
     def passed(self) -> bool:
-        """Whether the compared number satisfies the threshold; never for None, NaN or an infinity."""
+        """Whether the compared number satisfies the threshold; False for None, NaN or an infinity."""
         compared, threshold = self.compared, self.threshold
         if not (_finite(compared) and _finite(threshold) and _finite(self.value)):
             return False
@@ -179,7 +179,7 @@ class Measurement:
         return self.unit.startswith(_WHOLE_TOLD)
 
     def to_json(self) -> dict[str, Json]:
-        """JSON values; a number that is not finite as "NaN", "Infinity" or "-Infinity"."""
+        """Return JSON values; non-finite numbers become "NaN", "Infinity" or "-Infinity"."""
         return {key: _written(value) for key, value in asdict(self).items()} | {"passed": self.passed}
 
     @classmethod
@@ -475,7 +475,7 @@ def _finite(number: float | None) -> TypeGuard[float]:
 
 
 def _plain(convert: Callable[[Json], _Number], field: str, number: Json) -> _Number | None:
-    """A Python number of whatever number NumPy or DuckDB gave."""
+    """A Python number for a number from NumPy or DuckDB."""
     if number is None:
         return None
     try:

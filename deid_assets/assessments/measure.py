@@ -332,7 +332,7 @@ def exact(
 
 
 def mean_interval(confidence: float) -> MeanInterval:
-    """A function that bounds the mean of values in [0, 1] from both sides: empirical Bernstein, each side at `confidence`."""
+    """Return a function that bounds a mean of values in [0, 1] on both sides (empirical Bernstein, each at `confidence`)."""
 
     def interval(values: np.ndarray) -> tuple[float, float]:
         high = min(1.0, empirical_bernstein_upper_bound(values, 1.0, confidence))

@@ -152,7 +152,7 @@ def inpatient_measurements(
 
 
 def _formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> Iterable[Measurement]:
-    """The expectation over samples, the published closed form, and who is not in the file, in units of the records."""
+    """The expectation over samples, the published closed form, and those not in the file, in units of the records."""
     records = sizes.records if sizes else 0
     expected = published = missing = None
     if sizes is not None and records:

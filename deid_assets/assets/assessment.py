@@ -292,7 +292,7 @@ def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
 
 
 def profiles_query(policy: Policy, members: str, days: str) -> str:
-    """SELECT the member-level quasi-identifiers of released rows; `members` and `days` are written after FROM."""
+    """SELECT the member-level quasi-identifiers of released rows; `members` and `days` are texts after FROM."""
     listed = policy.quasi_identifiers.members
     names: dict[str, str] = {qi.column: qi.release_as for qi in listed if qi.column not in IN_DAYS_IN_HOSPITAL}
     return released_profiles(members, days, names, member_columns(policy))

@@ -107,7 +107,7 @@ def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
 
 
 def told_of_dates(policy: Policy, released: ReleasedDates, workplace: Workplace, delivery: str) -> dict[str, Any]:
-    """What goes with a release about its dates: how they were made, what is preserved, and how far they are off.
+    """Information about a release's dates: how they were made, what is preserved, and how far off they are.
 
     It also states what the two methods that are not recommended would have done.
     """
@@ -186,7 +186,7 @@ def _noisy(policy: Policy, workplace: Workplace, delivery: str) -> Callable[[int
 
 
 def _grown(intervals: np.ndarray, width: int) -> dict[str, object]:
-    """What some intervals become on average, and the days from the first to the last event before and after."""
+    """The average of some intervals after the draw, and the days from the first to the last event before and after."""
     drawn = drawn_on_average(intervals, width)
     return {
         "width": width,
@@ -198,7 +198,7 @@ def _grown(intervals: np.ndarray, width: int) -> dict[str, object]:
 
 
 def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
-    """The same for people who read the report."""
+    """The same information for readers of the report."""
     anchor, bins, errors = told["anchor"]["generalized_to"].replace("_", " "), told["interval_bins"], told["errors"]
     found = [
         f"{told['column']}: the first event of a member is a random day of its {anchor}, and intervals between events were "
@@ -227,7 +227,7 @@ def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _bias_of(bias: dict[str, Any]) -> str:
-    """One sentence on how sequences grow, in the numbers of El Emam & Arbuckle 2013 and in those of the release."""
+    """One sentence on how sequences grow, with the numbers of El Emam & Arbuckle 2013 and of the release."""
 
     def example(of: dict[str, Any]) -> str:
         return (

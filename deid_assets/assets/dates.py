@@ -106,7 +106,7 @@ def date_keys(workplace: Workplace, policy: str, delivery: str) -> list[bytes]:
 
 
 def date_columns(policy: Policy, eligible: Table) -> dated.DateColumns:
-    """What the columns made from dates are like under this policy and delivery."""
+    """Properties of the columns derived from dates under this policy and delivery."""
     dates = policy.dates_section
     first_year, _ = _years(eligible)
     return dated.DateColumns(dates.narrowest, dates.anchor, dates.format != "dates", dates.derived, first_year)

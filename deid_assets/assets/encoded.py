@@ -101,7 +101,7 @@ def sampling_fraction(policy: Policy, released: int, delivered: int) -> float:
 
 
 def class_size_needed(policy: Policy, alpha: float) -> int:
-    """The smallest class, in what the kernel counts, that is not at high risk."""
+    """The smallest class, in the kernel's counts, that is not at high risk."""
     rule = policy.risk.class_size
     if rule == "counted":
         return policy.safe_class_size

@@ -101,7 +101,7 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
 
 
 def require_bins(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) -> None:
-    """Raise DeliveryError if what `number_of_claims` took besides leaves too few members in a bin of the long tail.
+    """Raise DeliveryError if the cut by `number_of_claims` leaves too few members in a bin of the long tail.
 
     Its classes are smaller than the delivery; classes with too few members are not cut with the others; and its bins
     need not end where the last bin of the long tail begins. So most members may leave bins that the long tail had
@@ -127,7 +127,7 @@ def require_bins(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) -> 
 
 
 def _smallest_bin(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) -> tuple[int, int]:
-    """Members in the smallest bin that holds any, and how many it must hold."""
+    """Members in the smallest nonempty bin, and how many it must contain."""
     units = claims_of_units(claims, tail.unit)
     bins = bins_of(tail, units, np.asarray(units["claims"], dtype=np.int64))
     kept, needed = np.asarray(left["claims"], dtype=np.int64), smallest_at_least(1 / tail.risk)
@@ -135,7 +135,7 @@ def _smallest_bin(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) ->
 
 
 def bins_of(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray) -> Bins:
-    """The bins that hold by the policy's method: as wide as it says, or wider where the lowest one would be too small.
+    """Bins by the policy's method: as wide as it says, or wider if the lowest one would be too small.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def bins_of(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray) ->
 
 
 def units_kept(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
-    """How many claims each unit keeps by the policy's method, and the bins that hold."""
+    """How many claims each unit keeps by the policy's method, and the resulting bins."""
     bins, m = bins_of(tail, units, counts), smallest_at_least(1 / tail.risk)
     if tail.method == "optimal_bins":
         return _optimal(units, counts, bins, m), bins
@@ -172,7 +172,7 @@ def units_kept(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray,
 
 
 def _backward(units: dict[str, np.ndarray], counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
-    """The backward algorithm, in each table of the number of claims by itself."""
+    """The backward algorithm, separately in each table of the number of claims."""
     kept = counts.copy()
     for number, table in enumerate(_tables(units, len(counts))):
         kept[table] = truncate_to_bins(counts[table], bins, m, _of_table(seed, number))
@@ -180,7 +180,7 @@ def _backward(units: dict[str, np.ndarray], counts: np.ndarray, bins: Bins, m: i
 
 
 def _optimal(units: dict[str, np.ndarray], counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
-    """The fewest claims removed, in each table of the number of claims by itself."""
+    """The fewest claims removed, separately in each table of the number of claims."""
     kept = counts.copy()
     for table in _tables(units, len(counts)):
         kept[table] = truncate_to_bins_optimally(counts[table], bins, m)
@@ -188,7 +188,7 @@ def _optimal(units: dict[str, np.ndarray], counts: np.ndarray, bins: Bins, m: in
 
 
 def _tables(units: dict[str, np.ndarray], members: int) -> Iterator[np.ndarray]:
-    """Masks of the units whose numbers of claims are known side by side: all, or those of one year."""
+    """Masks of the units whose numbers of claims are known together: all, or those of one year."""
     if "year" not in units:
         yield np.ones(members, dtype=bool)
         return

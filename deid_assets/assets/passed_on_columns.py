@@ -139,6 +139,6 @@ def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
 
 
 def _told(column: Column, withheld: list[tuple[np.ndarray, tuple[Withheld, ...]]], k: int) -> tuple[Told, Told]:
-    """The greatest fall and the greatest share of sure knowledge, over all quasi-identifiers."""
+    """The greatest fall and the greatest share of certain knowledge, over all quasi-identifiers."""
     found = [most_told(Column(column.codes[known], column.blank[known]), labels, k) for known, labels in withheld]
     return max((one for one, _ in found), key=lambda one: one.fall), max((one for _, one in found), key=lambda one: one.sure)

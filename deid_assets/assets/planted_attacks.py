@@ -155,7 +155,7 @@ Inpatient = tuple[Mapping[str, object], Visits, bool]
 
 
 def inpatients_of(columns: Sequence[str]) -> list[Inpatient]:
-    """Own member-level values, visits, and whether he is released, of each inpatient: three alike, and the others."""
+    """Distinct member-level values, visits, and whether released, per inpatient: three alike, and the others."""
     values = own_values()
     plain: Visits = ((1, {}),)
     made: list[Inpatient] = [({}, plain, True), ({}, plain, True), ({}, plain, False)]
@@ -211,7 +211,7 @@ def inpatients_of_canaries(
 
 
 def certain_matches(inpatients: Sequence[Inpatient], columns: Sequence[str]) -> Shares:
-    """The share of released canaries to be matched, of each period and choice of columns: 1/m for each of m alike."""
+    """The known matched share of released canaries, by period and choice of columns: 1/m for each of m alike."""
     found: dict[tuple[int, tuple[str, ...]], float] = {}
     for period in (ALL_YEARS, 1, 2):
         held = [
@@ -290,7 +290,7 @@ def small_classes_of_canaries(
 
 
 def _counts_beyond_estimates(enough: int, estimate: Estimate) -> Findings:
-    """A class that is released whole looks large in a sample of one in ten; who is alone and not released is in no sample."""
+    """In a one-in-ten sample, a fully released class looks large, and a unique unreleased member is in no sample."""
     people = np.array([enough - 1] + [1] * 9 * enough)
     told = {"population_size": people, "released_size": np.where(np.arange(people.size) == 0, people, 0)}
     certain = {measures.SMALL_CLASSES: 1.0, measures.UNIQUES: (people == 1).sum() / people.sum()}
@@ -298,7 +298,7 @@ def _counts_beyond_estimates(enough: int, estimate: Estimate) -> Findings:
 
 
 def _estimates_without_doubt(enough: int, estimate: Estimate) -> Findings:
-    """Samples of nine in ten: classes far too large to be small, with members who are alone; all alone; none alone."""
+    """Nine-in-ten samples: classes far too large to be small, with unique members; all unique; none unique."""
 
     def sample(released: list[int]) -> tuple[Sizes, int]:
         return {"population_size": np.array(released), "released_size": np.array(released)}, -(-10 * sum(released) // 9)

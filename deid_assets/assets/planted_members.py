@@ -48,7 +48,7 @@ def label(value: object, level: int) -> str | None:
 
 
 def domain_rows(column: str, values: Iterable[object], level: int) -> list[dict[str, object]]:
-    """Rows of a column's domain, with a level above that of the release: an attack must not take the wrong one."""
+    """Rows of a column's domain, with an extra level above the release's, which an attack must not use."""
     return [
         {
             "quasi_identifier": column, "base_code": code, "value": "" if value is None else str(value),

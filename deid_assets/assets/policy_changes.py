@@ -58,7 +58,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
 
 
 def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The section number_of_claims with the levels of what is left of dimensions of members; nothing where it stays as it is.
+    """The section number_of_claims with the levels of the remaining member dimensions; empty if it is unchanged.
 
     Claims are then cut in classes that contain those in which they were cut when the change was tried, so fewer are
     cut.

@@ -228,7 +228,7 @@ def delivery_key_digest(secret: Secret, key: str) -> str:
 
 
 def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, delivery_digest: str) -> str:
-    """The keyed digest of everything that decides what a release is: policy, delivery, its parameters, code."""
+    """The keyed digest of all inputs of a release: policy, delivery, its parameters, code."""
     return secret.keyed_digest(
         "inputs", policy.hash, delivery_digest, delivery.key, json.dumps(dict(delivery.parameters), sort_keys=True),
         deid_assets.__version__, json.dumps(METHOD_VERSIONS, sort_keys=True),
@@ -258,7 +258,7 @@ def _files_frame(staging: Staging) -> pd.DataFrame:
 
 
 def policy_text(policy: AnyPolicy) -> PolicyText:
-    """The policy as a manifest shows it: whole, and as the public may see it."""
+    """The policy as shown in a manifest: in full, and in its public form."""
     return PolicyText(
         policy.name,
         policy.hash,
@@ -289,7 +289,7 @@ def content_of(table: Table, secret: Secret) -> str | None:
 
 
 def _policy_refusals(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace) -> list[Refusal]:
-    """Refuse when the policy that judges is not, byte by byte, the one that measured, or its files are others by now."""
+    """Refuse if the judging policy differs, byte by byte, from the measuring one, or if its files have changed."""
     found = [
         Refusal(
             "changed_policy_file", policy.name, None, None,
@@ -310,7 +310,7 @@ _POLICY_CHANGED = "its text, or a file that it names, changed while the release 
 
 
 def _is_still(policy: AnyPolicy, workplace: Workplace) -> bool:
-    """Whether the home holds the policy as it was read, byte by byte."""
+    """Whether the home still contains the policy as read, byte by byte."""
     try:
         return policy_called(policy.name, workplace.home.policies).reading == policy.reading
     except PolicyError:

@@ -57,7 +57,7 @@ def levels_of(policy: FlatPolicy, chosen: Table) -> dict[str, int]:
 def measured_risk(
     policy: FlatPolicy, released: Table, records: Table, domains: Table, levels: dict[str, int]
 ) -> tuple[Measurement, ...]:
-    """The smallest class of the rows given, counted in them or in the population, and the share of records left out."""
+    """The smallest class of the given rows, counted in them or in the population, and the share of suppressed records."""
     population = population_of(policy, records)
     hiding = released.sql if population is None else f"({queries.generalized_records(population, domains, levels)})"
     sized = queries.class_sizes(released.sql, hiding, list(levels))

@@ -140,7 +140,7 @@ def report_of(
 
 
 def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[tuple[str, int, Figures]]) -> Iterator[str]:
-    """What one finds who knows how many claims a member has; from the public edition's numbers."""
+    """What an adversary finds who knows how many claims a member has; from the public edition's numbers."""
     known = policy.measured_number_of_claims
     alone = next((one.value for one in _measured(manifest, "demographic_risk") if one.name == measure.NUMBERED), None)
     if policy.number_of_claims is None:
@@ -174,7 +174,7 @@ def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> 
 
 
 def _released_row(policy: Policy, node: tuple[int, ...], share: float, bound: float | None) -> CertificateRow:
-    """The chosen node once more, as it was released."""
+    """The chosen node again, as released."""
     return CertificateRow(f"{named(policy, node)}, without the suppressed members", share, None, bound, "as released")
 
 
@@ -215,7 +215,7 @@ class _Shown:
 
 
 def _measured(manifest: dict[str, Any], asset: str) -> list[_Shown]:
-    """What an assessment measured, as published."""
+    """The published measurement of an assessment."""
     return [
         _Shown(found["name"], *(_finite(found[field]) for field in ("value", "bound", "threshold")))
         for found in _found(manifest, asset)
@@ -223,7 +223,7 @@ def _measured(manifest: dict[str, Any], asset: str) -> list[_Shown]:
 
 
 def _found(manifest: dict[str, Any], asset: str) -> list[dict[str, Any]]:
-    """The same as the manifest has it."""
+    """The same as in the manifest."""
     return [found for item in manifest["evidence"] if item["asset"] == asset for found in item["measurements"]]
 
 
@@ -233,7 +233,7 @@ def _finite(number: float | str | None) -> float | None:
 
 
 def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict[str, Any]], nodes: Sequence[str]) -> list[float]:
-    """The losses of nodes as the public certificate tells them: exact ones are functions of the delivered rows."""
+    """The losses of nodes as in the public certificate; exact ones are functions of the delivered rows."""
     released = next(step["rows_out"] for step in reversed(attrition) if step["unit"] == "members")
     losses = proof.rounded(rounding_step(released), hide_counts=False).losses
     if losses is None:

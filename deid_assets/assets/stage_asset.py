@@ -26,7 +26,7 @@ def stage_asset(
     derived_columns: Mapping[str, Sequence[str]] | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
-    """Make an asset of the stage that `stages.py` names for it.
+    """Create an asset of the stage that `stages.py` names for it.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def asset_metadata(
     version: str,
     derived_columns: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, object]:
-    """What `definitions.specialize` reads to give an asset its group and code version for one policy."""
+    """Metadata from which `definitions.specialize` gives an asset its group and code version for one policy."""
     MADE_FROM[name] = (version, tuple(policy_sections))
     return {
         "stage": STAGE_OF[name],

@@ -24,7 +24,7 @@ OUTCOMES = {PUBLISHED: "published", ERROR: "error", REFUSED: "refused"}
 
 _OWN_KINDS: tuple[type[DeidError], ...] = (DeidError, *DeidError.__subclasses__(), UnforeseenError)
 OWN_ERRORS = {kind.__name__ for kind in _OWN_KINDS}
-"""Errors whose text people may read: it holds no value."""
+"""Errors whose text may be shown, because it contains no value."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _texts(told: object) -> list[str]:
 
 
 def _failed_check(name: str, numbers: Mapping[str, object]) -> str:
-    """What a check measured, its bound where that is compared, and the threshold."""
+    """What a check measured, its bound if that is compared, and the threshold."""
     compared, value, threshold = numbers.get("measured"), numbers.get("value"), numbers.get("threshold")
     if numbers.get("statistic") != "upper_bound" or not (_is_number(compared) and _is_number(value)):
         return f"{name}: measured {_digits(compared)}, threshold {_digits(threshold)}"
@@ -139,7 +139,7 @@ def _failed_check(name: str, numbers: Mapping[str, object]) -> str:
 
 
 def _is_by_chance(numbers: Mapping[str, object]) -> bool:
-    """Whether a failed check measured a value within its threshold, whose bound is beyond."""
+    """Whether a failed check measured a value within its threshold, but a bound beyond it."""
     value, threshold, compared = (numbers.get(name) for name in ("value", "threshold", "measured"))
     if numbers.get("statistic") != "upper_bound":
         return False
@@ -156,14 +156,14 @@ def _is_number(measured: object) -> TypeGuard[float]:
 
 
 def _first_cause(error: "SerializableErrorInfo | None") -> "SerializableErrorInfo | None":
-    """What an error was raised from, as far back as Dagster knows: it wraps those of steps and of resources."""
+    """The root cause of an error, as far back as Dagster knows: it wraps errors of steps and resources."""
     while error is not None and error.cause is not None:
         error = error.cause
     return error
 
 
 def _message(step: str | None, error: "SerializableErrorInfo | None") -> str:
-    """The message of our own errors; of any other only its kind, because its text may quote a value."""
+    """The message of our own errors; for others only their kind, because their text may quote a value."""
     if error is None:
         return f"{step}: it failed; the run's log in the UI says where"
     if error.cls_name == "DagsterExecutionInterruptedError":

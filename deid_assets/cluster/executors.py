@@ -152,7 +152,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             self._client.close(timeout=CONNECT_SECONDS)
 
     def _called(self, owner: object, method: str, args: tuple[object, ...], keywords: dict[str, object]) -> Answer:
-        """The answer to one call; asked again where it was lost."""
+        """Return the answer to one call; repeat the call if it was lost."""
         deadline = time.monotonic() + self._answer_within
         for attempt in range(_ATTEMPTS):
             # A repeated call gives the same answer; a cluster may lose a call even if all its workers are alive.
@@ -241,7 +241,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         self._sent.pop(name, None)
 
     def _sent_arrays(self, names: Sequence[str]) -> "list[DaskFuture[object]]":
-        """Dask's handles of arrays; each is sent to one worker, others get it from there; again if that is gone."""
+        """Dask's handles of arrays, each sent to one worker, from which others get it; sent again if that one is gone."""
         with self._lock:
             for name in names:
                 if name not in self._sent or self._sent[name].status != "finished":
@@ -308,7 +308,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             self._fit.add(worker)
 
     def _ask(self, function: Callable[..., object], *args: object, **keywords: object) -> Answer:
-        """Ask the cluster something, for so long and no longer."""
+        """Query the cluster, with a time limit."""
         if self._client.status in ("closing", "closed"):
             raise OSError("the connection is closed")
         return self._client.sync(function, *args, callback_timeout=self._patience, **keywords)
@@ -342,7 +342,7 @@ def _connected(address: str, seconds: float) -> "Client":
 
 
 async def _greeted(address: str, seconds: float) -> None:
-    """Say hello to a scheduler; with certificates of Dask's configuration where the address asks for them."""
+    """Handshake with a scheduler, using the certificates in Dask's configuration if the address requires them."""
     from distributed.comm.core import connect
     from distributed.security import Security
 

@@ -239,7 +239,7 @@ def _version(package: str) -> str:
 
 
 def worker_facts(sender: str, dask_worker: "Worker") -> tuple[dict[str, str], bool]:
-    """The facts of this worker, and whether Dask may write what it holds to disk: all but a dict does or could.
+    """The facts of this worker, and whether Dask may write its data to disk: with anything but a dict, it does or could.
 
     The process remembers who checked it. Dask passes in the worker.
     """
@@ -248,7 +248,7 @@ def worker_facts(sender: str, dask_worker: "Worker") -> tuple[dict[str, str], bo
 
 
 def _own_copy(array: np.ndarray) -> np.ndarray:
-    """The same in memory of the worker's own, writable and from a cache line on, as the kernel likes it."""
+    """A copy in the worker's own memory, writable and aligned to a cache line as the kernel prefers."""
     order: Literal["F", "C"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     words = aligned_words(-(-array.nbytes // 64))
     copy = np.ndarray(array.shape, array.dtype, words.data, order=order)

@@ -24,7 +24,7 @@ _DRAFT = ".adopting-"
 
 
 def adopt(home: Home, policy: ReleasePolicy, file: Path) -> AnyPolicy:
-    """Adopt a policy that was read from a YAML file; return it as it is read from its folder in the home.
+    """Adopt a policy that was read from a YAML file, and return it as read from its folder in the home.
 
     Nothing is written unless the policy and its files are valid; a policy that has been read is. A policy that ships,
     or that is in the home as a YAML file with the same content, is used as it is.

@@ -103,7 +103,7 @@ class ReleasePolicy(Section, ABC):
         return self._origin
 
     def read_from(self, origin: Origin) -> Self:
-        """Note where the policy was read from, and return it."""
+        """Record where the policy was read from, and return the policy."""
         self._origin = origin
         return self
 
@@ -148,7 +148,7 @@ class ReleasePolicy(Section, ABC):
     # Identity
 
     def content(self, *sections: str) -> dict[str, Any]:
-        """Return sections (all, if none is named) as JSON values, with the contents of the files that they name.
+        """Return sections (default: all) as JSON values, with the contents of the files that they name.
 
         Restricted: contains the identifiers of members who opted out.
         """

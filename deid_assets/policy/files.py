@@ -156,7 +156,7 @@ def parts_of(file: str) -> tuple[str, ...]:
 
 @contextmanager
 def opened_below(folder: Path, parts: tuple[str, ...], shown: str, at_most: int) -> Iterator[io.BufferedReader]:
-    """Open a regular file below a folder, by descriptors all the way: a swap between check and read changes nothing.
+    """Open a regular file below a folder, following descriptors all the way: a swap between check and read has no effect.
 
     Raises
     ------

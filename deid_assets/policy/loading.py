@@ -57,7 +57,7 @@ def _parsed(text: PolicyText, content: bytes) -> Parsed:
 
 
 def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> AnyPolicy:
-    """Return the policy that a mapping of sections describes, judged by the same rules as a file.
+    """Return the policy that a mapping of sections describes, validated by the same rules as a file.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> AnyPol
 
 
 def with_sections(policy: ReleasePolicy, **sections: Any) -> AnyPolicy:
-    """Return the policy with some sections replaced, judged again: how the command line changes what is released.
+    """Return the policy with some sections replaced, validated again; the command line uses it to change a release.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def shipped_policies() -> tuple[Path, ...]:
 
 
 def policies_in(*folders: Path) -> dict[str, AnyPolicy]:
-    """Return the policies that ship and those in some folders (YAML files and adopted policies), by name.
+    """Return the policies that ship and those in the given folders (YAML files and adopted policies), by name.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def policies_in(*folders: Path) -> dict[str, AnyPolicy]:
 
 
 def policy_called(name: str, *folders: Path) -> AnyPolicy:
-    """Return the policy of a name, among those that ship and those in some folders; no other is judged.
+    """Return the policy with a name, among those that ship and those in the given folders; no other is validated.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def _by_name(texts: Iterable[PolicyText]) -> dict[str, AnyPolicy]:
 
 
 def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:
-    """Return a policy that ships or lies in one of some folders.
+    """Return a policy that ships or that is in one of the given folders.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _texts(folders: Iterable[Path]) -> tuple[PolicyText, ...]:
 
 
 def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> AnyPolicy:
-    """Return the policy if it is one and keeps every rule; else refuse with all problems."""
+    """Return the policy if it is one and satisfies every rule; otherwise refuse it with all problems."""
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must hold sections such as policy, source and risk, each with its keys")
     model = FlatPolicy if values.get("kind") == "flat" else Policy

@@ -93,7 +93,7 @@ class Policy(ReleasePolicy):
 
     @property
     def population_tables(self) -> dict[str, PopulationTable]:
-        """Tables of people that an adversary holds, by the section that names them."""
+        """Tables of people held by an adversary, by the section that names them."""
         sections: dict[str, VoterListAttack | InpatientAttack] = {
             "voter_list_attack": self.voter_list_attack,
             "inpatient_attack": self.inpatient_attack,
@@ -218,7 +218,7 @@ class Policy(ReleasePolicy):
         return None
 
     def content(self, *sections: str) -> dict[str, Any]:
-        """As every policy's; with the identifiers of the members who opted out, and digests of population tables."""
+        """As for every policy, plus the identifiers of the members who opted out and digests of population tables."""
         content = super().content(*sections)
         for name, table in self.population_tables.items():
             if name in content:

@@ -93,7 +93,7 @@ def _claim_year(policy: Policy) -> Column:
 
 
 def _dates(policy: Policy) -> dict[str, Column]:
-    """The column of released dates, where there is one."""
+    """The column of released dates, if there is one."""
     if policy.dates is None:
         return {}
     if policy.dates.format == "dates":

@@ -67,7 +67,7 @@ class KnownCodes:
 
     @classmethod
     def of(cls, known_codes: Callable[[Sequence[str], Kind], pd.DataFrame]) -> "KnownCodes":
-        """Take `known_codes(codes, kind)`, which returns a frame with the column `known`, for all four kinds."""
+        """Wrap `known_codes(codes, kind)`, which returns a frame with the column `known`, for all four kinds."""
 
         def look_up(kind: Kind) -> CodeLookUp:
             return lambda codes: known_codes(codes, kind)["known"].to_numpy(dtype=bool)

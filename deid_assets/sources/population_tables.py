@@ -199,7 +199,7 @@ def _take_in(
 
 
 def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str], list[list[str]]]:
-    """Lay a view over the columns that are needed; returns the conditions on rows, with the values to be bound."""
+    """Create a view over the required columns; return the conditions on rows, with the values to bind."""
     columns = {f"of_{column}": theirs for column, theirs in layout.columns.items()}
     conditions, values = [], []
     for kind, chosen in (("only", layout.only), ("leave_out", layout.leave_out)):

@@ -109,7 +109,7 @@ def file_digest(path: Path) -> str:
 
 
 def opened_digest(file: BufferedReader) -> str:
-    """SHA-256 of all bytes of an open file, from its beginning; it is left at its end."""
+    """SHA-256 of all bytes of an open file, from its beginning; leaves the file at its end."""
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest()
 

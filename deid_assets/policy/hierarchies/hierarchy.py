@@ -38,10 +38,10 @@ class Rule(Protocol):
         """Key of the display order."""
 
     def all_labels(self, level: int) -> Sequence[str] | None:
-        """Every label of a level; None where they are not listed."""
+        """Every label of a level; None if labels are not listed."""
 
     def all_values(self) -> Sequence[int | str] | None:
-        """Every value covered; None where they are not listed."""
+        """Every covered value; None if values are not listed."""
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
         """Return what prevents this from being a hierarchy."""
@@ -132,7 +132,7 @@ class Hierarchy:
         return len(self.level_names)
 
     def labels(self, values: Collection[object], level: int) -> np.ndarray:
-        """Return what is published for each value at a level.
+        """Return the published label of each value at a level.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class Hierarchy:
         return tuple(dict.fromkeys(self.labels(ordered, level)))
 
     def check(self, values: Collection[object], column: str | None = None) -> None:
-        """Raise DeliveryError if a value is not covered, with the number of such values and never a value."""
+        """Raise DeliveryError if a value is not covered. The message gives the number of such values, never a value."""
         array, present = _split(values)
         self._check_present(array[present], column)
 
@@ -222,7 +222,7 @@ class Hierarchy:
 
 
 def _split(values: Collection[object]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values as an object array, and where they are present."""
+    """Return the values as an object array, and a mask of those present."""
     array = np.empty(len(values), dtype=object)
     array[:] = list(values)
     return array, ~pd.isna(array)

@@ -185,7 +185,7 @@ def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def value_at(policy: BaseModel, path: tuple[str, ...]) -> float | None:
-    """The number at a path; None where it, or a section on the way, is null."""
+    """The number at a path; None if it, or a section on the way, is null."""
     value: object = policy
     for part in path:
         value = getattr(value, part, None)

@@ -25,17 +25,17 @@ PassedOnColumn = Literal["Year", "PayDelay", "CharlsonIndex", "SupLOS"]
 
 MEMBER_COLUMNS: tuple[str, ...] = get_args(MemberColumn)
 CLAIM_COLUMNS: tuple[str, ...] = get_args(ClaimColumn)
-"""The columns that an adversary may know: of a member, and of each claim (methods#hierarchies).
+"""Columns that an adversary may know: of a member, and of each claim (methods#hierarchies).
 
 See Tables 2 and 3 of El Emam et al. 2012.
 """
 
 DATE_COLUMNS: tuple[str, ...] = get_args(DateColumn)
-"""What an adversary may know of the dates of claims, where a policy releases dates."""
+"""What an adversary may know about the dates of claims if a policy releases dates."""
 
 PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
 PASSED_ON_COLUMNS: tuple[str, ...] = get_args(PassedOnColumn)
-"""Columns of the claims that are published without a hierarchy, and judged by what they tell beside the others."""
+"""Claim columns that are published without a hierarchy, and judged by what they disclose beside the others."""
 
 OTHER_RELEASE_COLUMNS = (*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS)
 """Reserved names: columns of the release that are not quasi-identifiers."""

@@ -107,7 +107,7 @@ def _file_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
 
 
 def opened(path: Path) -> BufferedReader:
-    """Open a regular file; not through a link, and without waiting at a pipe.
+    """Open a regular file; never follows a link or blocks on a pipe.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _equal(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> b
 
 
 def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: str, judged: Table) -> list[Refusal]:
-    """Text that another program would run or hide, by column and rule."""
+    """Text that another program would execute or hide, by column and rule."""
     found = []
     for name, kind in columns_of(connection, judged).items():
         if kind != "VARCHAR":

@@ -27,7 +27,7 @@ class _Line:
 
     @property
     def content(self) -> dict[str, Json]:
-        """Everything in the entry but its hash."""
+        """Everything in the entry except its hash."""
         return asdict(self) | ({} if self.kind is None else {"kind": self.kind})
 
     @property
@@ -41,7 +41,7 @@ class _Line:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Json]) -> Self:
-        """Read an entry's fields, `hash` and `kind` not among them."""
+        """Read an entry's fields other than `hash` and `kind`."""
         if set(value) != {field.name for field in fields(cls)}:
             raise ReleaseError("a registry entry has missing or unknown fields")
         typed = (
@@ -218,7 +218,7 @@ class ClockCorrection(_Signed):
 
 @dataclass(frozen=True)
 class RefusedTry(_Signed):
-    """A generalization was refused by a measurement that was made of random draws.
+    """A generalization that was refused by a measurement based on random draws.
 
     It names nobody, no policy and no measured number. Keyed digests identify what was refused; anyone who has the
     secret can recompute them.

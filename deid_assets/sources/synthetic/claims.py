@@ -85,7 +85,7 @@ class Providers:
         return cls(first=np.cumsum(size) - size, size=size)
 
     def near(self, home: np.ndarray, specialty: np.ndarray) -> np.ndarray:
-        """Return the number of the provider of a specialty at a home on the circle (integers below 65,536)."""
+        """Return the number of the provider of a specialty near a home on the circle (integers below 65,536)."""
         number: np.ndarray = self.first[specialty] + (home.astype(np.int64) * self.size[specialty] >> 16)
         return number
 

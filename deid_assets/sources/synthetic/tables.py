@@ -185,7 +185,7 @@ def _read(name: str) -> list[dict[str, str]]:
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:
-    """Number distinct names in the order in which they first occur."""
+    """Number distinct names in order of first occurrence."""
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 

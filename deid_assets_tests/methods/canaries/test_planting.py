@@ -24,8 +24,8 @@ from deid_assets.methods.kernel.engine import Engine
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.population.longitudinal_data import Generalization
 from deid_assets_tests.methods import sensitivity_oracle as oracle
-from deid_assets_tests.methods.cases import KEY, data_of, middling_case, rich_case
 from deid_assets_tests.methods.attacks.test_attack_sensitivity import many
+from deid_assets_tests.methods.cases import KEY, data_of, middling_case, rich_case
 
 K = 4
 

@@ -15,7 +15,7 @@ from deid_assets.methods.dates.alternatives import (
 )
 from deid_assets.methods.dates.errors import DateErrors, date_errors
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
-from deid_assets_tests.methods.test_date_intervals import SEED, WINDOW, some_events
+from deid_assets_tests.methods.dates.test_intervals import SEED, WINDOW, some_events
 
 
 @settings(deadline=None)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.long_tail.balanced_score import balanced_score, claim_balanced_scores
 from deid_assets.methods.long_tail.truncation import claims_of_units, keep_claims
+from deid_assets_tests.methods.long_tail.test_truncation import COLUMNS, KEY, claims_of_members, rows_of
 from deid_assets_tests.methods.small_tables import small_store
-from deid_assets_tests.methods.test_long_tail import COLUMNS, KEY, claims_of_members, rows_of
 
 
 @pytest.mark.parametrize(
