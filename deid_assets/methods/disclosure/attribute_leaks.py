@@ -95,9 +95,9 @@ class Withheld:
         Readable name of the quasi-identifier and level.
     shown, label
         (n,) int: released label of each record, and its finer, withheld label.
-        person
-            (n,) int: person of each record, if a person may have several; None if each has one. Records of one person with the
-            same column value and label count once, because they must not confirm each other.
+    person
+        (n,) int: person of each record, if a person may have several; None if each has one. Records of one person with the
+        same column value and label count once, because they must not confirm each other.
     """
 
     name: str
@@ -143,8 +143,8 @@ class Told:
     ----------
     fall
         Lambda, the relative reduction in the error of guessing the label; at least 0.
-        sure
-            Share of the wrong guesses that become practically certain knowledge.
+    sure
+        Share of the wrong guesses that become practically certain knowledge.
     """
 
     fall: float = 0.0
@@ -159,10 +159,10 @@ class Together:
     ----------
     columns
         Their names, in the order given.
-        withheld
-            Name of the withheld label.
-        fall
-            Lambda of all columns together.
+    withheld
+        Name of the withheld label.
+    fall
+        Lambda of all columns together.
     """
 
     columns: tuple[str, ...]
@@ -276,7 +276,7 @@ def told_together(
     Returns
     -------
     tuple
-        For each label, the sets beyond the limit; if there are none, the set with the greatest lambda.
+        For each label, the pairs beyond the limit; if there are none, the set with the greatest lambda.
     """
     return tuple(found for one in withheld for found in _together(columns, one, limit, limit_alone, k))
 
@@ -345,10 +345,10 @@ class _Cells:
     ----------
     cell, label, count, number
         (c,) int, one entry per pair of cell and label that occurs; `number` numbers cells from 0.
-        size, right
-            (cells,): number of records, and expected number predicted correctly; ties between labels are broken at random.
-        alone
-            (c,) bool: whether the record is the only one in its cell.
+    size, right
+        (cells,): number of records, and expected number predicted correctly; ties between labels are broken at random.
+    alone
+        (c,) bool: whether the record is the only one in its cell.
     """
 
     def __init__(self, cells: np.ndarray, label: np.ndarray, labels: int):

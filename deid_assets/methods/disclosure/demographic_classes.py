@@ -25,8 +25,8 @@ def demographic_class_sizes(
     ----------
     population
         One row per member of the population, generalized; it includes removed and suppressed members.
-        released
-            One row per released member, generalized in the same way: the candidate or the staged rows.
+    released
+        One row per released member, generalized in the same way: the candidate or the staged rows.
     columns
         Names of the member-level columns in `population`.
     released_columns
@@ -42,8 +42,8 @@ def demographic_class_sizes(
     ------
     StoreError
         If a name is not an identifier.
-        ValueError
-            If no column is named, or if the two lists differ in length.
+    ValueError
+        If no column is named, or if the two lists differ in length.
     """
     released_columns = columns if released_columns is None else released_columns
     if not columns or len(columns) != len(released_columns):
@@ -65,18 +65,18 @@ class DemographicRisk:
     ----------
     k
         Smallest population class size that is not at high risk.
-        classes, released_classes
-            Number of demographic classes in the population or the release, and number of those with released members.
+    classes, released_classes
+        Number of demographic classes in the population or the release, and number of those with released members.
     smallest
         Smallest population size of a class with released members; None if nobody is released.
-        smallest_in_release
-            Smallest number of released members in such a class; None if nobody is released.
+    smallest_in_release
+        Smallest number of released members in such a class; None if nobody is released.
     released
         Number of released members.
-        released_below_k
-            Number of released members in a class whose population size is below k.
-        sizes
-            Pairs of (lower edge, number of released members whose class has a population size in the bin), starting at 0.
+    released_below_k
+        Number of released members in a class whose population size is below k.
+    sizes
+        Pairs of (lower edge, number of released members whose class has a population size in the bin), starting at 0.
     """
 
     k: int
@@ -101,8 +101,8 @@ def demographic_risk(population_size: ArrayLike, released_size: ArrayLike, k: in
     ----------
     population_size, released_size
         (classes,) members of each class in the population and in the release.
-        k
-            Class size below which risk is high, ceil(1 / risk threshold).
+    k
+        Class size below which risk is high, ceil(1 / risk threshold).
 
     Examples
     --------

@@ -67,13 +67,13 @@ class Patterns:
     ----------
     filled
         Records that are not missing.
-        identifiers, formats
-            Records that match `IDENTIFIERS` or a title, and records that match `FORMATS`.
-        kinds, format_kinds
-            Names of the kinds found.
-        rare, rare_names
-            Records with a value that fewer than k records have, and those of them with several words; the latter is 0 if only
-            one value is such.
+    identifiers, formats
+        Records that match `IDENTIFIERS` or a title, and records that match `FORMATS`.
+    kinds, format_kinds
+        Names of the kinds found.
+    rare, rare_names
+        Records with a value that fewer than k records have, and those of them with several words; the latter is 0 if only
+        one value is such.
     """
 
     filled: int

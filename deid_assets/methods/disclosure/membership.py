@@ -29,14 +29,14 @@ class Membership:
     ----------
     released, population
         Number of released members n, and of members of the population N.
-        least, greatest
-            Smallest and largest delta of a member of the population.
-        least_size, greatest_size
-            Population size of the smallest class with that delta.
-        percentiles
-            5th, 50th and 95th percentile of delta over members of the population.
-        advantage
-            Gain of the best guess over a coin toss, in [0, 1]; 0 if nobody is inside or nobody is outside the release.
+    least, greatest
+        Smallest and largest delta of a member of the population.
+    least_size, greatest_size
+        Population size of the smallest class with that delta.
+    percentiles
+        5th, 50th and 95th percentile of delta over members of the population.
+    advantage
+        Gain of the best guess over a coin toss, in [0, 1]; 0 if nobody is inside or nobody is outside the release.
     """
 
     released: int
@@ -104,8 +104,8 @@ def shortfalls(released_size: ArrayLike, population_size: ArrayLike, alpha: floa
     released_size, population_size
         (draws,) f and F: matching members of the release and of the population; f = 0 if the target's own record does not
         match because its long tail was truncated.
-        alpha
-            Sampling fraction n / N.
+    alpha
+        Sampling fraction n / N.
 
     Raises
     ------

@@ -118,12 +118,12 @@ def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> 
     ----------
     tags
         (n,) uint64: tags of the delivered members.
-        class_of
-            (n,) int: their demographic classes, from 0, at the levels of the planned release.
-        earlier
-            Roll of the earlier release.
-        k
-            Smallest class size that is large enough, 1 / threshold.
+    class_of
+        (n,) int: their demographic classes, from 0, at the levels of the planned release.
+    earlier
+        Roll of the earlier release.
+    k
+        Smallest class size that is large enough, 1 / threshold.
 
     Examples
     --------
