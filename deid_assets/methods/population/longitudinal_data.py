@@ -350,7 +350,7 @@ def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
 
 
 def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, domain: Domain, cells: int = 1 << 21) -> int:
-    """Count members with a value more often in D' than in D, as if D was not read; in chunks of bounded memory.
+    """Count members with a value more often in D' than in D, a sign that D was not read; in chunks of bounded memory.
 
     Parameters
     ----------
