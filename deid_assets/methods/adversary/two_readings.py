@@ -48,7 +48,7 @@ class BothReadings:
     literal: Measurement
 
     def upper_bound(self, confidence: float) -> float:
-        """The larger of the two upper bounds (Clopper-Pearson)."""
+        """Return the larger of the two upper bounds (Clopper-Pearson)."""
         return max(clopper_pearson_upper_bound(found.flagged, found.draws, confidence) for found in (self.fixed, self.literal))
 
     def hold(self, max_share: float, confidence: float, aim: float) -> bool:

@@ -51,7 +51,7 @@ class DemographicCells:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays."""
+        """Size of the arrays in bytes."""
         return self.cell_of.nbytes + self.first.nbytes + self.blocks.nbytes + self.masks.nbytes
 
 

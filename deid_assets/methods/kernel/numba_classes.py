@@ -26,14 +26,14 @@ _ROWS_BEFORE_LOOK = 3
 
 
 def rows_for_knowledge(codes: np.ndarray, domain: Domain, level: int, rows_of: np.ndarray) -> np.ndarray:
-    """As `class_size.rows_for_knowledge`."""
+    """Compiled version of `class_size.rows_for_knowledge`."""
     return _rows(codes, domain.levels[level], rows_of)
 
 
 def matching_members(
     index: MemberIndex, cells: DemographicCells, cell: np.ndarray, rows: np.ndarray, limit: int = NO_LIMIT
 ) -> np.ndarray:
-    """As `class_size.matching_members`."""
+    """Compiled version of `class_size.matching_members`."""
     asked = _Asked(len(rows))
     found = np.empty(len(cell), np.int32)
     for first in range(0, len(cell), _DRAWS_AT_ONCE):

@@ -11,7 +11,7 @@ from deid_assets.methods.kernel.sorted_draws import SortedTargets, order_of
 
 
 def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> tuple[np.ndarray, Knowledge]:
-    """As `sorted_draws.draw_in_order`."""
+    """Compiled version of `sorted_draws.draw_in_order`."""
     generators, drawn = zip(*(start_block(targets.data, stream_key, block) for block in blocks), strict=True)
     places = targets.place[np.concatenate(drawn)]
     order = order_of(places)

@@ -123,7 +123,7 @@ def range_on_fresh_trials(
 
     The gate compares the empirical Bernstein bound of `trials` fresh values, or their mean. The number varies by about the
     standard error of the mean of the gate's draws, and its centre is estimated with the error of the given values. Both are
-    taken as normal. The result helps to choose what a gate is asked about; it decides nothing.
+    taken as normal. The result helps to choose what the gate will judge; it decides nothing itself.
 
     Parameters
     ----------

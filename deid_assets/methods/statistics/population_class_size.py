@@ -53,7 +53,7 @@ def large_sample(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
 def truncated_poisson_mean(f: ArrayLike) -> NDArray[np.float64]:
     """Return the maximum-likelihood mean of a zero-truncated Poisson from one observation.
 
-    Solves lambda / (1 - exp(-lambda)) = f, that is lambda = f + W0(-f exp(-f)); 0 for f = 1.
+    It solves lambda / (1 - exp(-lambda)) = f, that is lambda = f + W0(-f exp(-f)); 0 for f = 1.
 
     Examples
     --------

@@ -51,7 +51,7 @@ class SequentialRule:
     def log_evidence(self, flagged: int, draws: int) -> tuple[float, float]:
         """Return the logarithms of E_up, evidence that the share is above m, and of E_low, evidence that it is below.
 
-        E_up is the mixture, over the Beta cut to q > m, of the likelihood ratio of q to m; E_low over q < m:
+        E_up is the mixture, over the Beta restricted to q > m, of the likelihood ratio of q to m; E_low over q < m:
 
             log E_up = log B(a+S, b+t-S) + log sf(m; a+S, b+t-S) - log B(a, b) - log sf(m; a, b)
                        - S log m - (t-S) log(1-m)
@@ -67,7 +67,7 @@ class SequentialRule:
         return float(up), float(low)
 
     def decide(self, flagged: int, draws: int) -> Decision:
-        """Decide after `draws` draws, or say that more are needed."""
+        """Return the decision after `draws` draws; 'undecided' if more are needed."""
         up, low = self.log_evidence(flagged, draws)
         needed = -math.log(self.error)
         if up >= needed:
