@@ -102,7 +102,7 @@ class LikeClaims:
 
 
 class PossibleOrders:
-    """Find for whom a claim with one value may precede a claim with another: by year, then by day; ties are possible.
+    """Find for whom a claim with one value may precede a claim with another: by year, then by day; ties allow both.
 
     A released claim without a day may be anywhere in its year. The order is possible if the earliest date of a claim with
     the first value is not after the latest date of a claim with the second.

@@ -323,7 +323,7 @@ class NodeComputation:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
     def _exempt(self, batch: Batch, levels: Generalization, exemption: Exemption) -> np.ndarray:
-        """Return (B,) bool: step 4.b.i.2, in the requested reading. Removed histories exempt nobody."""
+        """Return (B,) bool: step 4.b.i.2, in the requested reading; removed histories exempt nobody."""
         if exemption == "literal":
             return self._draws.lost(batch, levels.histories)
         if exemption != "once":

@@ -78,7 +78,7 @@ def matching_knowledge(
 
 
 class _Asked:
-    """The rows needed for some draws: `rows[d, :lengths[d]]` for draw d. The extra column takes discarded writes."""
+    """The rows needed for some draws: `rows[d, :lengths[d]]` for draw d; the extra column takes discarded writes."""
 
     def __init__(self, most: int):
         self.rows = np.empty((_DRAWS_AT_ONCE, most + 1), np.int32)

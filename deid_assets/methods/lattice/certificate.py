@@ -149,7 +149,7 @@ class OptimalityCertificate:
     rest_loss: float | None = None
 
     def problems(self) -> list[str]:
-        """Return the defects of the proof; empty if it holds. Nodes are named by their levels."""
+        """Return the defects of the proof; empty if it holds; nodes are named by their levels."""
         found = self._malformed()
         if found:
             return found
@@ -288,7 +288,7 @@ class OptimalityCertificate:
                     continue
                 own = float(loss[places[place]])
                 rest = own if rest is None else rest
-                # Each rounded level is off by less than one step, which bounds the error by the number of differing levels.
+                # Each rounded level is off by less than one step, so this many steps bound what rounding can hide.
                 differing = sum(a != b for a, b in zip(node, self.chosen, strict=True))
                 if own < self.chosen_loss - differing * self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss)):
                     return node, rest

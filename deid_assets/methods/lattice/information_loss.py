@@ -147,7 +147,7 @@ def precision_loss(node: Sequence[int], heights: Sequence[int]) -> float:
 
 
 def discernibility(class_sizes: np.ndarray, k: int) -> int:
-    """Return DM: f squared for a class of f >= k records, N f for a suppressed one. It is not monotone on the lattice."""
+    """Return DM: f squared for a class of f >= k records, N f for a suppressed one; not monotone on the lattice."""
     sizes = np.asarray(class_sizes, dtype=np.int64)
     return int(np.sum(np.where(sizes >= k, sizes * sizes, sizes.sum() * sizes)))
 
