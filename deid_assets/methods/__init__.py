@@ -1,4 +1,5 @@
-"""The statistics: arrays, frames or table handles in; arrays, frozen values or a SELECT out. One file per method.
+"""Statistical methods, one file per method.
 
-No module here knows of files, of policies or of Dagster.
+They take arrays, frames or table handles, and return arrays, frozen values or a SELECT. No module here depends on files,
+policies or Dagster.
 """

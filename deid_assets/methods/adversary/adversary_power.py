@@ -4,18 +4,18 @@ This is equation 1 of Multimedia Appendix 1 to El Emam et al. 2012:
 
     p_ih = round( (p_m - 1) * r_ih / R_h + 1 ),  r_ih = eta_i / pi_ih,  R_h = max of r_ih over members with pi_ih > 0
 
-eta_i is the member's number of claims before truncation, capped at mean + 2 sd over members; pi_ih the diversity of
-his values (value_diversity.py). Many claims and little variation make much knowledge. A member without variation
-(pi = 0) gets the largest power; when nobody varies, everybody does.
+eta_i is the member's number of claims before truncation, capped at mean + 2 sd over members; pi_ih is the diversity of the
+member's values (value_diversity.py). Many claims with little variation give much knowledge. A member without variation (pi = 0)
+gets the largest power; if nobody varies, everybody does.
 
-The bracket of the printed equation is lost, so the rounding is a parameter (methods#adversary-power): `nearest`, half up, is
-the reading of plain square brackets and the default; `ceiling` is the conservative sensitivity run and fits the appendix's
-Figure 1 best; `floor` gives the maximum to exact maxima only. The cap is on eta and not on 1/pi: R_h is set by the least
-diverse long record, so that nearly everybody else is near 1.
+The bracket of the printed equation is lost, so the rounding is a parameter (methods#adversary-power). `nearest`, half up, reads
+the brackets as plain square brackets and is the default. `ceiling` is the conservative choice for sensitivity analysis and fits
+the appendix's Figure 1 best. `floor` gives the maximum only to exact maxima. The cap applies to eta, not to 1/pi: the least
+diverse long record determines R_h, so that nearly everybody else is near 1.
 
-Numbers of claims and of pairs are whole, so that r/R is rational and is rounded exactly: in floating point 3 x 3/2 of
-18 may fall on either side of a step. The cap is irrational. Where only one of r and R is capped, a value within 1e-9
-of a step counts as being on it.
+Numbers of claims and of pairs are integers, so r/R is rational and is rounded exactly; in floating point, 3 x 3/2 of 18 may
+fall on either side of a step. The cap is irrational. If only one of r and R is
+capped, a value within 1e-9 of a step counts as on it.
 """
 
 import math
@@ -30,18 +30,18 @@ from deid_assets.methods.adversary.value_diversity import ValuePairs
 
 Rounding = Literal["nearest", "floor", "ceiling"]
 
-# Applied to (p_m - 1) r/R, of floats and of exact fractions; adding the 1 afterwards keeps a tiny ratio from being
-# rounded away.
+# Applied to (p_m - 1) r/R, as floats or exact fractions. Adding 1 afterwards keeps a tiny ratio from being rounded
+# away.
 _HALF = Fraction(1, 2)
 _ROUNDED: dict[str, tuple[float, Callable]] = {
     "nearest": (0.5, lambda x: math.floor(x + _HALF)),
     "floor": (0.0, math.floor),
     "ceiling": (0.0, math.ceil),
 }
-"""Where a rounding steps, beside whole numbers; and the rounding itself."""
+"""For each rounding: the offset of its steps from integers, and the rounding function."""
 
 _NEAR = 1e-9
-"""A value this close to a step is decided by exact arithmetic, where it is rational."""
+"""A value this close to a step is decided by exact arithmetic if it is rational."""
 
 
 def claims_cap_of_power(claims_per_member: NDArray) -> float:
@@ -65,14 +65,14 @@ def adversary_power(
 ) -> NDArray[np.int8]:
     """Return the number of values of one quasi-identifier that the adversary knows about each member.
 
-    What is then sampled is min(p, number of values the member has); that minimum is the sampler's.
+    The sampler then draws min(p, number of values the member has).
 
     Parameters
     ----------
     claims_per_member
-        (n,) integer claims of each member before truncation, all members over whom cap and maximum are to be taken.
+        (n,) integer claims of each member before truncation, for all members over whom cap and maximum are computed.
     pairs
-        Pairs of the members' values of this quasi-identifier, n members.
+        Pairs of the n members' values of this quasi-identifier.
     power_max
         p_m, 1 to 127; 5 in El Emam et al. 2012, 10 and 15 in its sensitivity analysis.
     rounding
@@ -86,8 +86,7 @@ def adversary_power(
     Raises
     ------
     ValueError
-        If the arrays differ in length, a count is negative or no whole number, or a parameter is not one of those
-        allowed.
+        If the arrays differ in length, a count is negative or not an integer, or a parameter has an invalid value.
 
     Examples
     --------
@@ -127,7 +126,7 @@ def adversary_power(
 
 
 def _rounded(facts: NDArray[np.int64], cap: float, most: int, rounding: Rounding) -> NDArray[np.int64]:
-    """(p_m - 1) r/R, rounded; facts are (n, 3): claims, pairs and differing pairs, all above 0."""
+    """Return (p_m - 1) r/R, rounded; facts are (n, 3): claims, pairs and differing pairs, all above 0."""
     step, exactly = _ROUNDED[rounding]
     claims, every, differing = facts.T
     ratio = np.minimum(claims, cap) * every / differing
@@ -139,18 +138,18 @@ def _rounded(facts: NDArray[np.int64], cap: float, most: int, rounding: Rounding
             found[row] = exactly(most * _exact(facts[row], cap) / _exact(facts[top], cap))
         else:
             found[row] = np.rint(share[row] + step)
-    # r is above 0, however small, so that its ceiling is above 0, too.
+    # r is positive, however small, so its ceiling is positive too.
     return np.maximum(found, 1 if rounding == "ceiling" and most else 0).astype(np.int64)
 
 
 def _largest(facts: NDArray[np.int64], ratio: NDArray[np.float64], cap: float) -> int:
-    """The row of the largest ratio, by exact arithmetic where floats can not tell; one below the cap if both are there."""
+    """Return the row of the largest ratio, with exact arithmetic for near ties; one below the cap if both kinds tie."""
     near = np.flatnonzero(ratio >= ratio.max() * (1 - _NEAR))
     below = near[facts[near, 0] <= cap]
     return int(max(below if len(below) else near, key=lambda row: _exact(facts[row], cap)))
 
 
 def _exact(fact: NDArray[np.int64], cap: float) -> Fraction:
-    """R of one member; in units of the cap where the member is above it."""
+    """Return r of one member exactly; in units of the cap if the member is above it."""
     claims, every, differing = map(int, fact)
     return Fraction((1 if claims > cap else claims) * every, differing)

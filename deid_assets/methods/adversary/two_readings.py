@@ -1,10 +1,10 @@
-"""The chosen node measured as the appendix literally says (methods#node-risk).
+"""Measure the chosen node as the appendix literally specifies (methods#node-risk).
 
 The steps are 2 and 4.b.i.2 in section 5 of Multimedia Appendix 1 to El Emam et al. 2012.
 
-The search fixes the adversary's power before generalization and decides exemptions once, so that its flags are monotone
-on the lattice. The appendix computes the power on the generalized data and asks for the exemption at the node itself.
-Both are measured on the chosen node, and the larger share gates.
+The search computes the adversary's power before generalization and decides exemptions once, so that its flags are monotone
+on the lattice. The appendix computes the power on the generalized data and decides the exemption at the node itself. Both are
+measured on the chosen node, and the larger share gates.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from deid_assets.methods.statistics.confidence import clopper_pearson_upper_boun
 
 @dataclass(frozen=True)
 class Adversary:
-    """What is needed to compute the power again.
+    """What is needed to recompute the power.
 
     Attributes
     ----------
     claims
-        (n,) claims of each released member before the long tail is cut, in the order of the targets.
+        (n,) claims of each released member before the long tail is truncated, in the order of the targets.
     power, rounding
-        p_m and how the formula is rounded.
+        p_m, and the rounding of the formula.
     """
 
     claims: np.ndarray
@@ -37,23 +37,23 @@ class Adversary:
     rounding: Rounding
 
     def of(self, keep: np.ndarray) -> "Adversary":
-        """For some of the targets; (n,) bool."""
+        """Return the adversary for the targets selected by a (n,) bool mask."""
         return Adversary(self.claims[keep], self.power, self.rounding)
 
 
 @dataclass(frozen=True, eq=False)
 class BothReadings:
-    """The share at high risk with power and exemption fixed for the search, and as the appendix literally says."""
+    """The high-risk share with power and exemption fixed for the search, and as the appendix literally specifies."""
 
     fixed: Measurement
     literal: Measurement
 
     def upper_bound(self, confidence: float) -> float:
-        """The larger of the two upper bounds (Clopper-Pearson)."""
+        """Return the larger of the two upper bounds (Clopper-Pearson)."""
         return max(clopper_pearson_upper_bound(found.flagged, found.draws, confidence) for found in (self.fixed, self.literal))
 
     def hold(self, max_share: float, confidence: float, aim: float) -> bool:
-        """Whether the larger bound is within MaxSup, and the larger share so far below it that fresh draws hold too."""
+        """Whether the larger bound is within MaxSup and the larger share within `aim` of it, so that fresh draws pass too."""
         share = max(self.fixed.share, self.literal.share)
         return share <= aim * max_share and self.upper_bound(confidence) <= max_share
 
@@ -77,14 +77,14 @@ def both_readings(
     draws: int,
     executor: Executor | None = None,
 ) -> BothReadings:
-    """Measure a node in both readings, on the same stream.
+    """Measure a node under both readings, on the same stream.
 
     Parameters
     ----------
     stream_key
-        16 bytes of a stream that chose neither node nor members.
+        16 bytes, the key of a stream used to choose neither the node nor members.
     draws
-        A number fixed beforehand, so that the bounds hold.
+        Number of draws, fixed in advance so that the bounds hold.
     """
     fixed = computation.measure(node, stream_key, draws, executor=executor)
     literal = computation.with_power(literal_power(computation, node, adversary)).measure(

@@ -6,11 +6,12 @@ For member i and quasi-identifier h with N non-missing values, n_c of them equal
 
     D_ih = sum_c n_c (n_c - 1) / (N (N - 1)),  D_ih = 1 for N <= 1;    diversity pi_ih = 1 - D_ih
 
-D is the probability that two values drawn without replacement are equal, pi that they differ. A member with no value
-or a single one shows no variability: diversity 0, so that the adversary's power is the largest (methods#adversary-power).
+D is the probability that two values drawn without replacement are equal; pi is the probability that they differ. A member with
+no value or a single one shows no variation: the diversity is 0, and the adversary's power is the largest
+(methods#adversary-power).
 
-The relational form (`value_diversity`) reads claims in DuckDB. The array form (`value_pairs`) reads the values
-of one quasi-identifier at any level of generalization, and is what p is recomputed with on generalized data.
+The relational form (`value_diversity`) reads claims in DuckDB. The array form (`value_pairs`) reads the values of one
+quasi-identifier at any level of generalization and is used to recompute p on generalized data.
 """
 
 from collections.abc import Sequence
@@ -27,22 +28,22 @@ _CELLS_AT_ONCE = 8_000_000
 
 
 def value_diversity(claims: Table, members: Table, quasi_identifiers: Sequence[str]) -> str:
-    """SELECT the diversity of every member's values, one row per member and quasi-identifier (methods#value-diversity).
+    """SELECT the diversity of values, one row per member and quasi-identifier (methods#value-diversity).
 
     Parameters
     ----------
     claims
-        Claims before truncation: member_id and one column per quasi-identifier. A missing value is not a value.
+        Claims before truncation: member_id and one column per quasi-identifier. Missing values do not count.
     members
-        The members wanted (member_id, unique). Claims of others are not read into the aggregate.
+        The members to include (member_id, unique). Claims of other members are ignored.
     quasi_identifiers
-        Column names of `claims`; `year` may be among them (Table 5 of Multimedia Appendix 1 shows it).
+        Columns of `claims`; may include `year` (as in Table 5 of Multimedia Appendix 1).
 
     Returns
     -------
     str
         SELECT of member_id | quasi_identifier VARCHAR | n_values BIGINT | differing_pairs BIGINT | diversity DOUBLE in
-        [0, 1]. The pairs are ordered: a member with n values has n (n - 1) of them.
+        [0, 1]. Pairs are ordered: a member with n values has n (n - 1) of them.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def _diversity_of_one(claims: Table, members: Table, name: str) -> str:
 def diversity_by_member(diversity: Table, quasi_identifiers: Sequence[str]) -> str:
     """SELECT the long table of `value_diversity` as one row per member, one DOUBLE column per quasi-identifier.
 
-    Ordered by member_id; a quasi-identifier that was not measured for a member is NULL.
+    Rows are ordered by member_id; a quasi-identifier that was not measured for a member is NULL.
     """
     columns = ", ".join(
         f"max(diversity) FILTER (WHERE quasi_identifier = '{name}') AS {quoted(name)}" for name in quasi_identifiers
@@ -85,11 +86,11 @@ def diversity_by_member(diversity: Table, quasi_identifiers: Sequence[str]) -> s
 
 
 def diversity_correlation(diversities: pd.DataFrame) -> pd.DataFrame:
-    """Pearson correlations of the diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1, 7 x 7 with year.
+    """Return Pearson correlations of diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1, 7 x 7 with year.
 
-    Members with no value or one value are in it with diversity 0, as in the computation of p. A cell that was not
-    measured (NaN) leaves its member out of the pairs that need it. A quasi-identifier of constant diversity has no
-    correlation: its row and column are NaN, the diagonal included.
+    Members with no value or one value are included with diversity 0, as in the computation of p. A value that was not
+    measured (NaN) excludes its member from the pairs that need it. A quasi-identifier with constant diversity has no
+    correlation: its row and column are NaN, including the diagonal.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def diversity_correlation(diversities: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class ValuePairs:
-    """Ordered pairs of the values of one quasi-identifier, counted for each member; whole numbers, so that p is exact.
+    """Ordered pairs of the values of one quasi-identifier, counted for each member; integers, so that p is exact.
 
     Attributes
     ----------
@@ -138,25 +139,25 @@ class ValuePairs:
 
     @classmethod
     def of_values(cls, differing: NDArray[np.integer], values: NDArray[np.integer]) -> "ValuePairs":
-        """From the differing pairs and the number of values of each member; both (n,)."""
+        """Construct from the differing pairs and the number of values of each member; both (n,)."""
         values = np.asarray(values, dtype=np.int64)
         return cls(np.asarray(differing, dtype=np.int64), values * np.maximum(values - 1, 0))
 
     @property
     def diversity(self) -> NDArray[np.float64]:
-        """(n,) float64 in [0, 1]: differing / every; 0 where a member has no value or one."""
+        """(n,) float64 in [0, 1]: differing / every; 0 for a member with no value or one."""
         return np.divide(self.differing, self.every, out=np.zeros(len(self.every)), where=self.every > 0)
 
 
 def value_pairs(offsets: NDArray[np.integer], codes: NDArray[np.integer]) -> ValuePairs:
-    """Pairs of each member's codes, from arrays; the same numbers as `value_diversity` selects.
+    """Count pairs of each member's codes, from arrays; the same numbers as `value_diversity` selects.
 
     Parameters
     ----------
     offsets
         (n + 1,) non-decreasing; the codes of member i are codes[offsets[i]:offsets[i + 1]].
     codes
-        (offsets[-1],) small non-negative integers; a negative code is a missing value and is not counted.
+        (offsets[-1],) small non-negative integers; negative codes are missing values and do not count.
 
     Examples
     --------

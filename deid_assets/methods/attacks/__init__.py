@@ -1,1 +1,1 @@
-"""Simulated attacks: what an adversary could do to the rows that would be published."""
+"""Simulated attacks on the rows to be published."""

@@ -1,17 +1,18 @@
-"""How attack 1 fares when its assumptions do not hold (methods#sensitivity).
+"""How attack 1 performs when its assumptions do not hold (methods#sensitivity).
 
-This is the sensitivity analysis of El Emam et al. 2012 (Table 7), and goes beyond it.
+This extends the sensitivity analysis of El Emam et al. 2012 (Table 7).
 
-A cell of the analysis is what the adversary knows and the power p_m that his knowledge grows to. For each cell attack 1
-is simulated anew on the released rows: a target, his knowledge from D1, the class in D2, and 1/f where the class holds
-the target. The figure is that of an adversary who knows that his target is in the release; times alpha it is the article's.
+A cell of the analysis is defined by what the adversary knows and by the power p_m, the maximum amount of knowledge. For each
+cell, attack 1 is simulated again on the released rows: a target, knowledge sampled from D1, the equivalence class in D2, and
+1/f if the class contains the target. The result holds for an adversary who knows that the target is in the release; times
+alpha, it is the figure of the article.
 
-What is known, beside the values of attack 1 (`values`): one claim jointly (`claim`), the order of one pair of values of each
-quasi-identifier (`order`), see `claim_knowledge`; the year as a seventh quasi-identifier (`year`), as in Table 5 of Multimedia
-Appendix 1; the year of each known value (`dated_values`); the number of released claims to within a bin, in all (`number`) or
-in each year (`yearly_numbers`), see `number_of_claims`. Demographics are known without error in all of them.
+What is known: the values of attack 1 (`values`); in addition one claim jointly (`claim`) or the order of one pair of values of
+each quasi-identifier (`order`), see `claim_knowledge`; the year as a seventh quasi-identifier (`year`), as in Table 5 of
+Multimedia Appendix 1; the year of each known value (`dated_values`); the binned number of released claims, in total (`number`)
+or per year (`yearly_numbers`), see `number_of_claims`. Demographics are always known without error.
 
-Bounds hold together for all cells (Bonferroni) and cover Monte Carlo error only.
+Bounds hold jointly for all cells (Bonferroni) and cover Monte Carlo error only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,11 +45,11 @@ _Indexed = tuple[MemberIndex, list[ClaimValues], tuple[Domain, ...]]
 """Bit-sets of the values in D2, the values in D1, and domains of one level."""
 
 _DRAWS_AT_ONCE = 2048
-"""So many draws share rows for the facts that they ask for: at Heritage size 30 MB at most."""
+"""Number of draws that share rows for the facts they ask for: at most 30 MB at Heritage size."""
 
 
 def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
-    """(M, y) int64: the bin of each member's number of claims, in all or in each year, 0 for none.
+    """Return (M, y) int64: bin of each member's number of claims, in total or per year; 0 for no claims.
 
     Examples
     --------
@@ -58,7 +59,7 @@ def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
     """
     if not by_year:
         return Bins(width).of(np.diff(records.offsets))[:, None] + 1
-    # A claim of which no year is told has a column of its own.
+    # Claims without a recorded year get a column of their own.
     years = int(records.year.max(initial=0)) + 2
     counts = np.bincount(records.owners * years + records.year + 1, minlength=len(records) * years)
     counts = counts.reshape(len(records), years)
@@ -67,16 +68,16 @@ def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """Simulated attacks of one cell; all (t,).
+    """Simulated attacks of one cell; all arrays are (t,).
 
     Attributes
     ----------
     targets
-        int64, members.
+        int64: target members.
     matched
-        bool, the target's own record in D2 fits all that is known.
+        bool: whether the target's own record in D2 matches everything that is known.
     sizes
-        int32, records that do.
+        int32: number of records that match.
     """
 
     targets: np.ndarray
@@ -85,19 +86,19 @@ class Trials:
 
     @property
     def success(self) -> np.ndarray:
-        """(t,) float: how probable it is that the adversary picks a target who is in the release."""
+        """Return (t,) float: probability that the adversary picks the target, given that the target is in the release."""
         return success_given_membership(self.matched, self.sizes)
 
 
 class AttackSensitivity:
-    """Simulates attack 1 under several assumptions on one release.
+    """Simulate attack 1 under several assumptions on one release.
 
     Parameters
     ----------
     records
         The released rows, and what may be known.
     most
-        The largest power that will be asked for.
+        The largest power that will be used.
 
     Examples
     --------
@@ -128,25 +129,25 @@ class AttackSensitivity:
         targets: np.ndarray | None = None,
         width: int = 1,
     ) -> Trials:
-        """Simulate one cell.
+        """Simulate the attacks of one cell.
 
         Parameters
         ----------
         power
-            p of each member, one (N,) int array for each quasi-identifier; for `year` one more, of the year.
+            p of each member, one (N,) int array per quasi-identifier; for `year` also one for the year.
         stream_key
-            16 bytes of a stream of this cell's own.
+            16 bytes, the key of a random stream used by this cell only.
         wrong
             Share of known values that are wrong.
         targets
-            Members to choose targets from; None for all.
+            Members to draw targets from; None for all.
         width
-            Numbers of claims in a bin, for `number` and `yearly_numbers`.
+            Bin width of the number of claims, for `number` and `yearly_numbers`.
 
         Raises
         ------
         ValueError
-            If there is nobody to attack, or power does not fit.
+            If there are no candidates or no trials, or if `power` or `wrong` does not fit `knows`.
         """
         if knows in _NUMBERS:
             return self._knowing_number(knows, width).trials("values", power, stream_key, trials, wrong, targets)
@@ -174,7 +175,7 @@ class AttackSensitivity:
         targets: np.ndarray,
         wrong: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each target's own record fits, (B,) bool, and how many records do, (B,) int32."""
+        """Return (B,) bool, whether each target's own record matches, and (B,) int32, how many records match."""
         index, known, domains = self._of(knows)
         claim = sample_claims(generator, self.records.known, targets) if knows == "claim" else None
         sampled = [sample_values(generator, values, own, targets, claim) for values, own in zip(known, power, strict=True)]
@@ -216,7 +217,7 @@ class AttackSensitivity:
         return [self._order(number).facts(own) for number, own in enumerate(pairs)], [own.draws for own in pairs]
 
     def _knowing_number(self, knows: Knows, width: int) -> "AttackSensitivity":
-        """The attack of one to whom the bins of released claims are demographics; the last one asked for is kept."""
+        """Return the attack with the bins of released claims as extra demographics; the last one is cached."""
         if self._numbered is None or self._numbered[0] != (knows, width):
             bins = claim_bins(self.records.held, width, by_year=knows == "yearly_numbers")
             records = replace(
@@ -277,16 +278,16 @@ class AttackSensitivity:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one row of the analysis found at one power; bounds hold for all cells together.
+    """Results for one assumption at one power; bounds hold jointly for all cells.
 
     Attributes
     ----------
     variant, power
         Name of the assumption, and p_m.
     trials, matched
-        Simulated attacks, and those in which the target's own record fitted.
+        Number of simulated attacks, and of those in which the target's own record matched.
     given_membership, unconditional
-        Success for a target in the release; alpha times that.
+        Success probability for a target in the release, and alpha times that.
     """
 
     variant: str
@@ -298,7 +299,7 @@ class Cell:
 
 
 def cell_of(variant: str, power: int, found: Trials, alpha: float, interval: MeanInterval) -> Cell:
-    """Summarize the trials of a cell; `interval` gives (low, high) for a mean of values in [0, 1]."""
+    """Summarize the trials of a cell; `interval` returns (low, high) for the mean of values in [0, 1]."""
     success = found.success
     given = float(success.mean())
     low, high = interval(success)
@@ -309,7 +310,7 @@ def cell_of(variant: str, power: int, found: Trials, alpha: float, interval: Mea
 
 
 def confidence_of_each(joint: float, cells: int) -> float:
-    """The confidence at which each of some bounds is taken so that all hold together (Bonferroni).
+    """Return the confidence for each bound so that all bounds hold jointly (Bonferroni).
 
     Examples
     --------
@@ -320,12 +321,12 @@ def confidence_of_each(joint: float, cells: int) -> float:
 
 
 def worst_cell(cells: Sequence[Cell]) -> Mapping[str, Estimate]:
-    """The largest value and the largest bounds among some cells, of both figures; each may be of another cell.
+    """Return the largest value and the largest bounds over cells, for both figures; each may come from another cell.
 
     Raises
     ------
     ValueError
-        If there is no cell.
+        If there are no cells.
     """
     if not cells:
         raise ValueError("no cell is plausible")

@@ -1,15 +1,15 @@
-"""What stronger and weaker adversaries know: draws for the sensitivity analysis of attack 1 (methods#sensitivity).
+"""Draws of what stronger and weaker adversaries know, for the sensitivity analysis of attack 1 (methods#sensitivity).
 
-An adversary of attack 1 knows min(p_ih, N_ih) values of each quasi-identifier, not which belong to one claim, nor their
-order. Here some know more, and some are mistaken:
+The adversary of attack 1 knows min(p_ih, N_ih) values of each quasi-identifier, but neither which of them belong to one claim
+nor their order. The adversaries here know more, or are mistaken:
 
-* `claim`: one claim is known jointly. Its values are among the p known of each quasi-identifier ("which pieces of information
-  were in the same claim", El Emam et al. 2012, Results), the others come from other claims; so each quasi-identifier alone is
-  known as without, and what is new is the link between the values. A blank of the claim is no knowledge.
-* `order`: of one pair of the values known of each quasi-identifier, where more than one is known, it is known which
+* `claim`: one claim is known jointly. Its values are among the p known values of each quasi-identifier ("which pieces of
+  information were in the same claim", El Emam et al. 2012, Results); the others come from other claims. Each quasi-identifier
+  alone is known as well as without it; only the link between the values is new. Missing values of the claim are not knowledge.
+* `order`: for one pair of known values of each quasi-identifier with more than one known value, the adversary knows which
   claim came first, to the day. Two equal values have no order; a pair whose order is not recorded adds nothing.
-* a share of wrong values: each known value is, by chance, another value of its quasi-identifier instead, drawn as often
-  as it occurs in the claims.
+* a share of wrong values: each known value is replaced, with this probability, by another value of its quasi-identifier,
+  drawn in proportion to its frequency in the claims.
 """
 
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ from deid_assets.methods.population.claim_records import ClaimRecords, ClaimValu
 
 @dataclass(frozen=True, eq=False)
 class SampledValues:
-    """The values known of one quasi-identifier in B draws.
+    """Known values of one quasi-identifier in B draws.
 
     Attributes
     ----------
     codes
-        (P, B) int32: codes of each draw down its column, -1 behind the last.
+        (P, B) int32: codes of each draw in its column, padded with -1.
     claims
-        (P, B) int64: the claims that they stand on, -1 likewise.
+        (P, B) int64: the claims they come from, padded with -1.
     sizes
-        (B,) int64: how many there are.
+        (B,) int64: number of known values.
     """
 
     codes: np.ndarray
@@ -41,7 +41,7 @@ class SampledValues:
 
 @dataclass(frozen=True, eq=False)
 class OrderedPairs:
-    """Known orders of one quasi-identifier: in `draws` (F,) a claim with value `first` comes before one with `then`."""
+    """Known orders in one quasi-identifier: in `draws` (F,), a claim with value `first` precedes one with `then`."""
 
     draws: np.ndarray
     first: np.ndarray
@@ -64,7 +64,7 @@ def sample_values(
     targets
         (B,) int64: the target of each draw.
     claim
-        (B,) int64: a claim of the target whose value, if it has one, is among those known; None for no such claim.
+        (B,) int64: a claim of the target whose value, if present, must be among the known ones; None for no such claim.
     """
     histories = values.histories
     starts = histories.offsets[targets]
@@ -74,32 +74,32 @@ def sample_values(
     if claim is not None and len(values.claims):
         place = np.minimum(np.searchsorted(values.claims, claim), len(values.claims) - 1)
         given = np.where(values.claims[place] == claim, place - starts, -1)
-        # The claim is known whatever the power, which is at least 1 anyway.
+        # The claim is known whatever the power; power is at least 1 anyway.
         sizes = np.where(given >= 0, np.maximum(sizes, 1), sizes)
     others = sizes - (given >= 0)
     taken = np.full((int(sizes.max(initial=0)), len(targets)), -1, dtype=np.int64)
     for slot, (draws, found) in enumerate(sample_positions(generator, counts - (given >= 0), others)):
-        # Without replacement: the positions skip the one that is given.
+        # Without replacement: positions skip the given one.
         taken[slot, draws] = starts[draws] + found + ((given[draws] >= 0) & (found >= given[draws]))
     with_given = np.flatnonzero(given >= 0)
     taken[others[with_given], with_given] = starts[with_given] + given[with_given]
-    # Behind the last value stands one more, for -1 to find.
+    # Index -1 finds the extra value appended at the end.
     codes = np.append(histories.codes.astype(np.int32), np.int32(-1))[taken]
     return SampledValues(codes, np.append(values.claims, -1)[taken], sizes)
 
 
 def sample_claims(generator: np.random.Generator, records: ClaimRecords, targets: np.ndarray) -> np.ndarray:
-    """(B,) int64: a claim of each target, each equally likely; -1 where he has none."""
+    """Return (B,) int64: a claim of each target, drawn uniformly; -1 if the target has none."""
     counts = np.diff(records.offsets)[targets]
     chosen = (generator.random(len(targets)) * counts).astype(np.int64)
     return np.where(counts > 0, records.offsets[targets] + chosen, -1)
 
 
 def ordered_pairs(generator: np.random.Generator, sampled: SampledValues, records: ClaimRecords) -> OrderedPairs:
-    """One pair of the values known in each draw with more than one, in the order of their claims.
+    """Draw one pair of known values, ordered by their claims, for each draw that knows more than one value.
 
-    Claims are in order by year, and within one by day where both days are recorded; where days go on through all years,
-    by day alone. Two claims of one day are put in the order drawn: a tie is consistent with both.
+    Claims are ordered by year, and within a year by day if both days are recorded. If days are numbered through all years,
+    they are ordered by day alone. Two claims of one day keep the order drawn, because a tie is consistent with both.
     """
     draws = np.flatnonzero(sampled.sizes > 1)
     sizes = sampled.sizes[draws]
@@ -117,16 +117,16 @@ def ordered_pairs(generator: np.random.Generator, sampled: SampledValues, record
 
 
 def with_wrong_values(generator: np.random.Generator, codes: np.ndarray, share: float, frequency: np.ndarray) -> np.ndarray:
-    """Replace each value, with probability `share`, by another one; the only value that occurs stays.
+    """Replace each value with probability `share` by another one; a value stays if no other occurs.
 
     Parameters
     ----------
     codes
-        (P, B) int: values known, -1 behind the last.
+        (P, B) int: known values, padded with -1.
     share
         In [0, 1].
     frequency
-        (values,) int: how often each value occurs.
+        (values,) int: frequency of each value.
 
     Examples
     --------

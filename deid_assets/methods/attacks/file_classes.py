@@ -1,4 +1,4 @@
-"""Released records and the people of an identified file in one table: classes, and who is in which."""
+"""Equivalence classes of released records and people of an identified file, in one table."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ def class_sizes(rows: str, columns: Sequence[str]) -> str:
     Parameters
     ----------
     rows
-        What to write after FROM: released BOOLEAN (else of the file) | weight BIGINT, people that a row of the file
-        stands for | the columns.
+        SQL to put after FROM: released BOOLEAN (false for the file) | weight BIGINT, number of people that a row of the
+        file represents | the columns.
     columns
-        On which records and people are compared; missing values are values.
+        Columns on which records and people are compared; missing values count as values.
     """
     return f"""
         SELECT coalesce(sum(weight) FILTER (NOT released), 0)::BIGINT AS population_size,
@@ -23,12 +23,12 @@ def class_sizes(rows: str, columns: Sequence[str]) -> str:
 
 
 def class_numbers(rows: str, columns: Sequence[str]) -> str:
-    """SELECT the class of every record and person as a number: released | person | class BIGINT, ordered by person.
+    """SELECT the class number of every record and person: released | person | class BIGINT, ordered by person.
 
     Parameters
     ----------
     rows
-        As for `class_sizes`, with person BIGINT: the same number for a record and for the person whose record it is.
+        As for `class_sizes`, with person BIGINT: the same number for a record and for the person it belongs to.
     """
     return f"""
         SELECT released, person, dense_rank() OVER (ORDER BY {_names(columns)})::BIGINT AS class

@@ -1,6 +1,6 @@
-"""The rows that attacks 2 and 3 compare: people of an identified file, and released records, under the same columns.
+"""The rows that attacks 2 and 3 compare: people of an identified file and released records, with the same columns.
 
-A person of the delivery and the record of that person have one number, by which a right match is known.
+A person of the delivery and the person's record have the same number, which identifies correct matches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,14 +39,14 @@ def delivered_visits(
     Parameters
     ----------
     claims
-        Before the long tail is cut: a discharge database cuts nothing.
+        Claims before the long tail is truncated: a discharge database truncates nothing.
     of_visit, of_member
         Level of each column.
 
     Returns
     -------
     str
-        With one parameter to bind: the label of inpatient hospitals at the level of `place`, which `of_visit` names.
+        A SELECT with one parameter: the label of inpatient hospitals at the level of `place`, which `of_visit` contains.
     """
     visits = generalized_claims(claims, domains, of_visit, ["year"])
     shown = [column for column in of_visit if column != "place"]
@@ -57,19 +57,19 @@ def delivered_visits(
 
 
 def released_visits(claims: Table, people: str, of_visit: Mapping[str, str], of_member: Sequence[str]) -> str:
-    """SELECT the same of every released member, as published.
+    """SELECT the columns of `delivered_visits` for the visits of every released member, as published.
 
     Parameters
     ----------
     people
-        `released_people`.
+        The SELECT of `released_people`.
     of_visit
-        Released name of each column, `place` among them.
+        Released name of each column, including `place`.
 
     Returns
     -------
     str
-        With the same parameter to bind.
+        A SELECT with the same parameter.
     """
     told = "".join(f", v.{quoted(name)} AS {quoted(column)}" for column, name in of_visit.items() if column != "place")
     return f"""SELECT people.person, people.weight, v."Year"[2:]::INTEGER AS year{told}{_names(of_member, "people")}
@@ -77,12 +77,12 @@ def released_visits(claims: Table, people: str, of_visit: Mapping[str, str], of_
 
 
 def listed_people(table: Table, columns: Sequence[str]) -> str:
-    """SELECT person | weight | the columns of a population table, as it was read."""
+    """SELECT person | weight | the columns of a population table, as read."""
     return f"SELECT person, weight{_names(columns)} FROM {table.sql}"
 
 
 def listed_visits(table: Table, of_visit: Sequence[str], of_member: Sequence[str]) -> str:
-    """SELECT person | weight | year | the columns of a discharge table; age and sex as in the person's first row."""
+    """SELECT person | weight | year | the columns of a discharge table; age and sex are those of the person's first row."""
     year = "year::INTEGER" if "year" in table.columns() else "1"
     by_row = "OVER (PARTITION BY person ORDER BY row_key)"
     first = "".join(f", first({quoted(column)}) {by_row} AS {quoted(column)}" for column in of_member)
@@ -95,11 +95,11 @@ def compared(people: str, released: str, columns: Sequence[str], others: Sequenc
     Parameters
     ----------
     people, released
-        SELECTs of both, with parameters bound in this order.
+        SELECTs of both; parameters are bound in this order.
     columns
-        Compared; missing values become '', a value like any other.
+        Columns to compare; missing values become '', a value like any other.
     others
-        Columns carried along.
+        Columns to carry along.
     """
     told = "".join(f", coalesce({quoted(column)}, '') AS {quoted(column)}" for column in columns)
     names = f"person, weight{_names(others)}{told}"

@@ -1,12 +1,12 @@
-"""Attack 3, the inpatient database: who is alike in all inpatient visits (El Emam et al. 2012; methods#inpatient-database).
+"""Attack 3, the inpatient database: classes on all inpatient visits (El Emam et al. 2012; methods#inpatient-database).
 
-The adversary of the article holds every visit of the discharge database and matches all of them: two people are alike when they
-agree on age and sex, on the number of visits, and on the multiset of what the visits tell of length of stay, condition group
-and procedure group, or on any choice of these six. Which choice each row of the article's Table 6 made was lost in its
-extraction, so that every choice is counted (methods#inpatient-database), within each year and over all years.
+The adversary of the article has every visit of the discharge database and matches all of them. Two people are in one class if
+they agree on age and sex, on the number of visits, and on the multiset of the visits' length of stay, condition group and
+procedure group, or on any subset of these six. The extraction of the article's Table 6 lost which subset each row uses, so
+every subset is counted (methods#inpatient-database), within each year and over all years.
 
-A visit of the release is a claim whose place of service is an inpatient hospital, and a row of the file must be the
-same kind of thing. What is missing is a value like any other: both files show the blank.
+A visit of the release is a claim whose place of service is an inpatient hospital; a row of the file must be the same kind of
+event. Missing values count as values: both files show the blank.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ MEMBER_LEVEL = ("age", "sex")
 VISITS = "visits"
 VISIT_LEVEL = ("length_of_stay", "condition_group", "procedure_group")
 COLUMNS = (*MEMBER_LEVEL, VISITS, *VISIT_LEVEL)
-"""What may be matched: the columns of Table 6 of El Emam et al. 2012."""
+"""Columns that may be matched: those of Table 6 of El Emam et al. 2012."""
 
 ALL_YEARS = 0
-"""The period of all years together; 1, 2, 3 are the years."""
+"""The period that covers all years; 1, 2, 3 are the single years."""
 
 
 def subsets(columns: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Every choice of one column or more, in the order of `COLUMNS`, small choices first.
+    """Return every non-empty subset of the columns, ordered by size and then as in `COLUMNS`.
 
     Examples
     --------
@@ -37,29 +37,28 @@ def subsets(columns: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def visit_histories(visits: Table, columns: Sequence[str]) -> str:
-    """SELECT one row for each person and period: what the visits of the period tell, as numbers that can be compared.
+    """SELECT one row per person and period: the visits of the period, encoded as comparable numbers.
 
     Parameters
     ----------
     visits
-        One row per visit: released BOOLEAN (else of the file) | person BIGINT | year INTEGER, missing where the release
-        tells none, so that the visit counts over all years only | weight BIGINT, people
-        that the row stands for, the same in all rows of a person | age, sex, length_of_stay, condition_group,
-        procedure_group VARCHAR, generalized, as far as in `columns`. Age and sex are the same in all rows of a
-        person.
+        One row per visit: released BOOLEAN (false for the file) | person BIGINT | year INTEGER, missing if the release has
+        none, so that the visit counts over all years only | weight BIGINT, number of people that the row represents, the
+        same in all rows of a person | age, sex, length_of_stay, condition_group, procedure_group VARCHAR, generalized, if
+        in `columns`. Age and sex are the same in all rows of a person.
     columns
-        Which of `COLUMNS` are known.
+        Columns of `COLUMNS` that are known.
 
     Returns
     -------
     str
-        SELECT of released | person | period INTEGER | weight | age, sex, visits, and one column for each choice of
-        visit-level columns, named after them and joined by '__': equal exactly where the multisets of values are equal.
+        SELECT of released | person | period INTEGER | weight | age, sex, visits, and one column per subset of visit-level
+        columns, named by joining their names with '__'. Its values are equal exactly if the multisets are equal.
     """
     member = [column for column in MEMBER_LEVEL if column in columns]
     choices = visit_choices(columns)
     known = [column for column in VISIT_LEVEL if column in columns]
-    # A value becomes a small number, a visit one number for each choice, and the sorted numbers of a period a history.
+    # Each value becomes a small number, each visit one number per subset, and each period a sorted list of these.
     codes = [
         f"""(SELECT value, row_number() OVER (ORDER BY value) AS code
              FROM (SELECT DISTINCT coalesce({quoted(column)}, '') AS value FROM {visits.sql})) AS of_{column}"""
@@ -92,14 +91,14 @@ def visit_histories(visits: Table, columns: Sequence[str]) -> str:
 
 
 def visit_choices(columns: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Every choice of visit-level columns among those known."""
+    """Return every subset of visit-level columns among the known ones."""
     return tuple(choice for choice in subsets(columns) if set(choice) <= set(VISIT_LEVEL))
 
 
 def key_columns(subset: Sequence[str]) -> tuple[str, ...]:
-    """The columns of `visit_histories` on which a choice of columns is compared.
+    """Return the columns of `visit_histories` on which a subset of columns is compared.
 
-    The visits of a history are counted in it, so that the number of visits adds nothing where it is there.
+    A history implies its number of visits, so `visits` adds nothing if a visit-level column is compared.
 
     Examples
     --------
@@ -116,26 +115,26 @@ def key_columns(subset: Sequence[str]) -> tuple[str, ...]:
 
 
 def of_period(histories: Table, period: int) -> str:
-    """The histories of one period, as a SELECT writes them after FROM."""
+    """Return the histories of one period, as SQL to put after FROM."""
     return f"(SELECT * FROM {histories.sql} WHERE period = {int(period)})"
 
 
 def match_table(histories: Table, columns: Sequence[str]) -> str:
-    """SELECT, for every period and every distinct key, what `marketer_risk` needs, all choices in one pass.
+    """SELECT, for every period and every distinct key, the inputs of `marketer_risk`, all subsets in one pass.
 
     Parameters
     ----------
     histories
-        `visit_histories`, as a table.
+        Result of `visit_histories`, as a table.
     columns
-        Which of `COLUMNS` are known.
+        Columns of `COLUMNS` that are known.
 
     Returns
     -------
     str
-        SELECT of period | key VARCHAR, the columns compared joined by ',' | found DOUBLE, released records that an
-        adversary is expected to match, those whom the file lacks counted as found (`marketer_risk.matched_share`) |
-        missing BIGINT, of these lacking | released BIGINT | people BIGINT of the file | classes BIGINT of the file.
+        SELECT of period | key VARCHAR, the compared columns joined by ',' | found DOUBLE, expected number of correctly
+        matched released records, where those not in the file count as found (`marketer_risk.matched_share`) | missing
+        BIGINT, number of these | released BIGINT | people BIGINT in the file | classes BIGINT in the file.
     """
     keys = tuple(dict.fromkeys(key_columns(subset) for subset in subsets(columns)))
     compared = tuple(dict.fromkeys(column for key in keys for column in key))
@@ -157,5 +156,5 @@ def match_table(histories: Table, columns: Sequence[str]) -> str:
 
 
 def _mask(key: Sequence[str], compared: Sequence[str]) -> int:
-    """What GROUPING says for a key: a bit for each column that is not grouped by, the last column's the lowest."""
+    """Return the value of GROUPING for a key: one bit per column not grouped by, with the last column lowest."""
     return sum(1 << (len(compared) - 1 - place) for place, column in enumerate(compared) if column not in key)

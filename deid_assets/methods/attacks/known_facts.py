@@ -1,8 +1,8 @@
-"""Facts about claims as bit-sets: who has a claim like a known one, and of whom an order of two values may be true.
+"""Bit-sets of facts about claims: who has a claim like a known one, and for whom an order of two values is possible.
 
-Attack 1 asks who holds some values how often; the member index has a row of bits for every such question. What links
-values within one claim, or orders two claims, has no row there. The few facts that draws ask for get one each here, put
-before the rows of the index, and the same loops count the class.
+Attack 1 asks who has certain values how often; the member index has a row of bits for each such question. It has no rows for
+values linked within a claim or for the order of two claims. Each of the few facts that draws ask for gets one here, placed
+before the rows of the index, so the same loops count the class.
 """
 
 import math
@@ -27,11 +27,11 @@ class Facts:
     Attributes
     ----------
     numbers
-        (A,) int64: the fact that each asking draw asks for; -1 for none.
+        (A,) int64: the fact that each draw asks for; -1 for none.
     count
-        How many facts there are.
+        Number of facts.
     members
-        Of each fact in turn, the members for whom it is true, some perhaps repeatedly.
+        For each fact in turn, the members for whom it is true, possibly with repetitions.
     """
 
     numbers: np.ndarray
@@ -40,21 +40,21 @@ class Facts:
 
 
 class LikeClaims:
-    """Who has a claim that agrees with a known one in all that is known of it.
+    """Find who has a claim that agrees with a known claim in everything known about it.
 
     Parameters
     ----------
     held
-        What the adversary can match: D2.
+        Claims that the adversary can match: D2.
     known
-        The claims that he may know: D1, in the same codes.
+        Claims that the adversary may know: D1, with the same codes.
     sizes
-        How many codes each quasi-identifier has.
+        Number of codes of each quasi-identifier.
 
     Raises
     ------
     ValueError
-        If there are more combinations of codes than 64 bits can number.
+        If 64 bits cannot number all combinations of codes.
     """
 
     def __init__(self, held: ClaimRecords, known: ClaimRecords, sizes: Sequence[int]):
@@ -65,7 +65,7 @@ class LikeClaims:
         self._of_columns: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
 
     def facts(self, claims: np.ndarray) -> Facts:
-        """Who has a claim like each of these (A,) of `known`; -1, or a claim of blanks only, asks nothing."""
+        """Find who has a claim like each of these (A,) claims of `known`; -1 or a claim of missing values asks for nothing."""
         numbers = np.full(len(claims), -1, dtype=np.int64)
         members: list[np.ndarray] = []
         asked = np.flatnonzero(claims >= 0)
@@ -85,7 +85,7 @@ class LikeClaims:
         return Facts(numbers, len(members), iter(members))
 
     def _sorted(self, columns: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """The keys of held claims without a blank in these columns, ascending, and the members whose claims they are."""
+        """Return the sorted keys of held claims with no missing value in these columns, and the members who own them."""
         if columns not in self._of_columns:
             complete = np.flatnonzero(np.all(self._held.codes[list(columns)] != MISSING, axis=0))
             keys = self._keys(self._held.codes[list(columns)][:, complete], columns)
@@ -94,7 +94,7 @@ class LikeClaims:
         return self._of_columns[columns]
 
     def _keys(self, codes: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
-        """(C,) int64: one number for each combination of codes (columns, C)."""
+        """Return (C,) int64: one number for each combination of codes (columns, C)."""
         keys = np.zeros(codes.shape[1], dtype=np.int64)
         for own, column in zip(codes, columns, strict=True):
             keys = keys * self._sizes[column] + own
@@ -102,19 +102,19 @@ class LikeClaims:
 
 
 class PossibleOrders:
-    """Of whom a claim with one value may come before a claim with another: by year, then by day; ties are consistent.
+    """Find for whom a claim with one value may precede a claim with another: by year, then by day; ties allow both.
 
-    A released claim without a day may stand anywhere in its year. So the order is possible where the earliest that a
-    claim with the first value may be is not after the latest that one with the second may be.
+    A released claim without a day may be anywhere in its year. The order is possible if the earliest date of a claim with
+    the first value is not after the latest date of a claim with the second.
     """
 
     def __init__(self, held: ClaimRecords, values: int, codes: np.ndarray):
-        """`codes` (C,): the quasi-identifier's values on the claims of `held`, `values` codes in all."""
+        """`codes` (C,): the quasi-identifier's values on the claims of `held`; `values`: number of codes."""
         found = claim_values(held, codes)
         earliest, latest = held.days_in_order(found.claims)
         owners = np.repeat(np.arange(len(held)), found.histories.counts)
         kind = np.int16 if latest.max(initial=0) < np.iinfo(np.int16).max else np.int32
-        # Who does not hold a value never comes before, and never after, anything.
+        # Members without a value never precede or follow anything.
         self._earliest = np.full((values, len(held)), np.iinfo(kind).max, dtype=kind)
         self._latest = np.full((values, len(held)), -1, dtype=kind)
         where = found.histories.codes.astype(np.int64) * len(held) + owners
@@ -122,7 +122,7 @@ class PossibleOrders:
         np.maximum.at(self._latest.reshape(-1), where, latest.astype(kind))
 
     def facts(self, pairs: OrderedPairs) -> Facts:
-        """Of whom each of these orders may be true."""
+        """Find for whom each of these orders may be true."""
         values = len(self._earliest)
         distinct, number = np.unique(pairs.first.astype(np.int64) * values + pairs.then, return_inverse=True)
         possible = (self._earliest[pair // values] <= self._latest[pair % values] for pair in distinct)
@@ -130,10 +130,10 @@ class PossibleOrders:
 
 
 class FactIndex:
-    """A member index with rows for facts before its own: what the loops of the kernel read of an index."""
+    """A member index with extra rows for facts before its own; has what the kernel's loops read from an index."""
 
     def __init__(self, index: MemberIndex, facts: Sequence[Facts]):
-        """Fact f of the g-th `facts` gets row `first[g]` + f."""
+        """Fact f of the g-th `facts` is in row `first[g]` + f."""
         self.blocks, self.members = index.blocks, index.members
         self.first = np.concatenate([[0], np.cumsum([own.count for own in facts], dtype=np.int64)])
         self.facts = int(self.first[-1])
@@ -149,12 +149,12 @@ class FactIndex:
             octets[first : first + len(true)] = np.packbits(true, axis=1, bitorder="little")
 
     def rows(self, of_index: np.ndarray) -> np.ndarray:
-        """Rows of the index by their number here; TOO_RARE and NO_ROW stay what they are."""
+        """Convert row numbers of the index to row numbers here; TOO_RARE and NO_ROW do not change."""
         return np.where((of_index == TOO_RARE) | (of_index == NO_ROW), of_index, of_index + np.int32(self.facts))
 
 
 def all_rows_hold(bits: np.ndarray, blocks: int, position: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(B,) bool: whether the member at `position` (B,) is in all the rows (S, B) that are asked for."""
+    """Return (B,) bool: whether the member at `position` (B,) is in all requested rows (S, B)."""
     asked = rows != NO_ROW
     hold = ~np.any(rows == TOO_RARE, axis=0)
     word = position // 64

@@ -1,13 +1,13 @@
 """Linkage simulation (methods#linkage-simulation).
 
-A release is linked one to one with an identified file, and right links count.
+A release is linked one to one with an identified file, and the correct links are counted.
 
-The adversary sees which records and which people are alike, and nothing else. Within each class he assigns records to
-people at random, nobody twice. Because true matches are known here, each attempt has a precision (right links of all
-links) and a recall (right links of all released records): what one adversary gets, where marketer risk is what he can
-expect.
+The adversary sees only which records and which people have the same values. Within each equivalence class they assign records
+to people at random, each person at most once. Because the true matches are known, each attempt has a precision (correct links
+over links) and a recall (correct links over released records). These are outcomes for one adversary; marketer risk is the
+expectation.
 
-A cautious adversary links only where the file holds one person of the class.
+A cautious adversary links a record only if the file has one person in its class.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from scipy import stats
 
 @dataclass(frozen=True)
 class Linkage:
-    """Outcome of the simulated attempts.
+    """Results of the simulated attempts.
 
     Attributes
     ----------
     released, links
-        Released records; links made in each attempt, the same in all of them.
+        Number of released records; number of links per attempt, the same in all attempts.
     correct
-        (trials,) right links of each attempt.
+        (trials,) number of correct links of each attempt.
     """
 
     released: int
@@ -35,18 +35,18 @@ class Linkage:
 
     @property
     def precision(self) -> NDArray[np.float64]:
-        """(trials,) right links over links; empty where no link is made."""
+        """(trials,) correct links over links; empty if there are no links."""
         return self.correct / self.links if self.links else np.empty(0)
 
     @property
     def recall(self) -> NDArray[np.float64]:
-        """(trials,) right links over released records; empty where nothing is released."""
+        """(trials,) correct links over released records; empty if nothing is released."""
         return self.correct / self.released if self.released else np.empty(0)
 
 
 @dataclass(frozen=True)
 class AttemptSummary:
-    """Mean over attempts with its confidence interval (Student), and the range in which nine attempts of ten lie."""
+    """Mean over attempts with its Student confidence interval, and the range of the central 90 % of attempts."""
 
     mean: float
     low: float
@@ -63,27 +63,27 @@ def simulate_linkage(
     trials: int,
     only_unique: bool = False,
 ) -> Linkage:
-    """Link the release with the file, again and again.
+    """Simulate attempts to link the release with the file.
 
     Parameters
     ----------
     released_class
         (n,) int: class of each released record.
     file_class
-        (N,) int: class of each person of the file.
+        (N,) int: class of each person in the file.
     true_match
-        (n,) int: position in the file of the person whose record it is; -1 where the file does not hold him.
+        (n,) int: position in the file of the person the record belongs to; -1 if the person is not in the file.
     random
-        Where the assignments come from.
+        Generator of the random assignments.
     trials
-        Attempts.
+        Number of attempts.
     only_unique
-        Whether links are made only in classes of which the file holds one person.
+        Whether to link only in classes with exactly one person in the file.
 
     Raises
     ------
     ValueError
-        If shapes differ, a match is no position in the file, or two records belong to one person.
+        If shapes differ, a match is not a position in the file, or two records belong to one person.
 
     Examples
     --------
@@ -96,13 +96,13 @@ def simulate_linkage(
     """
     records, people, match = _checked(released_class, file_class, true_match)
     wanted, sizes = np.unique(people, return_counts=True)
-    # Classes that only one side has make no links.
+    # Classes on one side only make no links.
     linkable = np.intersect1d(records, wanted[sizes == 1] if only_unique else wanted)
     of_records = np.flatnonzero(np.isin(records, linkable))
     of_people = np.flatnonzero(np.isin(people, linkable))
     own_records = np.searchsorted(linkable, records[of_records])
     own_people = np.searchsorted(linkable, people[of_people])
-    # In the order of the classes: a record and a person of one class and one place in it are linked.
+    # Both sides are sorted by class; the record and the person at the same place of a class are linked.
     class_of = np.sort(own_records)
     place = np.arange(class_of.size) - _firsts(own_records, linkable.size)[class_of]
     linked = place < np.bincount(own_people, minlength=linkable.size)[class_of]
@@ -116,7 +116,7 @@ def simulate_linkage(
 
 
 def expected_correct(released_class: ArrayLike, file_class: ArrayLike, true_match: ArrayLike) -> float:
-    """Return the expected number of right links: each record whose person is of its class counts 1 / max(f, F)."""
+    """Return the expected number of correct links: 1 / max(f, F) for each record whose person is in the same class."""
     records, people, match = _checked(released_class, file_class, true_match)
     classes, position = np.unique(np.concatenate([records, people]), return_inverse=True)
     own, theirs = position[: records.size], position[records.size :]
@@ -128,9 +128,9 @@ def expected_correct(released_class: ArrayLike, file_class: ArrayLike, true_matc
 
 
 def attempt_summary(shares: ArrayLike, confidence: float = 0.99) -> AttemptSummary | None:
-    """Summarize precision or recall over attempts; None where there was none.
+    """Summarize precision or recall over attempts; None for fewer than two attempts.
 
-    The interval covers Monte Carlo error of the mean only.
+    The interval covers only the Monte Carlo error of the mean.
     """
     shares = np.asarray(shares, dtype=float)
     if shares.size < 2:
@@ -142,12 +142,12 @@ def attempt_summary(shares: ArrayLike, confidence: float = 0.99) -> AttemptSumma
 
 
 def _firsts(classes: NDArray, count: int) -> NDArray[np.int64]:
-    """Where each class begins once they are sorted."""
+    """Return where each class begins after sorting."""
     return np.concatenate([[0], np.cumsum(np.bincount(classes, minlength=count))])[:-1]
 
 
 def _shuffled(classes: NDArray, random: np.random.Generator) -> NDArray[np.int64]:
-    """Positions in the order of their classes, at random within each: a shuffle, and a stable sort."""
+    """Return positions sorted by class and shuffled within each: a shuffle, then a stable sort."""
     order = random.permutation(classes.size)
     return order[np.argsort(classes[order], kind="stable")]
 

@@ -1,21 +1,21 @@
-"""Marketer risk: the share of released records that are matched correctly with an identified file.
+"""Marketer risk: the expected share of released records that are matched correctly with an identified file.
 
 See section 6 of Multimedia Appendix 1 to El Emam et al. 2012.
 
-A class holds the records and the people who are alike in what both files tell: f released records, F people in the
-identified file, who may be a census, a voter list or a discharge database. Whoever assigns the records of a class to
+An equivalence class contains the records and the people with the same values in both files: f released records, and F people in
+the identified file, such as a census, a voter list or a discharge database. An adversary who assigns the records of a class to
 its people at random is right with probability 1/F for each record.
 
-Four numbers for one question, of which the first decides:
+Four functions answer this question; the first one decides:
 
-* `matched_share`: the sum over what was released, f/F, where the file holds every released person; whom it lacks
-  counts as found, so that a file that is too small or wrongly mapped never looks safe.
-* `marketer_risk`: the direct sum (1/n) sum f/F, for a sample that is known to be part of the file.
-* `expected_marketer_risk`: its expectation over all simple random samples of any size, |J|/N exactly, because
+* `matched_share`: the sum of f/F over the released records if the file contains every released person. People not in the file
+  count as found, so that a file that is too small or wrongly mapped never looks safe.
+* `marketer_risk`: the direct sum (1/n) sum f/F, for a sample known to be part of the file.
+* `expected_marketer_risk`: its expectation over all simple random samples of any size, exactly |J|/N, because
   E f_j = n F_j / N.
-* `published_marketer_risk`: the closed form of equation 2 of Multimedia Appendix 1. It puts alpha F for f in the classes that
-  are not empty, and is therefore too low by the factor E|S|/|J| (methods#marketer-risk). Reported as "published formula"; it
-  never gates.
+* `published_marketer_risk`: the closed form of equation 2 of Multimedia Appendix 1. It replaces f by alpha F in the classes
+  that are not empty and is therefore too low by the factor E|S|/|J| (methods#marketer-risk). It is reported as "published
+  formula" and never gates.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 DIRECT_TERMS = 100_000
-"""min(F, n) up to which a logarithm is summed term by term; beyond, log-gammas lose nothing that counts."""
+"""Largest min(F, n) for which a logarithm is summed term by term; beyond, log-gamma is accurate enough."""
 
 
 def marketer_risk(released_size: ArrayLike, population_size: ArrayLike) -> float:
@@ -34,12 +34,12 @@ def marketer_risk(released_size: ArrayLike, population_size: ArrayLike) -> float
     released_size
         (J,) released records of each class, f_j >= 0.
     population_size
-        (J,) people of the class in the identified file, F_j >= f_j.
+        (J,) people of each class in the identified file, F_j >= f_j.
 
     Raises
     ------
     ValueError
-        If nothing is released, or a class holds more released records than people.
+        If nothing is released, or if a class has more released records than people.
 
     Examples
     --------
@@ -54,16 +54,15 @@ def marketer_risk(released_size: ArrayLike, population_size: ArrayLike) -> float
 
 
 def matched_share(released_size: ArrayLike, population_size: ArrayLike) -> float:
-    """Return an upper bound of the expected share of released records that are matched correctly, for any file.
+    """Return an upper bound on the expected share of released records that are matched correctly, for any file.
 
-    Where F >= f the class counts f/F. Where F < f at least f - F of its people are not in the file: they count as
-    found, and the F others as one, since each is found with probability 1/F. A class that the file lacks counts as
-    found.
+    A class with F >= f counts f/F. If F < f, at least f - F of its people are not in the file and count as found; the other F
+    count as one, because each is found with probability 1/F. A class that is not in the file counts as found.
 
     Parameters
     ----------
     released_size, population_size
-        (J,) as for `marketer_risk`, with F_j >= 0 of any size.
+        (J,) as for `marketer_risk`, but F_j >= 0 is not bounded by f_j.
 
     Raises
     ------
@@ -81,7 +80,7 @@ def matched_share(released_size: ArrayLike, population_size: ArrayLike) -> float
 
 
 def missing_records(released_size: ArrayLike, population_size: ArrayLike) -> int:
-    """Return how many released records cannot be in the file, at least: sum of max(f - F, 0)."""
+    """Return the least number of released records that cannot be in the file: sum of max(f - F, 0)."""
     f, population = _sizes(released_size, population_size)
     return int(np.maximum(f - population, 0).sum())
 
@@ -92,7 +91,7 @@ def expected_marketer_risk(population_size: ArrayLike) -> float:
     Parameters
     ----------
     population_size
-        (J,) people of each class in the file; classes of nobody do not count.
+        (J,) people of each class in the file; empty classes do not count.
 
     Raises
     ------
@@ -120,7 +119,7 @@ def published_marketer_risk(population_size: ArrayLike, released: int) -> float:
     population_size
         (J,) people of each class in the file, N in all.
     released
-        Records of the sample, 0 < n <= N.
+        Number n of records of the sample, 0 < n <= N.
 
     Raises
     ------
@@ -144,15 +143,15 @@ def published_marketer_risk(population_size: ArrayLike, released: int) -> float:
 
 
 def log_empty_probability(class_size: ArrayLike, total: int, released: int) -> NDArray[np.float64]:
-    """Return the logarithm of the probability that a sample of n of N holds nobody of a class of F.
+    """Return the log probability that a sample of n out of N contains nobody from a class of F people.
 
-    The sum over i < min(F, n) of log1p(-max(F, n) / (N - i)), which is symmetric in F and n and keeps all digits; four
-    bare log-gammas lose half of them. -inf where F > N - n: some of the class must be in the sample.
+    It is the sum over i < min(F, n) of log1p(-max(F, n) / (N - i)), which is symmetric in F and n and keeps full precision;
+    four log-gamma terms lose half the digits. It is -inf if F > N - n, as the sample must then contain some of the class.
 
     Parameters
     ----------
     class_size
-        (J,) F, each from 1 to N.
+        (J,) class sizes F, each from 1 to N.
     total, released
         N and n.
 
@@ -166,7 +165,7 @@ def log_empty_probability(class_size: ArrayLike, total: int, released: int) -> N
     possible = sizes <= total - released
     short = possible & (sizes <= min(released, DIRECT_TERMS))
     if short.any():
-        # One running sum serves all classes that are no larger than the sample.
+        # One cumulative sum serves all classes no larger than the sample.
         terms = np.log1p(-released / (total - np.arange(sizes[short].max())))
         logs[short] = np.cumsum(terms)[sizes[short] - 1]
     large = possible & ~short

@@ -1,20 +1,20 @@
-"""Attack 1, the nosey neighbor (El Emam et al. 2012), and the risk equations that it rests on (methods#risk-equations).
+"""Attack 1, the nosey neighbor (El Emam et al. 2012), and the risk equations behind it (methods#risk-equations).
 
 The equations are those of the article's Figure 1.
 
-An adversary knows one member of the population: his demographics and, per quasi-identifier, p values from his claims.
-He does not know whether the member is in the release. Per trial: a draw with probability alpha decides whether the
-target is in the release; the knowledge is sampled from the target's untruncated record (D1) and matched with the
-released, truncated records (D2); one record of the matching class is picked. The attack succeeds when the pick is the
-target. The kernel does the sampling and matching; here are the draws of membership and pick, and the averages.
+The adversary knows one member of the population: their demographics and, per quasi-identifier, p values from their claims.
+The adversary does not know whether the member is in the release. In each trial, a draw with probability alpha decides whether
+the target is in the release. The knowledge is sampled from the target's untruncated record (D1) and matched with the released,
+truncated records (D2), and one record of the matching class is picked. The attack succeeds if it is the target's. The kernel
+samples and matches; this module draws membership and pick, and computes averages.
 
-Three numbers come of it:
+There are three results:
 
-* literal: the share of trials that succeeded, as the article counts it (.84 %); mostly Monte Carlo noise.
-* unconditional: the average of alpha I / f, where I says whether the knowledge is in the target's own record in D2 and
-  f is the size of the matching class. Same mean, far less variance (Rao-Blackwell). At most alpha by construction, so
-  that alone it proves nothing when alpha is small.
-* given_membership: the average of I / f, for an adversary who knows that the target is in the release. Always gated.
+* literal: the share of successful trials, as the article counts it (.84 %); mostly Monte Carlo noise.
+* unconditional: the mean of alpha I / f, where I indicates that the target's own record in D2 matches the knowledge, and f is
+  the size of the matching class. It has the same expectation with far less variance (Rao-Blackwell). It is at most alpha by
+  construction, so alone it proves nothing if alpha is small.
+* given_membership: the mean of I / f, for an adversary who knows that the target is in the release. It always gates.
 
 Bounds cover Monte Carlo error only, not the model of the adversary.
 """
@@ -29,13 +29,13 @@ from numpy.typing import ArrayLike, NDArray
 MeanInterval = Callable[[NDArray[np.float64]], tuple[float, float]]
 ShareInterval = Callable[[int, int], tuple[float, float]]
 
-# Class sizes are whole and thresholds decimal: F = 20 at tau = .05 must not fail by an error of the last bit.
+# Class sizes are integers and thresholds decimal: F = 20 at tau = .05 must not fail by a rounding error.
 _ROUND_OFF = 1e-9
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A probability estimated from trials, with the interval that the caller's function gave it."""
+    """A probability estimated from trials, with the interval computed by the caller's function."""
 
     value: float
     low: float
@@ -44,22 +44,22 @@ class Estimate:
 
 @dataclass(frozen=True)
 class NeighborAttack:
-    """What simulated nosey neighbors achieved; the bounds cover Monte Carlo error only.
+    """Results of simulated nosey neighbor attacks; the bounds cover Monte Carlo error only.
 
     Attributes
     ----------
     trials
-        Simulated attacks.
+        Number of simulated attacks.
     alpha
         Probability that a member of the population is in the release.
     in_release
-        Trials in which the draw put the target into the release.
+        Trials in which the draw put the target in the release.
     matched
-        Trials in which the target's truncated record held all the adversary knew.
+        Trials in which the target's truncated record matched everything the adversary knew.
     successes
         Trials in which the adversary picked the right record.
     literal, unconditional, given_membership
-        See this module's text; unconditional is alpha times given_membership, interval included.
+        See the module docstring; unconditional is alpha times given_membership, including its interval.
     """
 
     trials: int
@@ -86,18 +86,18 @@ def neighbor_attack(
     Parameters
     ----------
     matched
-        (t,) bool: whether the target's own record in the release (D2) holds the sampled knowledge.
+        (t,) bool: whether the target's own record in the release (D2) matches the sampled knowledge.
     class_size
-        (t,) int: released records, the target's included, that agree with the knowledge and the demographics; at
-        least 1 where matched, ignored elsewhere.
+        (t,) int: released records, including the target's, that match the knowledge and the demographics; at least 1 where
+        `matched`, ignored elsewhere.
     alpha
         In (0, 1].
     membership_draws, pick_draws
-        (t,) uniform in [0, 1), from streams of their own.
+        (t,) uniform in [0, 1), from separate streams.
     mean_interval
-        Gives (low, high) for the mean of (t,) independent values in [0, 1], such as an empirical Bernstein bound.
+        Returns (low, high) for the mean of (t,) independent values in [0, 1], such as an empirical Bernstein bound.
     share_interval
-        Gives (low, high) for a probability from successes and trials, such as Wilson's at this preset t.
+        Returns (low, high) for a probability from successes and trials, such as Wilson's interval at this fixed t.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def neighbor_attack(
     success = success_given_membership(matched, sizes)
     trials = matched.size
     in_release = membership < alpha
-    # Which place in its class the target has is arbitrary: say the first.
+    # The target's place in its class is arbitrary; take the first.
     picked_target = matched & (np.floor(pick * np.where(matched, sizes, 1)) == 0)
     successes = int((in_release & picked_target).sum())
 
@@ -142,12 +142,12 @@ def neighbor_attack(
 
 
 def success_given_membership(matched: NDArray[np.bool_], class_size: NDArray) -> NDArray[np.float64]:
-    """Return (t,) float, I / f of each trial: how probable it is that the adversary picks a target who is there.
+    """Return (t,) float, I / f per trial: the probability of picking the target, given that the target is in the release.
 
     Raises
     ------
     ValueError
-        If a class that holds the target's own record has no member.
+        If a class that contains the target's own record has no member.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def success_given_membership(matched: NDArray[np.bool_], class_size: NDArray) ->
 
 
 def record_risk(population_size: ArrayLike) -> NDArray[np.float64]:
-    """Return theta_j = 1 / F_j, the probability of a right match within a class (equation 1, methods#risk-equations)."""
+    """Return theta_j = 1 / F_j, the probability of a correct match within a class (equation 1, methods#risk-equations)."""
     return 1 / np.asarray(population_size, dtype=float)
 
 
@@ -174,7 +174,7 @@ def file_risk(population_size: ArrayLike) -> float:
 def class_size_needed(alpha: float, tau: float = 0.05) -> int:
     """Return k, the smallest class in the release that the large-sample rule accepts: ceil(alpha / tau) (equation 3).
 
-    1 means that everything passes: the release fraction is no lever (methods#population).
+    A result of 1 means that every class is accepted: the release fraction does not reduce risk (methods#population).
 
     Examples
     --------
@@ -185,14 +185,14 @@ def class_size_needed(alpha: float, tau: float = 0.05) -> int:
 
 
 def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: float = 0.05) -> float:
-    """Return the share of released records whose risk 1/F is above tau (equation 4, methods#risk-equations); F = 1/tau is safe.
+    """Return the share of released records with risk 1/F above tau (equation 4, methods#risk-equations); F = 1/tau is safe.
 
     Parameters
     ----------
     released_size
         (J,) released records of each class, f_j.
     population_size
-        (J,) members of the class in the population, F_j, counted or estimated.
+        (J,) members of each class in the population, F_j, counted or estimated.
     tau
         Risk threshold.
 
@@ -208,7 +208,7 @@ def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: f
 
 
 def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: float = 0.05) -> float:
-    """Return the same share with F_j = f_j / alpha: that of records in classes of fewer than k.
+    """Return `high_risk_share` with F_j = f_j / alpha, that is, the share of records in classes smaller than k.
 
     It is equation 5 (methods#risk-equations).
 
@@ -223,7 +223,7 @@ def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: fl
 
 
 SAFE_HARBOR_UNIQUE = 0.0004
-"""Share of the population that Safe Harbor leaves unique, and so found for certain (El Emam et al. 2012; methods#exposure)."""
+"""Share of the population that is unique under Safe Harbor and certain to be found (El Emam et al. 2012; methods#exposure)."""
 
 
 def risk_exposure(high_risk_share: float, probability: float) -> float:
@@ -246,7 +246,7 @@ def max_sup_like_safe_harbor(unique_share: float = SAFE_HARBOR_UNIQUE, tau: floa
 
 
 def expected_reidentified_share(max_sup: float, tau: float) -> float:
-    """Return the most that can be expected to be re-identified: high-risk records surely, the others with tau.
+    """Return the largest expected share of re-identified records: high-risk records for certain, the others with tau.
 
     Examples
     --------

@@ -1,16 +1,16 @@
-"""Recognizing a provider by his patterns of care, or by who shares patients with whom (methods#provider-graph).
+"""Recognizing a provider by patterns of care, or by patients shared with other providers (methods#provider-graph).
 
-El Emam et al. 2012 blank the identifier of a provider where fewer than 20 show a pattern (place, specialty, procedure group,
-condition group), because "patterns of treatment" could tell the hospital, and with it the patients. That judges one pattern at
-a time. An identifier that stays joins all claims of its provider, so an adversary may know several patterns of one:
+El Emam et al. 2012 blank a provider's identifier if fewer than 20 providers show a pattern (place, specialty, procedure group,
+condition group), because "patterns of treatment" could reveal the hospital, and with it the patients. That judges one pattern
+at a time. An identifier that is kept joins all claims of its provider, so an adversary may know several of its patterns:
 
-* **patterns**: he knows p of the patterns that the release shows of a provider, or all of them, and looks in the
-  register, here all claims of the delivery, for providers who show every one. Their number F is the class; he succeeds
-  with probability 1 / F. Patterns are known as a set, not how often each occurs.
-* **shared patients**: members and providers are a graph of two kinds of nodes. He knows, of the release, roughly how
-  many patients a provider has, with how many providers he shares one, and how many patients the largest of these have.
-  Providers who look alike in all three are a class (Hay et al. 2008, structural queries). Numbers fall into bins of
-  powers of two: nobody knows them better.
+* **patterns**: the adversary knows p of the patterns that the release shows for a provider, or all of them. They search the
+  register (here, all claims of the delivery) for providers who show every one. Their number F is the class size; the attack
+  succeeds with probability 1 / F. Patterns are known as a set, without frequencies.
+* **shared patients**: members and providers form a bipartite graph. The adversary knows, for the release, roughly how many
+  patients a provider has, with how many providers they share a patient, and how many patients the largest of these have.
+  Providers with the same three values form a class (Hay et al. 2008, structural queries). Numbers are binned by powers of
+  two, because nobody knows them more precisely.
 
 Providers are persons: their shares and counts are protected like those of members.
 """
@@ -24,20 +24,20 @@ from numpy.typing import ArrayLike, NDArray
 from deid_assets.store.tables import Table, quoted
 
 TOP_PARTNERS = 3
-"""Partners whose numbers of patients the adversary knows."""
+"""Number of partners whose numbers of patients the adversary knows."""
 CANDIDATES_AT_ONCE, WORDS_AT_ONCE = 1 << 18, 1 << 16
-"""Work in pieces that stay in the second-level cache."""
+"""Block sizes that fit in the second-level cache."""
 CANDIDATE_IN_WORDS = 16
-"""To ask about one provider takes as long as to join so many words of bit-sets."""
+"""Number of bit-set words that can be joined in the time needed to test one provider."""
 
 
 def numbered_patterns(register: str, pattern: Sequence[str]) -> str:
-    """SELECT the distinct patterns of a register with a number from 0 on; missing values are values.
+    """SELECT the distinct patterns of a register, numbered from 0; missing values count as values.
 
     Parameters
     ----------
     register
-        What to write after FROM: one row per claim.
+        SQL to put after FROM: one row per claim.
     """
     columns = ", ".join(quoted(name) for name in pattern)
     return (
@@ -49,18 +49,18 @@ def numbered_patterns(register: str, pattern: Sequence[str]) -> str:
 def shown_patterns(
     claims: str, identifier: str, patterns: Table, pattern: Sequence[str], names: Sequence[str] | None = None
 ) -> str:
-    """SELECT provider (BIGINT, from 0 on) and number of every pattern that a provider shows, each once.
+    """SELECT provider (BIGINT, from 0) and pattern number for each distinct pair of provider and pattern.
 
-    Claims with a pattern that the register lacks have the number -1: the two tables do not belong together.
+    Claims with a pattern that is not in the register have the number -1: the two tables do not belong together.
 
     Parameters
     ----------
     claims
-        What to write after FROM.
+        SQL to put after FROM.
     identifier
-        Column that tells providers apart; claims without one show nobody.
+        Column that identifies providers; claims without one are ignored.
     names
-        The pattern's columns in `claims`; as in `patterns` if not given.
+        The pattern's columns in `claims`; the same as in `patterns` if not given.
     """
     same = " AND ".join(
         f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(column)}"
@@ -78,16 +78,16 @@ def shown_patterns(
 
 @dataclass(frozen=True)
 class Recognition:
-    """How well providers are told apart.
+    """How well providers can be recognized.
 
     Attributes
     ----------
     providers
-        Providers of the release, by their identifiers.
+        Number of providers in the release, by identifier.
     small_share
-        Share of them whose class has too few providers; with draws, mean over draws. None when no identifier is shown.
+        Share of providers in classes that are too small; with draws, mean over draws. None if no identifier is shown.
     success
-        Expected probability of a right match, the mean of 1 / class; None likewise.
+        Expected probability of a correct match, the mean of 1 / class size; None if no identifier is shown.
     """
 
     providers: int
@@ -96,14 +96,14 @@ class Recognition:
 
 
 def recognition(classes: ArrayLike, providers: int, enough: int) -> Recognition:
-    """Summarize classes of providers.
+    """Summarize the class sizes of providers.
 
     Parameters
     ----------
     classes
-        (draws,) providers who fit what is known, the right one included; equally many draws of every provider.
+        (draws,) number of providers who match what is known, including the right one; equally many draws per provider.
     enough
-        Providers that hide each other.
+        Smallest class size that is not too small.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class PatternRegister:
     Parameters
     ----------
     providers, patterns
-        (pairs,) provider and number of pattern, as `shown_patterns` selects them from the register: each pair once.
+        (pairs,) provider and pattern number, as `shown_patterns` selects them from the register: each pair once.
     count
         Number of patterns.
     """
@@ -134,7 +134,7 @@ class PatternRegister:
         if pattern.size and (pattern.min() < 0 or pattern.max() >= count):
             raise ValueError("the register shows a pattern without a number")
         size = int(provider.max(initial=-1)) + 1
-        # A bit for each pair; and each pattern's providers in a row.
+        # One bit per pair, and the providers of each pattern in one run.
         self._bits = np.zeros((count, (size + 63) // 64), dtype=np.uint64)
         np.bitwise_or.at(self._bits, (pattern, provider >> 6), np.uint64(1) << (provider & 63).astype(np.uint64))
         self._support = np.bincount(pattern, minlength=count)
@@ -144,14 +144,14 @@ class PatternRegister:
     def class_sizes(self, starts: NDArray[np.int64], patterns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count the providers who show all patterns of each draw.
 
-        Where one of them is rare, those who show it are asked about the others; else bit-sets are joined.
+        If one pattern is rare, its providers are tested for the others; otherwise bit-sets are intersected.
 
         Parameters
         ----------
         starts
-            (draws + 1,) where the patterns of each draw begin, each draw at least one.
+            (draws + 1,) where the patterns of each draw begin; each draw has at least one.
         patterns
-            (starts[-1],) their numbers.
+            (starts[-1],) pattern numbers.
         """
         begin, length = starts[:-1], np.diff(starts)
         patterns = patterns[np.lexsort((self._support[patterns], np.repeat(np.arange(length.size), length)))]
@@ -163,7 +163,7 @@ class PatternRegister:
             (np.flatnonzero(rare), self._by_candidates, fewest, CANDIDATES_AT_ONCE),
             (np.flatnonzero(several & ~rare), self._by_bits, np.full(length.size, self._bits.shape[1]), WORDS_AT_ONCE),
         ):
-            # Draws that ask for most patterns first: those still asking at a step are a prefix.
+            # Draws with most patterns first, so that the draws still active at a step are a prefix.
             draws = draws[np.argsort(-length[draws], kind="stable")]
             pieces = np.cumsum(weight[draws]) // at_once
             for piece in np.split(draws, np.flatnonzero(np.diff(pieces)) + 1):
@@ -171,7 +171,7 @@ class PatternRegister:
         return found
 
     def _by_candidates(self, begin: NDArray, length: NDArray, patterns: NDArray) -> NDArray[np.int64]:
-        """Of a few draws, their patterns in order of rarity: go through those who show the rarest."""
+        """Count for a few draws, with patterns ordered by rarity: test the providers who show the rarest pattern."""
         rarest = patterns[begin]
         candidates = self._support[rarest]
         draw = np.repeat(np.arange(length.size), candidates)
@@ -188,7 +188,7 @@ class PatternRegister:
         return found
 
     def _by_bits(self, begin: NDArray, length: NDArray, patterns: NDArray) -> NDArray[np.int64]:
-        """Of a few draws: join the bit-sets of their patterns."""
+        """Count for a few draws: intersect the bit-sets of their patterns."""
         joined = self._bits[patterns[begin]]
         buffer = np.empty_like(joined)
         for step in range(1, int(length.max(initial=0))):
@@ -207,7 +207,7 @@ def recognized_by_patterns(
     generator: np.random.Generator,
     enough: int,
 ) -> Recognition:
-    """Let an adversary who knows patterns of a provider look for him in the register.
+    """Simulate an adversary who knows patterns of a provider and searches the register for the provider.
 
     Parameters
     ----------
@@ -216,18 +216,18 @@ def recognized_by_patterns(
     providers, patterns
         (pairs,) of the released rows, as `shown_patterns` selects them: ordered by provider.
     known
-        p, patterns known, fewer of a provider who shows fewer; None: all that are shown.
+        Number p of known patterns, or all patterns of a provider who shows fewer; None: all that are shown.
     draws
-        Draws at least, spread evenly over providers; one of each where all patterns are known.
+        Minimum number of draws, spread evenly over providers; one per provider if all patterns are known.
     generator
-        Chooses the patterns that are known.
+        Chooses the known patterns.
     enough
-        Providers that hide each other.
+        Smallest class size that is not too small.
 
     Raises
     ------
     ValueError
-        If the release shows a pattern that the register lacks, or `known` is below 1.
+        If the release shows a pattern that is not in the register, or if `known` is below 1.
     """
     provider, pattern = np.asarray(providers, dtype=np.int64), np.asarray(patterns, dtype=np.int64)
     if known is not None and known < 1:
@@ -250,23 +250,23 @@ def recognized_by_patterns(
 
 
 def graph_classes(claims: str, member: str, identifier: str, top: int = TOP_PARTNERS) -> str:
-    """SELECT providers who look alike in the graph of members and providers.
+    """SELECT the class sizes of providers in the graph of members and providers.
 
     Parameters
     ----------
     claims
-        What to write after FROM.
+        SQL to put after FROM.
     member, identifier
-        Columns that tell members and providers apart; claims without identifier show nobody.
+        Columns that identify members and providers; claims without identifier are ignored.
     top
-        Partners whose numbers of patients are known, the largest.
+        Number of partners, the largest, whose numbers of patients are known.
 
     Returns
     -------
     str
-        SELECT of class_size BIGINT (providers who look alike) | providers BIGINT (those in classes of that size). Two look
-        alike whose patients, partners (providers who share a patient with them) and patients of each of their largest
-        partners are of the same power of two: 1, 2-3, 4-7 ....
+        SELECT of class_size BIGINT (providers in the class) | providers BIGINT (providers in classes of that size). Two
+        providers are in one class if these numbers are in the same bin 1, 2-3, 4-7, ...: their patients, their partners
+        (providers who share a patient with them), and the patients of each of their largest partners.
     """
     if top < 0:
         raise ValueError("the number of partners known cannot be negative")
@@ -288,7 +288,7 @@ def graph_classes(claims: str, member: str, identifier: str, top: int = TOP_PART
 
 
 def recognized_by_graph(class_sizes: ArrayLike, providers: ArrayLike, enough: int) -> Recognition:
-    """Summarize what `graph_classes` selects.
+    """Summarize the result of `graph_classes`.
 
     Examples
     --------

@@ -1,16 +1,16 @@
-"""Class sizes counted by DuckDB alone: the second opinion that the gate asks for (methods#cross-check).
+"""Class sizes counted by DuckDB alone, as an independent check for the gate (methods#cross-check).
 
-Class sizes are step 4.b.ii of methods#node-risk. The kernel counts how many members of the population agree with what an
-adversary knows. This module counts the same in SQL, shares no code with it, and reads the tables of the store, not the kernel's
-arrays. The gate evaluates some thousand draws of the kernel's stream here and refuses on the first that disagrees.
+Class sizes are step 4.b.ii of methods#node-risk. The kernel counts how many members of the population match what an adversary
+knows. This module counts the same in SQL, shares no code with the kernel, and reads the tables of the store, not the kernel's
+arrays. The gate evaluates some thousand draws of the kernel's stream here and fails at the first disagreement.
 
-A member agrees with a draw when his generalized demographics equal the draw's (missing equals missing) and, for every
-known value of every quasi-identifier, his claims hold the value at least as many times as the knowledge does. Missing
-values are not knowledge and match nothing. A draw without knowledge matches its whole demographic cell.
+A member matches a draw if their generalized demographics equal the draw's (missing equals missing) and, for every known value
+of every quasi-identifier, their claims have the value at least as often as the knowledge does. Missing values are not knowledge
+and match nothing. A draw without knowledge matches its whole demographic cell.
 
-How it stays fast: claims are aggregated once to (member, value, times held). The holders of each known value become a
-DuckDB BIT with one bit for each member, and so does each demographic cell; a class is the AND of them. That costs as
-much for large classes as for small ones, where a join of candidates would cost most.
+For speed, claims are aggregated once to (member, value, times held). The holders of each known value become a DuckDB BIT with
+one bit per member, and so does each demographic cell; a class is the AND of them. The cost is the same for large and small
+classes, whereas a join of candidates is slowest for large classes.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from deid_assets.store.tables import Table, quoted
 
 
 def held_values(claims: Table, quasi_identifiers: Sequence[str]) -> str:
-    """SELECT member_id | quasi_identifier | value VARCHAR | n: how often a member's claims hold a value.
+    """SELECT member_id | quasi_identifier | value VARCHAR | n: how often a member's claims have a value.
 
     Parameters
     ----------
     claims
-        member_id and one column per quasi-identifier, generalized like the knowledge: the truncated claims (D') of
-        the population.
+        member_id and one column per quasi-identifier, generalized like the knowledge: the truncated claims (D') of the
+        population.
     quasi_identifiers
-        Names of columns of `claims`. Knowledge of any other name is held by nobody.
+        Columns of `claims`. Nobody matches knowledge of any other column.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def held_values(claims: Table, quasi_identifiers: Sequence[str]) -> str:
     """
     if not quasi_identifiers:
         raise ValueError("name at least one quasi-identifier of the claims")
-    # A validated name is letters, digits and underscores, so that it is safe as a text literal too.
+    # A validated name has only letters, digits and underscores, so it is also safe as a text literal.
     return "\nUNION ALL\n".join(
         f"""SELECT member_id, '{name}' AS quasi_identifier, {quoted(name)}::VARCHAR AS value, count(*) AS n
             FROM {claims.sql} WHERE {quoted(name)} IS NOT NULL GROUP BY ALL"""
@@ -56,16 +56,16 @@ def class_sizes(
     draws
         draw_id (unique) and one column per demographic: the target's generalized demographics.
     knowledge
-        draw_id | quasi_identifier VARCHAR | value VARCHAR | times: each value that the adversary of this draw knows,
-        and how often. Values are compared as text.
+        draw_id | quasi_identifier VARCHAR | value VARCHAR | times: each value that the adversary of this draw knows, and
+        how often. Values are compared as text.
     members
-        The population, removed and suppressed members included: member_id (unique) and the demographic columns.
+        The population, including removed and suppressed members: member_id (unique) and the demographic columns.
     held
-        What `held_values` selects.
+        Result of `held_values`.
     demographics
         Names of the demographic columns, in both `draws` and `members`; at least one.
     population
-        Rows of `members`: a BIT needs its length beforehand.
+        Number of rows of `members`: a BIT needs its length in advance.
 
     Returns
     -------

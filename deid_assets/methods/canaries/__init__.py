@@ -1,1 +1,1 @@
-"""Planted truths: made-up members whose risk is certain, for every attack to find."""
+"""Planted truths: synthetic members with certain risk, which every attack must find."""

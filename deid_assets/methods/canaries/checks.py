@@ -1,4 +1,4 @@
-"""Whether each attack finds the canaries: the very code that judged the release, let loose on a planted copy."""
+"""Check whether each attack finds the canaries, by running the code that judged the release on a planted copy."""
 
 from collections.abc import Callable, Iterable
 
@@ -23,19 +23,19 @@ from deid_assets.methods.population.claim_records import EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData
 
 DRAWS = 1000
-"""Attacks on canaries: each of some forty is drawn many times."""
+"""Number of attacks on canaries; each of some forty canaries is drawn many times."""
 _NO_BOUND = (0.0, 1.0)
 
 
 def flags_of_canaries(
     data: LongitudinalData, levels: Generalization[int | None], k: int, stream_key: bytes, draws: int = DRAWS
 ) -> Findings:
-    """Whether the node computation flags canaries in classes below k, k - 1 included, and no others.
+    """Check whether the node computation flags exactly the canaries in classes below k, including k - 1.
 
     Parameters
     ----------
     data
-        What the node computation works on; `levels`, the generalization that it judged.
+        Input of the node computation; `levels` is the generalization that it judged.
     """
     planted, sizes = plant_in_data(data, levels, [size for size in (k - 1, k) if size > 1])
     flags = NodeComputation(planted, (), k).measure((), stream_key, draws, keep_flags=True).kept_flags
@@ -44,12 +44,12 @@ def flags_of_canaries(
 
 
 def neighbors_of_canaries(data: LongitudinalData, stream_key: bytes, draws: int = DRAWS) -> Findings:
-    """Whether attack 1 picks canaries as often as it must: trial by trial, and those who are alone on average too.
+    """Check whether attack 1 picks canaries as often as it must: in each trial, and on average for unique ones.
 
     Parameters
     ----------
     data
-        The released rows as `released_population.released_data` reads them.
+        The released rows as read by `released_population.released_data`.
     """
     levels = Generalization((0,) * len(data.demographic_domains), (0,) * len(data.history_domains))
     planted, sizes = plant_in_data(data, levels)
@@ -72,19 +72,19 @@ def gains_of_canaries(
     attack: Callable[[LongitudinalData, bytes, int], np.ndarray],
     draws: int = DRAWS,
 ) -> Findings:
-    """Whether an adversary who counts who fits in the release and in the delivery gains what he must.
+    """Check the gain of an adversary who counts matching members in the release and in the delivery.
 
-    Of canaries who are alike one is in the release; whoever else fits what is known of a canary is in it, too.
+    Of a group of equal canaries, one is in the release; all other members who match what is known of a canary are in it too.
 
     Parameters
     ----------
     data
-        The population, and the released members as targets; `levels`, the generalization of the release.
+        The population, with the released members as targets; `levels` is the generalization of the release.
     attack
-        Returns (draws,) gains from data, the key of a stream, and draws.
+        Returns (draws,) gains from data, the key of a stream, and the number of draws.
     """
     groups = (2, 5)
-    # Two counts of everybody: with fewer real members they stay cheap.
+    # Everybody is counted twice; with fewer real members this stays cheap.
     planted, sizes = plant_in_data(data, levels, groups, at_most=5_000)
     kinds = [canary.kind for canary in canaries(len(planted.demographic_domains), len(planted.held), groups)]
     alike = np.array(kinds) == "alike"
@@ -92,7 +92,7 @@ def gains_of_canaries(
     kept[np.flatnonzero(alike)[np.concatenate([[0], np.cumsum(groups)[:-1]])]] = True
     planted, sizes, alike = planted.keeping(kept), sizes[kept], alike[kept]
     alpha = len(planted.targets) / planted.members
-    # 1 where everybody who fits is in the release, 0 where nobody does, for a cut claim; by Bayes' rule in between.
+    # 1 if everybody who matches is in the release, 0 if nobody does (a truncated claim); by Bayes' rule in between.
     certain = np.where(alike, np.maximum(0.0, 1 - (sizes - 1) * alpha / (1 - alpha)), (sizes > 0).astype(float))
     return compare(certain[_targets(planted, stream_key, draws)], attack(planted, stream_key, draws))
 
@@ -100,7 +100,7 @@ def gains_of_canaries(
 def sensitivity_of_canaries(
     records: EvaluationRecords, kinds: Iterable[Knows], stream_key: bytes, draws: int = DRAWS
 ) -> Findings:
-    """Whether every kind of knowledge finds the canaries, and whether knowledge that is all wrong finds none."""
+    """Check whether every kind of knowledge finds the canaries, and whether entirely wrong knowledge finds none."""
     planted, targets, sizes = plant_in_records(records)
     attack = AttackSensitivity(planted, POWER)
     first, total = planted.members - len(targets), Findings(0, 0)
@@ -116,12 +116,12 @@ def sensitivity_of_canaries(
 
 
 def _success(matched: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """1/f of each attack; -1, which is never right, where the class that holds the target is empty."""
+    """Return 1/f for each attack; -1, which is never right, if the class that should contain the target is empty."""
     empty = matched & (sizes < 1)
     return np.where(empty, -1.0, success_given_membership(matched & ~empty, sizes))
 
 
 def _targets(data: LongitudinalData, stream_key: bytes, draws: int) -> np.ndarray:
-    """(draws,) int64: the targets of a stream, in its order."""
+    """Return (draws,) int64: the targets of a stream, in its order."""
     blocks = range(-(-draws // DRAWS_PER_BLOCK))
     return np.concatenate([draw_knowledge(data, stream_key, block).targets for block in blocks])[:draws]

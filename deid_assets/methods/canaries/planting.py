@@ -1,13 +1,12 @@
-"""Planted truths: made-up members whose re-identifiability is certain, in a copy of what an attack works on.
+"""Planted truths: synthetic members whose re-identification risk is certain, in a copy of the data of an attack.
 
-An attack that silently breaks reports no risk. So every run lets each attack loose on a copy of its data to which
-canaries were added, as targets of a stream of their own: real members' figures are not diluted, and nothing of this is
-ever released. Canaries hold values that nobody else has (codes behind the last real one), so that their classes are
-known without counting: alone, m alike, or out of reach because truncation took what is known. Each of them differs from
-another in one respect only, so that an attack that overlooks a quasi-identifier, a count, a year, an order or the link
-between values finds a class that is too large.
+An attack that silently breaks reports no risk. Every run therefore runs each attack on a copy of its data with added canaries,
+as targets of a separate stream; the figures of real members are not diluted, and the copy is never released. Canaries have
+values that nobody else has (codes after the last real one), so their class sizes are known without counting: unique, m equal
+members, or no match because truncation removed what is known. Canaries differ from each other in one respect only, so an attack
+that ignores a quasi-identifier, a count, a year, an order or the link between values finds a class that is too large.
 
-Other attacks plant their own: `compare` holds what must come out against what came out.
+Other attacks plant their own canaries: `compare` compares expected with actual results.
 """
 
 from collections.abc import Sequence
@@ -21,23 +20,23 @@ from deid_assets.methods.population.claim_records import ClaimRecords, Evaluatio
 from deid_assets.methods.population.longitudinal_data import Domain, Generalization, Histories, LongitudinalData
 
 POWER = 2
-"""Values of each quasi-identifier known of a canary, where it has so many."""
+"""Number of known values of each quasi-identifier of a canary, if it has as many."""
 MEMBERS_COPIED = 50_000
-"""Real members in the copy, at most: their number is nothing to a canary, and the check stays cheap."""
+"""Largest number of real members in the copy; it does not affect canaries, and keeps the check cheap."""
 
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Simulated attacks on canaries, and those that ended as they must."""
+    """Number of simulated attacks on canaries, and of those with the right result."""
 
     right: int
     draws: int
 
     @property
     def share(self) -> float:
-        """1 where all is well; nothing drawn is no proof."""
+        """1 if all results are right; 0 if nothing was drawn, which proves nothing."""
         return self.right / self.draws if self.draws else 0.0
 
     def __add__(self, other: "Findings") -> "Findings":
@@ -45,7 +44,7 @@ class Findings:
 
 
 def compare(expected: ArrayLike, found: ArrayLike) -> Findings:
-    """Count the draws in which an attack found what must be found: equal success, class size or flag.
+    """Count the draws in which an attack found the expected success, class size or flag.
 
     Examples
     --------
@@ -55,7 +54,7 @@ def compare(expected: ArrayLike, found: ArrayLike) -> Findings:
     Raises
     ------
     ValueError
-        If the two are not of the same draws.
+        If the two arrays differ in shape.
     """
     expected, found = np.asarray(expected, dtype=float), np.asarray(found, dtype=float)
     if expected.shape != found.shape:
@@ -64,25 +63,25 @@ def compare(expected: ArrayLike, found: ArrayLike) -> Findings:
 
 
 Claim = tuple[tuple[int | None, ...], int, int, bool]
-"""Of each quasi-identifier the number of a value, or None for a blank; year; day; whether truncation spares it."""
+"""For each quasi-identifier the number of a value, or None if missing; year; day; whether truncation keeps it."""
 
 
 @dataclass(frozen=True)
 class Canary:
-    """A made-up member.
+    """A synthetic member.
 
     Parameters
     ----------
     kind
-        What it is there for.
+        The property that it tests.
     claims
-        What it did, see `Claim`.
+        Its claims, see `Claim`.
     size
-        Members of its class for who knows values, as in attack 1; 0: no match is possible.
+        Size of its class for an adversary who knows values, as in attack 1; 0: no match is possible.
     sizes
-        The same where what is known makes it another.
+        Size of its class for other kinds of knowledge, if different.
     own_column
-        The member-level quasi-identifier in which it differs from everybody; None: it is like the first real member.
+        The member-level quasi-identifier with a unique value; None: demographics are those of the first real member.
     """
 
     kind: str
@@ -92,17 +91,17 @@ class Canary:
     own_column: int | None = None
 
     def class_size(self, knows: Knows) -> int:
-        """Return how many members are in its class for who knows so much."""
+        """Return the size of its class for a kind of knowledge."""
         return self.sizes.get(knows, self.size)
 
 
 def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tuple[Canary, ...]:
-    """The canaries for so many member-level and claim-level quasi-identifiers, each group with values of its own.
+    """Return the canaries for given numbers of member-level and claim-level quasi-identifiers; each group has its own values.
 
     Parameters
     ----------
     alike
-        Sizes of groups of members who are all alike.
+        Sizes of groups of equal members.
     """
     values = iter(range(10**6))
 
@@ -182,19 +181,19 @@ def _linked(x: int, y: int, histories: int) -> list[Canary]:
 def plant_in_data(
     data: LongitudinalData, levels: Generalization[int | None], alike: Sequence[int] = (2, 5), at_most: int | None = None
 ) -> tuple[LongitudinalData, np.ndarray]:
-    """A copy of the kernel's data at one generalization, with canaries as its only targets.
+    """Return a copy of the kernel's data at one generalization, with canaries as its only targets.
 
     Parameters
     ----------
     alike
-        Sizes of groups of members who are all alike.
+        Sizes of groups of equal members.
     at_most
-        Real members in the copy; MEMBERS_COPIED if not given.
+        Largest number of real members in the copy; MEMBERS_COPIED if not given.
 
     Returns
     -------
     data, sizes
-        One level each; (c,) int64, the certain class size of each target, 0 where truncation took what is known.
+        Data with one level each; (c,) int64, the certain class size of each target, 0 if truncation removed what is known.
     """
     copied = min(MEMBERS_COPIED if at_most is None else at_most, data.members)
     columns = [(column, level) for column, level in enumerate(levels.demographics) if level is not None]
@@ -229,7 +228,7 @@ def plant_in_data(
 def plant_in_records(
     records: EvaluationRecords, alike: Sequence[int] = (2, 5)
 ) -> tuple[EvaluationRecords, np.ndarray, dict[Knows, np.ndarray]]:
-    """A copy of the released records with canaries behind the real members.
+    """Return a copy of the released records with canaries after the real members.
 
     Returns
     -------
@@ -244,7 +243,7 @@ def plant_in_records(
     def numbered(values: Sequence[int | None]) -> tuple[int | None, ...]:
         return tuple(None if value is None else start + value for start, value in zip(first, values, strict=True))
 
-    # Where days are counted on from year to year, a canary's second year comes after all days of its first.
+    # If days are numbered continuously across years, a canary's second year follows all days of its first.
     on = 1 + max(day for canary in planted for _, _, day, _ in canary.claims) if records.held.days_across_years else 0
 
     def claims(of: Canary, truncated: bool) -> list[tuple]:
@@ -267,12 +266,12 @@ def plant_in_records(
 
 
 def canary_power(records: EvaluationRecords, with_year: bool) -> list[np.ndarray]:
-    """Power of the members of a planted copy, in which only canaries are attacked."""
+    """Return the power of the members of a planted copy, in which only canaries are attacked."""
     return [np.full(records.members, POWER, dtype=np.int8)] * (len(records.history_sizes) + with_year)
 
 
 def certain_success(sizes: np.ndarray) -> np.ndarray:
-    """1/m for a class of m; 0 where no match is possible.
+    """Return 1/m for a class of m; 0 if no match is possible.
 
     Examples
     --------
@@ -283,7 +282,7 @@ def certain_success(sizes: np.ndarray) -> np.ndarray:
 
 
 def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray:
-    """Those of the targets of whom one claim is known: none of their values is right when all of them are wrong."""
+    """Return the targets with one known claim: if all known values are wrong, none of theirs is right by chance."""
     return targets[np.diff(records.known.offsets)[targets] == 1]
 
 
@@ -294,7 +293,7 @@ def _codes(canary: Canary, place: int, first: int, truncated: bool) -> list[int]
 
 
 def _demographics(real: np.ndarray, sizes: Sequence[int], planted: Sequence[Canary]) -> np.ndarray:
-    """Those of the first real member, but for the column in which a canary differs from everybody."""
+    """Return the demographics of the first real member, except for the column in which a canary is unique."""
     own = np.repeat(real[:1], len(planted), axis=0)
     for row, canary in zip(own, planted, strict=True):
         if canary.own_column is not None:

@@ -1,1 +1,1 @@
-"""The rows that would be published: generalized, with providers suppressed and text made harmless."""
+"""The rows to be published: generalized, with providers suppressed and text neutralized."""

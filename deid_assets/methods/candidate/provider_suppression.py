@@ -1,18 +1,18 @@
-"""Provider, vendor and PCP identifiers are blanked where few others show the same pattern of care.
+"""Blank provider, vendor and PCP identifiers if few others show the same pattern of care.
 
 The rule is that of El Emam et al. 2012 (methods#provider-patterns).
 
-A provider who is the only one with his specialty in his place of service to perform a procedure on patients with a
-diagnosis can be recognized, and with him the hospital of his patients. The pattern is (place, specialty, procedure
-group, condition group) as released; where fewer than 20 distinct providers show it, the identifier is blanked on the
-claims with that pattern. The claim stays. Vendors and PCPs are treated the same way, each on its own.
+The only provider of a specialty in a place of service who performs a procedure on patients with a diagnosis can be recognized,
+and with the provider the patients' hospital. The pattern is (place, specialty, procedure group, condition group) as released.
+If fewer than 20 distinct providers show it, the identifier is blanked on the claims with that pattern. The claim stays. Vendors
+and PCPs are treated in the same way, separately.
 
-* "Fewer than 20 in the HPN system" is a statement about the system's providers, so they are counted in a reference
+* "Fewer than 20 in the HPN system" is a statement about the system's providers. They are therefore counted in a reference
   table, all eligible claims of the delivery; identifiers are blanked in another, the claims to be released.
-* alpha for providers is not the members' sampling fraction: a provider is there if any of his patients is. Counted in
-  the delivery, f is F (alpha = 1). Where the delivery is itself an extract of a register, the policy names an
-  estimator and an alpha (population_class_size.py), which become the smallest count that suffices.
-* Counts are made once, before any suppression. After it, fewer identifiers only hide more.
+* alpha for providers is not the members' sampling fraction: a provider is included if any of their patients is. Counted in
+  the delivery, f is F (alpha = 1). If the delivery is itself an extract of a register, the policy names an estimator and
+  an alpha (population_class_size.py), which determine the smallest sufficient count.
+* Counts are made once, before any suppression. Fewer identifiers afterwards only hide more.
 * A missing value in a pattern counts as a value of its own. A missing identifier is not an identifier.
 """
 
@@ -29,7 +29,7 @@ ProviderEstimator = Literal["counted", "large_sample", "truncated_poisson", "tru
 
 
 def providers_needed(providers_at_least: int = 20, estimator: ProviderEstimator = "counted", alpha: float = 1.0) -> int:
-    """Return how many distinct identifiers of a pattern in the reference table suffice to keep them.
+    """Return the number of distinct identifiers that must show a pattern in the reference table for it to be kept.
 
     Examples
     --------
@@ -46,15 +46,15 @@ def providers_needed(providers_at_least: int = 20, estimator: ProviderEstimator 
 
 
 def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifiers: Sequence[str] = IDENTIFIERS) -> str:
-    """SELECT the pattern columns and, for each identifier, n_<identifier>: how many distinct ones show the pattern.
+    """SELECT the pattern columns and, for each identifier, n_<identifier>: the number of distinct ones with the pattern.
 
-    A pattern that comes with no identifier at all is not in it.
+    A pattern without any identifier is not included.
     """
     if not pattern or not identifiers:
         raise ValueError("name at least one pattern column and one identifier")
     columns = ", ".join(quoted(name) for name in pattern)
-    # One DISTINCT each: count(DISTINCT ..) of several columns at once takes twice the memory, and DuckDB then expects
-    # so many patterns that it would rather build its hash table from the claims.
+    # One DISTINCT per identifier: count(DISTINCT ..) of several columns takes twice the memory, and DuckDB then expects
+    # so many patterns that it builds its hash table from the claims instead.
     distinct = " UNION ALL ".join(
         f"(SELECT DISTINCT {columns}, '{name}' AS identifier, {quoted(name)}::VARCHAR FROM {reference.sql}"
         f" WHERE {quoted(name)} IS NOT NULL)"
@@ -71,7 +71,7 @@ def suppress_identifiers(
     pattern: Sequence[str] = PATTERN,
     identifiers: Sequence[str] = IDENTIFIERS,
 ) -> str:
-    """SELECT the released claims, an identifier NULL where its pattern has fewer than `needed` of them.
+    """SELECT the released claims; an identifier is NULL if its pattern has fewer than `needed` identifiers.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def suppress_identifiers(
         Claims to be released; all columns are selected, in their order. No claim is dropped.
     reference
         Claims in which the system's providers are counted, with the pattern at the same generalization; usually all
-        eligible claims of the delivery. A pattern that it does not show has nobody: its identifiers are blanked.
+        eligible claims of the delivery. Identifiers of a pattern that is not in it are blanked.
     needed
         Smallest count that keeps an identifier; see `providers_needed`.
     pattern, identifiers
@@ -90,7 +90,7 @@ def suppress_identifiers(
     StoreError
         If a name is not an identifier.
     ValueError
-        If no name is given, or `needed` is below 1.
+        If no name is given, or if `needed` is below 1.
     """
     kept = ", ".join(
         f"CASE WHEN p.{quoted(f'n_{name}')} >= {_checked(needed)} THEN c.{quoted(name)} END AS {quoted(name)}"
@@ -108,13 +108,13 @@ def suppression_summary(
     pattern: Sequence[str] = PATTERN,
     identifiers: Sequence[str] = IDENTIFIERS,
 ) -> str:
-    """SELECT per identifier what suppression does to the released claims; aggregates only.
+    """SELECT per identifier how suppression affects the released claims; aggregates only.
 
     Returns
     -------
     str
-        SELECT of identifier | patterns | patterns_below (distinct patterns of released claims, and those with too
-        few identifiers) | claims_with_identifier | claims_blanked.
+        SELECT of identifier | patterns | patterns_below (distinct patterns of released claims, and those with too few
+        identifiers) | claims_with_identifier | claims_blanked.
     """
     counts = pattern_counts(reference, pattern, identifiers)
     own = ", ".join(f"count({quoted(name)}) AS {quoted(f'with_{name}')}" for name in identifiers)

@@ -1,4 +1,4 @@
-"""The candidate: the very rows that would be published, at the chosen generalization, in the Heritage formats."""
+"""The candidate: the exact rows to be published, at the chosen generalization, in the Heritage formats."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -18,7 +18,7 @@ def generalized_members(profiles: Table, domains: Table, levels: Mapping[str, in
 def generalized_claims(
     claims: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str] = (), members: str | None = None
 ) -> str:
-    """SELECT claim_id, member_id, the label of every claim-level quasi-identifier, and other columns as they are.
+    """SELECT claim_id, member_id, the label of every claim-level quasi-identifier, and other columns unchanged.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def release_members(
     levels
         Level of every member-level quasi-identifier.
     names
-        The name under which a quasi-identifier is released; those that the days-in-hospital table carries are absent.
+        Released name of each quasi-identifier, except those in the days-in-hospital table.
     """
     released = ", ".join(f"m.{quoted(column)} AS {quoted(name)}" for column, name in names.items())
     return f"""
@@ -74,8 +74,8 @@ def release_days_in_hospital(
 ) -> str:
     """SELECT Year, MemberID, ClaimsTruncated, DaysInHospital: one row per member and year of enrolment.
 
-    Being in it says in which years a member was enrolled, and ClaimsTruncated says who had many claims: both are in
-    the member-level quasi-identifiers that the risk is measured on (methods#hierarchies).
+    A row shows in which year a member was enrolled, and ClaimsTruncated shows who had many claims. Both are among the
+    member-level quasi-identifiers on which risk is measured (methods#hierarchies).
 
     Parameters
     ----------
@@ -102,12 +102,12 @@ def release_days_in_hospital(
 
 
 def passed_on(pay_delay: TopCode | None) -> dict[str, str]:
-    """The columns of released claims that no hierarchy generalizes: name in the release -> expression of the claims c.
+    """Return the released columns of claims that no hierarchy generalizes: released name -> expression on the claims c.
 
     Parameters
     ----------
     pay_delay
-        From where payment delays are one class; None where no claim has one.
+        Top code of payment delays; None if no claim has one.
     """
     delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
     return {"Year": "'Y' || c.year", "PayDelay": delay, "CharlsonIndex": "c.charlson", "SupLOS": "0::TINYINT"}
@@ -126,17 +126,17 @@ def release_claims(
 ) -> str:
     """SELECT the claims table of the release, in the columns and formats of the Heritage files.
 
-    SupLOS is 1 where a length of stay was delivered and is withheld from the release, and 0 where the release shows
-    it or none was delivered. Nothing in this pipeline withholds single lengths of stay, so it is 0 until a rule does.
+    SupLOS is 1 if a delivered length of stay is withheld from the release, and 0 if it is released or was not delivered.
+    Nothing in this pipeline withholds single lengths of stay, so it is 0 until a rule does.
 
     Parameters
     ----------
     claims
-        A SELECT of truncated claims whose provider, vendor and PCP are already suppressed, with base values.
+        A SELECT of truncated claims with base values, whose provider, vendor and PCP are already suppressed.
     levels, names
         Level and released name of every claim-level quasi-identifier.
     dates
-        Columns of released dates, and their names in the release; they come after the year.
+        Columns of released dates and their released names; they follow the year.
     """
 
     def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Text that another program would run or hide: formulas of spreadsheets, control characters, changed direction.
+"""Text that another program would execute or hide: spreadsheet formulas, control characters, changed text direction.
 
-Whoever opens a published CSV file in a spreadsheet runs the cells that begin like a formula (OWASP, "CSV Injection").
-The patterns below are read alike by DuckDB's regular expressions and by Python's, so that there is one rule.
+A published CSV file opened in a spreadsheet runs the cells that begin like a formula (OWASP, "CSV Injection"). DuckDB and
+Python read the regular expressions below in the same way, so that there is one rule.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 _SIGNS = r"=+\-@" + "\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u207a\u207b\u207c\u208a\u208b\u208c\u2212"
-"""Begin a formula; also full-width, small, raised and lowered, which some spreadsheets fold to the plain ones."""
+"""Start of a formula; includes full-width, small, superscript and subscript signs, which some spreadsheets normalize."""
 _SKIPPED = ' \u00a0\u00ad\u034f\u061c\u180e\u1680\u2000-\u200f\u202f\u205f-\u2064\u3000"`\u201c\u201d\u201e\u201f'
-"""Blanks, characters without width, and quotation marks: they may stand before a formula and be dropped."""
+"""Blanks, zero-width characters, and quotation marks, which may precede a formula and be dropped."""
 
 FORMULA = f"^[{_SKIPPED}]*[{_SIGNS}]"
 NUMBER = f"[{_SKIPPED}]*[+\\-\u2212]?[.,]*[0-9][0-9.,]*([eE][+\\-]?[0-9]+)?[ ]?%?[ ]*"
@@ -24,16 +24,16 @@ ANYWHERE: Mapping[str, str] = MappingProxyType(
         "a character that is never shown": "[\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]",
     }
 )
-"""What no text may hold, and the pattern that finds it."""
+"""What no text may contain, and the pattern that finds it."""
 
 BEGINS = "a beginning that a spreadsheet takes for a formula (=, +, -, @)"
 CONTINUES = "a semicolon before what a spreadsheet takes for a formula: many split cells there"
 RULES = (BEGINS, CONTINUES, *ANYWHERE)
-"""In words, to follow "holds"."""
+"""The rules in words, to follow "holds"."""
 
 
 def broken_rules(text: str) -> tuple[str, ...]:
-    r"""Return the rules that a text breaks; a number is none of them, whatever its sign.
+    r"""Return the rules that a text breaks; a number breaks none, whatever its sign.
 
     Examples
     --------
@@ -73,9 +73,9 @@ def _is_formula_sql(text: str) -> str:
 
 
 def neutralized_sql(text: str) -> str:
-    """SQL of a text that begins with an apostrophe where it would begin like a formula, and is the same elsewhere.
+    """Return SQL for a text, prefixed with an apostrophe if it would begin like a formula, otherwise unchanged.
 
-    Two texts stay two: one that begins with apostrophes before a formula gets one more.
+    Distinct texts stay distinct: a text that begins with apostrophes before a formula gets one more.
 
     Parameters
     ----------
@@ -87,5 +87,5 @@ def neutralized_sql(text: str) -> str:
 
 
 def _literal(pattern: str) -> str:
-    """A pattern of this module as SQL text."""
+    """Return a pattern of this module as an SQL literal."""
     return "'" + pattern.replace("'", "''") + "'"

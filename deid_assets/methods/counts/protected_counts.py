@@ -1,13 +1,12 @@
 """Counts that may leave the restricted store: keyed Gaussian noise (Klann et al. 2018; methods#protected-counts).
 
-A protected count is count + round(N(0, 2.5)), negative ones kept. Zeros get noise too: a zero shown as zero reveals
-absence. What describes a small group (percentiles, shares) is replaced by 'T', judged by the NOISY count: judged by
-the true one, "noisy 14 and T" would say 1 to 10.
+A protected count is count + round(N(0, 2.5)); negative results are kept. Zeros get noise too, because a zero shown as
+zero reveals absence. Descriptions of a small group (percentiles, shares) are replaced by 'T' based on the NOISY count;
+based on the true count, "noisy 14 and T" would reveal a count of 1 to 10.
 
-The noise is a function of the secret, the delivery and the cell's DEFINITION, never of the records in it. The same
-delivery published again repeats its numbers, so that repetition averages nothing out; a changed delivery redraws
-every cell. Keyed by records, an unchanged cell would repeat and a changed one would not, which tells whether somebody
-was withdrawn.
+The noise is a function of the secret, the delivery and the cell's DEFINITION, never of its records. Publishing the same
+delivery again repeats the numbers, so repetition averages nothing out; a changed delivery redraws every cell. If the
+noise depended on records, an unchanged cell would repeat and a changed one would not, which would reveal withdrawals.
 """
 
 import hashlib
@@ -36,11 +35,11 @@ class CountNoise:
     Attributes
     ----------
     secret
-        Key of this purpose, at least 16 bytes; not shown by repr.
+        Secret key used only for this purpose, at least 16 bytes; not shown by repr.
     delivery
         Digest of the delivery's content.
     sd
-        Standard deviation of the Gaussian, in persons; the noise after rounding has sqrt(sd^2 + 1/12).
+        Standard deviation of the Gaussian, in persons; after rounding it is sqrt(sd^2 + 1/12).
 
     Examples
     --------
@@ -62,12 +61,12 @@ class CountNoise:
             raise ValueError("the noise needs a standard deviation above 0")
 
     def noise(self, cell: Cell) -> int:
-        """Return the noise of a cell: round(N(0, sd)), always the same for the same secret, delivery and cell.
+        """Return the noise of a cell: round(N(0, sd)), a fixed function of secret, delivery and cell.
 
         Parameters
         ----------
         cell
-            The cell's definition: a name, or the values that define it by column, in any order.
+            The cell's definition: a name, or the column values that define it, in any order.
         """
         definition = cell if isinstance(cell, str) else dict(cell)
         message = json.dumps(["protected count", self.delivery, definition], sort_keys=True, allow_nan=False)
@@ -75,12 +74,12 @@ class CountNoise:
         return round(self.sd * standard_normal(digest))
 
     def protect(self, cell: Cell, count: int) -> int:
-        """Return the count with the cell's noise; may be negative.
+        """Return the count plus the cell's noise; may be negative.
 
         Raises
         ------
         ValueError
-            If the count is not a whole number of at least 0.
+            If the count is not a non-negative integer.
         """
         if isinstance(count, bool) or count != int(count) or count < 0:
             raise ValueError("a count to protect must be a whole number of at least 0")
@@ -88,13 +87,13 @@ class CountNoise:
 
 
 def standard_normal(key: bytes) -> float:
-    """Return a draw of N(0, 1) that is a function of a secret key of at least 8 uniform bytes."""
+    """Return a draw of N(0, 1), a function of a secret key of at least 8 uniform bytes."""
     draw = (int.from_bytes(key[:8]) >> (64 - _FRACTION_BITS)) + 0.5
     return float(special.ndtri(draw / 2**_FRACTION_BITS))
 
 
 def shown_if_large(described: _Shown, noisy_count: int, smallest: int = SMALLEST_DESCRIBED) -> _Shown | str:
-    """Return what describes a cell (or its noisy count itself), or 'T' when the noisy count is below `smallest`.
+    """Return the description of a cell (or its noisy count itself), or 'T' if the noisy count is below `smallest`.
 
     Examples
     --------
@@ -105,7 +104,7 @@ def shown_if_large(described: _Shown, noisy_count: int, smallest: int = SMALLEST
 
 
 def noise_probability(at_least: float, at_most: float, sd: float = NOISE_SD) -> float:
-    """Return P(at_least <= noise <= at_most) of the rounded Gaussian; whole numbers or infinities.
+    """Return P(at_least <= noise <= at_most) for the rounded Gaussian; the limits are integers or infinite.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Dates drawn anew from generalized intervals, and how far they are from the delivered ones."""
+"""Dates redrawn from generalized intervals, and their distance from the delivered ones."""

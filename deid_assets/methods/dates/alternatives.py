@@ -1,9 +1,9 @@
-"""Two ways to change dates that people ask for, and what is wrong with each (El Emam & Arbuckle 2013, ch. 5; methods#dates).
+"""Two common ways to change dates, and their defects (El Emam & Arbuckle 2013, ch. 5; methods#dates).
 
-Dates randomized independently of one another change places: an after-care before its operation. A whole sequence that is
-shifted keeps every interval, and intervals tell who it is as well as dates do. A run that releases dates measures both,
-on the members whom it releases: how many neighbouring events change their order, and how many members have a sequence of
-intervals that nobody else has. `intervals` is what is recommended instead.
+Dates randomized independently of one another change their order, for example after-care before its operation. Shifting a whole
+sequence preserves every interval, and intervals identify people as well as dates do. A run that releases dates measures both on
+the released members: the share of neighbouring events that change their order, and the share of members with a unique sequence
+of intervals. `intervals` is the recommended method.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from deid_assets.methods.dates.intervals import Events
 
 
 def randomize_independently(days: np.ndarray, at_most: int, seed: bytes) -> np.ndarray:
-    """Return each day moved by its own uniform number of days, up to `at_most` in either direction.
+    """Return each day moved by an independent uniform number of days, up to `at_most` in either direction.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def randomize_independently(days: np.ndarray, at_most: int, seed: bytes) -> np.n
 
 
 def shift_sequences(events: Events, at_most: int, seed: bytes) -> np.ndarray:
-    """Return the days of the events, all days of a member moved by one uniform number; parameters as above.
+    """Return the days of the events, with all days of a member moved by the same uniform number; parameters as above.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def _uniform(size: int, at_most: int, seed: bytes) -> np.ndarray:
 
 
 def order_violations(events: Events, days: np.ndarray) -> float:
-    """Return the share of neighbouring events of a member whose days are in the wrong order or have become one; 0 of none.
+    """Return the share of neighbouring events of a member whose days are out of order or equal; 0 if there are none.
 
     Parameters
     ----------
@@ -64,17 +64,17 @@ def order_violations(events: Events, days: np.ndarray) -> float:
 
 
 def unique_sequences(events: Events, values: np.ndarray) -> float:
-    """Return the share of members whose sequence of values, one for each event after the first, nobody else has.
+    """Return the share of members with a unique sequence of values, one value for each event after the first.
 
     Parameters
     ----------
     values
-        (e,) integers, such as days since the event before or the bin of that interval; those of first events are not read.
+        (e,) integers, such as days since the previous event or the bin of that interval; those of first events are ignored.
 
     Returns
     -------
     float
-        Of the members with two events or more; 0 of none.
+        Share of the members with two events or more; 0 if there are none.
 
     Examples
     --------

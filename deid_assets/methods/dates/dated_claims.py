@@ -1,13 +1,13 @@
-"""Claims with released dates: which days are drawn anew, and what follows from the days drawn (methods#dates).
+"""Claims with released dates: which days are redrawn, and what is derived from them (methods#dates).
 
 The method is that of El Emam & Arbuckle 2013, ch. 5.
 
-Year, days since the first claim of the year and length of stay are computed again from released dates, or dropped: their
-true values, held against dates drawn anew, would undo the drawing. A payment keeps its distance to its service.
+Year, days since the first claim of the year and length of stay are recomputed from released dates, or dropped: compared with
+redrawn dates, their true values would undo the redrawing. A payment keeps its distance to its service.
 
-Two columns say what an adversary may know of dates, in the precision in which the release tells them: the bin of the
-interval since the member's service before (`service_interval`), and the period of a service (`service_period`). Both are
-quasi-identifiers of claims like any other, so that a release of dates is measured and gated on them.
+Two columns represent what an adversary may know about dates, with the precision of the release: the bin of the interval since
+the member's previous service (`service_interval`), and the period of a service (`service_period`). Both are claim-level
+quasi-identifiers like any other, so a release of dates is measured and gated on them.
 """
 
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ from deid_assets.methods.dates.intervals import MONTHS, Anchor
 from deid_assets.store.tables import Table
 
 DAYS_IN_RELATIVE_YEAR = 366
-"""A year of a member's own time, where days since the first service are released: three of them hold three calendar years."""
+"""A year of a member's own time, if days since the first service are released: three of these cover three calendar years."""
 
 
 @dataclass(frozen=True)
 class DateColumns:
-    """What the columns made from dates are like.
+    """Properties of the columns made from dates.
 
     Attributes
     ----------
     bin_width
-        Days in a bin of intervals; where several widths are drawn from, the narrowest.
+        Number of days in a bin of intervals; if widths vary, the smallest.
     period
-        Period of a service, as the anchor's.
+        Period of a service, the same as that of the anchor.
     relative
-        Whether days since the first service are released rather than dates.
+        Whether days since the first service are released instead of dates.
     derived
-        Whether length of stay, payment delay and days since the first claim are computed again, or dropped.
+        Whether length of stay, payment delay and days since the first claim are recomputed, or dropped.
     first_year
         Calendar year of year 1.
     """
@@ -46,7 +46,7 @@ class DateColumns:
 
 
 def numbers_of(members: Table) -> str:
-    """What to write after FROM for member_id and member, the position in the order of identifiers."""
+    """Return SQL to put after FROM for member_id and member, the position in the order of identifiers."""
     return f"(SELECT member_id, row_number() OVER (ORDER BY member_id) - 1 AS member FROM {members.sql})"
 
 
@@ -55,17 +55,17 @@ def _day(date: str) -> str:
 
 
 def events(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
-    """SELECT the unique days on which something happened to each member, in the order of member and day.
+    """SELECT the distinct days of each member's events, ordered by member and day.
 
     Parameters
     ----------
     members
-        member_id, birth_date and death_date. A birth after the member's first service is none that could be an anchor,
-        nor is a death before the last event one that could be the end: `misplaced` counts both.
+        member_id, birth_date and death_date. A birth after the member's first service cannot be an anchor, and a death
+        before the last event cannot be the end; both are ignored, and `misplaced` counts them.
     claims
-        The claims that are released: claim_id, member_id, length_of_stay.
+        The claims to be released: claim_id, member_id, length_of_stay.
     dates
-        claim_id and service_date, of all claims.
+        claim_id and service_date of all claims.
     with_discharges
         Whether the end of each stay is an event, so that it keeps its place among the others.
 
@@ -85,14 +85,14 @@ def events(members: Table, claims: Table, dates: Table, with_discharges: bool) -
 
 
 def misplaced(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
-    """SELECT births (that are after the first service) | deaths (that are before the last event); as `events` takes them."""
+    """SELECT births (after the first service) | deaths (before the last event); parameters as in `events`."""
     return f"""
         WITH {_lives(members, claims, dates, with_discharges)}
         SELECT count(*) FILTER (birth > first) AS births, count(*) FILTER (death < last) AS deaths FROM lives"""
 
 
 def _lives(members: Table, claims: Table, dates: Table, with_discharges: bool) -> str:
-    """Common table expressions: care, of each day with a service or a discharge; and lives, of members with any."""
+    """Return common table expressions: care, days with a service or a discharge; and lives, members with any such day."""
     discharges = (
         "UNION ALL SELECT member_id, day + length_of_stay, false FROM services WHERE length_of_stay > 0"
         if with_discharges
@@ -110,9 +110,9 @@ def _lives(members: Table, claims: Table, dates: Table, with_discharges: bool) -
 
 
 def class_sizes_of(members: Table) -> str:
-    """SELECT member (as in `events`) and how many members share sex and age in ten years, for local recoding.
+    """SELECT member (as in `events`) and the number of members with the same sex and ten-year age band, for local recoding.
 
-    Whoever lacks one of both shares it with nobody: blanks in common make nobody alike.
+    A member who lacks sex or age shares them with nobody; common missing values do not make members equal.
     """
     return f"""
         SELECT member,
@@ -121,17 +121,17 @@ def class_sizes_of(members: Table) -> str:
 
 
 def dated_claims(members: Table, claims: Table, dates: Table, redrawn: Table, columns: DateColumns) -> str:
-    """SELECT the claims that are released, with their dates drawn anew and what follows from them.
+    """SELECT the claims to be released, with redrawn dates and what is derived from them.
 
-    A claim without a service date has no released one either; its year stays where dates are released, as no date
-    contradicts it, and is dropped where days are.
+    A claim without a service date has no released date either. Its year stays if dates are released, as no date contradicts
+    it, and is dropped if days are released.
 
     Parameters
     ----------
     members, claims, dates
-        As `events` takes them; claims with the columns of grouped claims.
+        Parameters as in `events`; claims with the columns of grouped claims.
     redrawn
-        member, day and moved: the day drawn for each event.
+        member, day and moved: the new day of each event.
     """
     found = f"""
         SELECT c.*, DATE '1970-01-01' + s.moved::INTEGER AS released_on, x.moved - s.moved AS released_stay
@@ -143,17 +143,17 @@ def dated_claims(members: Table, claims: Table, dates: Table, redrawn: Table, co
 
 
 def known_claims(claims: Table, dates: Table, dated: Table, columns: DateColumns) -> str:
-    """SELECT all eligible claims with what an adversary may know of their dates.
+    """SELECT all eligible claims with what an adversary may know about their dates.
 
-    Of claims that are released he is taken to know what the release says, which is the precision that it protects: were
-    it the delivered value, he would seem harmless where the drawing moved it. Of claims that were cut he knows the truth.
+    For released claims, the adversary is assumed to know what the release shows, the precision that it protects; with the
+    delivered value they would seem harmless wherever redrawing changed it. For truncated claims, they know the true value.
 
     Parameters
     ----------
     claims, dates
-        All grouped claims, and claim_id with service_date.
+        All grouped claims; claim_id with service_date.
     dated
-        `dated_claims`.
+        Result of `dated_claims`.
     """
     return f"""
         SELECT * FROM {dated.sql}
@@ -162,13 +162,13 @@ def known_claims(claims: Table, dates: Table, dated: Table, columns: DateColumns
 
 
 def delivered_dates(claims: Table, dates: Table, columns: DateColumns) -> str:
-    """SELECT all grouped claims with the columns that follow from their dates as delivered, in the released precision."""
+    """SELECT all grouped claims with the columns derived from their delivered dates, at the released precision."""
     found = f"SELECT c.*, d.service_date AS released_on FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id)"
     return _with_date_columns(found, columns, "length_of_stay")
 
 
 def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:
-    """Claims with a date `released_on`, and the columns that follow from it."""
+    """SELECT claims that have a date `released_on`, with the columns derived from it."""
     width, months = int(columns.bin_width), MONTHS[columns.period]
     below = f"(gap - 1) // {width} * {width}"
     interval = f"CASE WHEN gap <= 1 THEN gap::VARCHAR ELSE greatest(2, {below} + 1) || '-' || ({below} + {width}) END"

@@ -1,4 +1,4 @@
-"""How far released dates are from the delivered ones: what analysts are told of it (methods#dates).
+"""How far released dates are from delivered ones, as reported to analysts (methods#dates).
 
 The dates are made as in El Emam & Arbuckle 2013, ch. 5.
 """
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 
 SMALLEST = 11
-"""Members that a published number stands for, at least (methods#protected-counts)."""
+"""Smallest number of members behind a published number (methods#protected-counts)."""
 
 WEEK, MONTH = 7, 30
-"""Days to which published errors are rounded up."""
+"""Units, in days, to which published errors are rounded up."""
 
 
 @dataclass(frozen=True)
 class DateErrors:
-    """Errors of dates as they may be published.
+    """Errors of dates that may be published.
 
     Attributes
     ----------
     p95_days
-        95 per cent of the dates are at most so far from the delivered ones; rounded up to whole weeks.
+        95 per cent of the dates are at most this far from the delivered ones; rounded up to whole weeks.
     largest_days
-        Fewer than `SMALLEST` members have a date that is further away; rounded up to months of 30 days. The very largest
-        error is one person's, and is not told.
+        Fewer than `SMALLEST` members have a date that is further away; rounded up to months of 30 days. The largest error
+        belongs to one person and is not published.
     """
 
     p95_days: int | None
@@ -35,15 +35,15 @@ class DateErrors:
 def released_errors(
     member: np.ndarray, delivered: np.ndarray, released: np.ndarray, since_first: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the errors in what is released, and whose they are.
+    """Return the errors in what is released, and the member of each.
 
     Parameters
     ----------
     member, delivered, released
-        (n,) integers by member and day: whose service it is, its delivered and its released day.
+        (n,) integers ordered by member and day: the member of each service, its delivered day and its released day.
     since_first
-        Whether days since the member's first service are released, and not dates. The error of the first service is then
-        in all the others; itself it is day 0 and has none.
+        Whether days since the member's first service are released instead of dates. All later services then carry the
+        error of the first one, which is day 0 and has no error itself.
 
     Examples
     --------
@@ -63,17 +63,17 @@ def released_errors(
 
 
 def date_errors(errors: np.ndarray, member: np.ndarray, noisy: Callable[[int], int]) -> DateErrors:
-    """Return the errors that may be published; None where fewer than `SMALLEST` members stand behind a number.
+    """Return the errors that may be published; None if fewer than `SMALLEST` members are behind a number.
 
     Parameters
     ----------
     errors
-        (n,) days between what is released and what was delivered, either sign.
+        (n,) days between the released and the delivered date, either sign.
     member
-        (n,) integers: whose date it is.
+        (n,) integers: the member of each date.
     noisy
-        Makes a protected count of the members beyond the percentile, whom no file tells: judged by their true number,
-        a number that is missing would say exactly that they are fewer than `SMALLEST`.
+        Adds noise to the number of members beyond the percentile, which no file reveals. If the true number decided, a
+        missing result would reveal that they are fewer than `SMALLEST`.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def date_errors(errors: np.ndarray, member: np.ndarray, noisy: Callable[[int], i
     np.maximum.at(most, own, size)
     p95 = int(np.sort(size)[-(-95 * len(size) // 100) - 1])
     p95 = -(-p95 // WEEK) * WEEK
-    # Those beyond the percentile must be several people, or it is about one of them.
+    # Several people must be beyond the percentile; otherwise it describes one of them.
     beyond = int(np.count_nonzero(most >= p95 - WEEK + 1))
     largest = -(-int(np.sort(most)[-SMALLEST]) // MONTH) * MONTH if len(most) >= SMALLEST else None
     return DateErrors(p95 if noisy(beyond) >= SMALLEST else None, largest)

@@ -2,17 +2,17 @@
 
 The method is that of El Emam & Arbuckle 2013, ch. 5.
 
-A member's events are unique days in order. The first is the anchor, his date of birth if that is among them; his death,
-if it is, comes last. The anchor becomes a random day of its month (or a longer period). Each interval to the next event
-is generalized to a bin and drawn anew from it, and the days follow by adding up:
+A member's events are distinct days in order. The first is the anchor, the date of birth if it is included; death, if included,
+is last. The anchor becomes a random day of its month (or of a longer period). Each interval to the next event is generalized to
+a bin and redrawn from it, and the new days are cumulative sums:
 
     0 and 1 stay, so that days of one stay remain together;  x > 1 is in [w k + 1, w k + w], k = floor((x - 1) / w),
-    and the first bin is cut to [2, w].
+    and the first bin is truncated to [2, w].
 
-Nothing can overtake anything, so that no service lies before birth or after death. What depends on a service (its
-discharge, a log) is an event of its own, or keeps its distance to it (`dated_claims`). Drawing from bins is unbiased where
-days are spread over them; where they sit at the lower edges, as (1, 8, 15) do, the sequence grows by 3 days for each
-interval at w = 7. What would leave the release window is drawn again, and at last squeezed within its bins.
+Events never change their order, so no service is before birth or after death. What depends on a service (its discharge, a log)
+is an event of its own, or keeps its distance to it (`dated_claims`). Redrawing is unbiased if intervals are spread over their
+bins; if they are at the lower edges, as (1, 8, 15) are, the sequence grows by 3 days per interval at w = 7. A sequence that
+leaves the release window is redrawn, and finally squeezed within its bins.
 """
 
 from dataclasses import dataclass
@@ -22,29 +22,29 @@ import numpy as np
 
 Anchor = Literal["month", "quarter", "half_year", "year"]
 MONTHS: dict[str, int] = {"month": 1, "quarter": 3, "half_year": 6, "year": 12}
-"""Months of each period to which an anchor may be generalized."""
+"""Number of months of each period to which an anchor may be generalized."""
 
 ROUNDS = 5
-"""How often a sequence that leaves the window is drawn again before it is squeezed."""
+"""Number of times a sequence that leaves the window is redrawn before it is squeezed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """The unique days of members' events, by member and day.
+    """The distinct days of members' events, ordered by member and day.
 
     Attributes
     ----------
     member
-        (e,) integers, ascending: whose event it is.
+        (e,) integers, ascending: the member of each event.
     day
         (e,) integers, ascending within a member: days since 1970-01-01.
     service
-        (e,) bool: whether it is a service, which the window holds; else a birth, death or discharge.
+        (e,) bool: whether it is a service, which must stay in the window; otherwise a birth, death or discharge.
 
     Raises
     ------
     ValueError
-        If the events are not in order, or a member has two on one day.
+        If the events are not in order, or if a member has two on one day.
     """
 
     member: np.ndarray
@@ -65,29 +65,29 @@ class Events:
 
     @property
     def firsts(self) -> np.ndarray:
-        """(m,) positions of the members' first events: their anchors."""
+        """(m,) positions of the members' first events, their anchors."""
         return np.flatnonzero(np.concatenate([[True], self.member[1:] != self.member[:-1]])) if len(self) else np.zeros(0, int)
 
     def of(self, members: np.ndarray) -> np.ndarray:
-        """(e,) bool: the events of some members, as positions in `firsts`."""
+        """Return (e,) bool: the events of some members, given as positions in `firsts`."""
         chosen = np.zeros(len(self.firsts), dtype=bool)
         chosen[members] = True
         return np.repeat(chosen, np.diff(np.append(self.firsts, len(self))))
 
     def take(self, chosen: np.ndarray) -> "Events":
-        """Some of the events, by a mask."""
+        """Return some of the events, selected by a mask."""
         return Events(self.member[chosen], self.day[chosen], self.service[chosen])
 
 
 def interval_bins(intervals: np.ndarray, width: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lowest and the highest number of days of the bin of each interval.
+    """Return the smallest and the largest number of days in the bin of each interval.
 
     Parameters
     ----------
     intervals
         (n,) integers from 0.
     width
-        Days in a bin, at least 2; one number, or one for each interval (local recoding).
+        Number of days in a bin, at least 2; one number, or one for each interval (local recoding).
 
     Examples
     --------
@@ -104,7 +104,7 @@ def interval_bins(intervals: np.ndarray, width: np.ndarray | int) -> tuple[np.nd
 
 
 def drawn_on_average(intervals: np.ndarray, width: np.ndarray | int) -> np.ndarray:
-    """Return the mean of what each interval is drawn anew as: the middle of its bin; parameters as `interval_bins`.
+    """Return the mean of the redrawn value of each interval, the middle of its bin; parameters as `interval_bins`.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def drawn_on_average(intervals: np.ndarray, width: np.ndarray | int) -> np.ndarr
 
 
 def anchor_periods(days: np.ndarray, anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first day, and the days after it, of the period that each day lies in; days since 1970-01-01.
+    """Return the first day of each day's period, and the number of days after it; days since 1970-01-01.
 
     Examples
     --------
@@ -137,17 +137,17 @@ def anchor_periods(days: np.ndarray, anchor: Anchor) -> tuple[np.ndarray, np.nda
 
 @dataclass(frozen=True)
 class Redrawing:
-    """How dates are drawn anew.
+    """How dates are redrawn.
 
     Attributes
     ----------
     anchor
         Period that the anchor is generalized to.
     window
-        First and last day that a service may have, days since 1970-01-01. Delivered services lie in it.
+        First and last day allowed for a service, in days since 1970-01-01. Delivered services are within it.
     study_end
-        What is done with what leaves the window: drawn again, then squeezed within its bins; or clipped: it becomes the
-        window's first or last day, which may join days that were apart.
+        What happens to a sequence that leaves the window: redrawn, then squeezed within its bins; or clipped to the
+        window's first or last day, which may merge distinct days.
     """
 
     anchor: Anchor
@@ -157,7 +157,7 @@ class Redrawing:
 
 @dataclass(frozen=True, eq=False)
 class Redrawn:
-    """The days drawn, in the order of the events; and how many members' sequences were clipped or squeezed."""
+    """The redrawn days, in the order of the events, and the number of members with a clipped or squeezed sequence."""
 
     day: np.ndarray
     forced: int
@@ -169,9 +169,9 @@ def redraw(events: Events, width: np.ndarray | int, how: Redrawing, seed: bytes)
     Parameters
     ----------
     events
-        In an order that does not change from run to run.
+        Events in an order that does not change between runs.
     width
-        Days in a bin: one number, or (m,) one for each member in the order of `Events.firsts`.
+        Number of days in a bin: one number, or (m,) one per member in the order of `Events.firsts`.
     how
         Anchor and window.
     seed
@@ -180,7 +180,7 @@ def redraw(events: Events, width: np.ndarray | int, how: Redrawing, seed: bytes)
     Raises
     ------
     ValueError
-        If a width is below 2, the seed is not of 16 bytes, or a service lies outside the window.
+        If a width is below 2, the seed does not have 16 bytes, or a service is outside the window.
     """
     if len(seed) != 16:
         raise ValueError(f"the seed has {len(seed)} bytes instead of 16")
@@ -195,7 +195,7 @@ def redraw(events: Events, width: np.ndarray | int, how: Redrawing, seed: bytes)
     generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
     days = _drawn(events, widths, how.anchor, generator)
     if how.study_end == "clip":
-        # Not services alone: what follows the first one, or precedes the last one, must not be passed by it.
+        # Not only services are clipped: no event may pass the ones it follows or precedes.
         after, before = _about_services(events)
         clipped = np.where(after, np.maximum(days, first_day), days)
         clipped = np.where(before, np.minimum(clipped, last_day), clipped)
@@ -214,27 +214,27 @@ def redraw(events: Events, width: np.ndarray | int, how: Redrawing, seed: bytes)
 
 
 def _starts(events: Events) -> np.ndarray:
-    """(e,) position of the first event of each event's member."""
+    """Return (e,) position of the first event of each event's member."""
     firsts = events.firsts
     return np.repeat(firsts, np.diff(np.append(firsts, len(events))))
 
 
 def _intervals(events: Events) -> np.ndarray:
-    """(e,) days since the event before it; 0 for anchors."""
+    """Return (e,) days since the previous event; 0 for anchors."""
     found = np.diff(events.day, prepend=0)
     found[events.firsts] = 0
     return found
 
 
 def _added_up(events: Events, anchors: np.ndarray, intervals: np.ndarray) -> np.ndarray:
-    """(e,) days: each member's anchor, and his intervals added to it one after the other."""
+    """Return (e,) days: each member's anchor plus the cumulative sum of their intervals."""
     total = np.cumsum(intervals)
     starts = _starts(events)
     return total - total[starts] + np.repeat(anchors, np.bincount(np.cumsum(np.arange(len(events)) == starts) - 1))
 
 
 def _drawn(events: Events, widths: np.ndarray, anchor: Anchor, generator: np.random.Generator) -> np.ndarray:
-    """Days drawn without regard to the window."""
+    """Draw days without regard to the window."""
     firsts = events.firsts
     period, after = anchor_periods(events.day[firsts], anchor)
     anchors = period + generator.integers(0, after, size=len(firsts), endpoint=True)
@@ -244,13 +244,13 @@ def _drawn(events: Events, widths: np.ndarray, anchor: Anchor, generator: np.ran
 
 
 def _leaving(events: Events, days: np.ndarray, window: tuple[int, int]) -> np.ndarray:
-    """Positions in `Events.firsts` of the members of whom a service lies outside the window."""
+    """Return positions in `Events.firsts` of the members with a service outside the window."""
     outside = events.service & ((days < window[0]) | (days > window[1]))
     return np.unique(np.searchsorted(events.firsts, np.flatnonzero(outside), side="right") - 1)
 
 
 def _services_at(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    """(m,) positions of each member's first and last service; the first event where he has none."""
+    """Return (m,) positions of each member's first and last service; the first event if they have none."""
     firsts = events.firsts
     position = np.arange(len(events))
     first = np.minimum.reduceat(np.where(events.service, position, len(events)), firsts)
@@ -259,7 +259,7 @@ def _services_at(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _about_services(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    """(e,) bool twice: from the member's first service on, and up to his last one."""
+    """Return two (e,) bool masks: from the member's first service on, and up to their last one."""
     first, last = _services_at(events)
     lengths = np.diff(np.append(events.firsts, len(events)))
     position = np.arange(len(events))
@@ -267,10 +267,10 @@ def _about_services(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _squeezed(events: Events, widths: np.ndarray, how: Redrawing, generator: np.random.Generator) -> np.ndarray:
-    """Days that hold the window by force, with every interval still in its bin and the anchor in its period.
+    """Return days forced into the window, with every interval in its bin and the anchor in its period.
 
-    It always succeeds, because the delivered days hold the window: the first service is moved to where the shortest
-    intervals would fit, and what the intervals have beyond their least is scaled down to the room that is left.
+    This always succeeds, because the delivered days are in the window. The first service is moved to where the shortest
+    intervals would fit, and the excess of intervals over their minimum is scaled down to the remaining room.
     """
     firsts = events.firsts
     lengths = np.diff(np.append(firsts, len(events)))
@@ -279,7 +279,7 @@ def _squeezed(events: Events, widths: np.ndarray, how: Redrawing, generator: np.
     period, after = anchor_periods(events.day[firsts], how.anchor)
     anchors = period + generator.integers(0, after, size=len(firsts), endpoint=True)
     beyond = generator.integers(0, high - low, endpoint=True)
-    # Before the first service lies nothing or the birth, so that one interval leads to it.
+    # Before the first service there is nothing or the birth, so one interval leads to it.
     least = np.cumsum(low)
     led = first > firsts
     lead = np.where(led, low[first], 0)
@@ -287,7 +287,7 @@ def _squeezed(events: Events, widths: np.ndarray, how: Redrawing, generator: np.
     service = np.clip(service, how.window[0], how.window[1] - (least[last] - least[first]))
     beyond[first] = np.where(led, np.clip(service - anchors - lead, 0, high[first] - low[first]), beyond[first])
     anchors = service - lead - np.where(led, beyond[first], 0)
-    # The room is cut by up to a month, so that not everybody ends on the last day.
+    # The room is reduced by up to a month, so that not everybody ends on the last day.
     room = how.window[1] - service - (least[last] - least[first])
     room = room - generator.integers(0, np.minimum(room, 30), endpoint=True)
     position = np.arange(len(events))

@@ -1,11 +1,11 @@
-"""What a member's absence from the release tells (methods#absence).
+"""What absence from the release discloses about a member (methods#absence).
 
-When members with a sensitive condition, a share s of the population, are all removed, and a fraction alpha of the rest
-is released, an adversary who does not find a known member in the release learns by Bayes' rule
+Suppose all members with a sensitive condition, a share s of the population, are removed, and a fraction alpha of the
+others is released. An adversary who does not find a known member in the release then infers by Bayes' rule
 
     P(condition | absent) = s / (s + (1 - s) (1 - alpha))
 
-The removal meant to hide the condition discloses it unless enough others are absent too. At alpha = 1 absence is proof.
+Removal meant to hide the condition discloses it unless enough other members are absent too. At alpha = 1, absence is proof.
 """
 
 import math
@@ -19,9 +19,9 @@ def absence_posterior(sensitive_share: float, alpha: float) -> float:
     Parameters
     ----------
     sensitive_share
-        s, removed members over members of the population, in [0, 1].
+        s, the removed members as a share of the population, in [0, 1].
     alpha
-        Released members over members that were not removed, in [0, 1]. (Not over the whole population.)
+        Released members as a share of the members that were not removed (not of the whole population), in [0, 1].
 
     Returns
     -------
@@ -31,7 +31,7 @@ def absence_posterior(sensitive_share: float, alpha: float) -> float:
     Raises
     ------
     ValueError
-        If a share lies outside [0, 1].
+        If a share is outside [0, 1].
 
     Examples
     --------
@@ -47,16 +47,16 @@ def absence_posterior(sensitive_share: float, alpha: float) -> float:
 
 
 def released_at_most(removed: int, eligible: int, posterior_at_most: float) -> int:
-    """The most members of whom a release may consist, so that absence from it tells no more than allowed.
+    """Return the largest number of members that can be released within the limit on the absence posterior.
 
-    It solves `absence_posterior` for the released members; 0 where absence tells too much however few are released.
+    It inverts `absence_posterior`. It is 0 if absence discloses too much even when nobody is released.
 
     Parameters
     ----------
     removed, eligible
-        Members removed for what their claims tell, and members that may be released.
+        Number of members removed because of their claims, and number of members that may be released.
     posterior_at_most
-        In (0, 1).
+        Largest acceptable posterior probability, in (0, 1).
 
     Examples
     --------
@@ -72,16 +72,16 @@ def released_at_most(removed: int, eligible: int, posterior_at_most: float) -> i
 
 
 def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[float, float]:
-    """Share of members removed for what their claims tell, and released over eligible members.
+    """Return the share of members removed because of their claims, and the share of eligible members that are released.
 
-    Of members with a claim, as those removed have one: who knows a value of his target's claims knows that there is one,
-    and members without any are absent for a reason that is no secret. Counting them would hide the removed among them.
+    Only members with a claim count. An adversary who knows a value from the target's claims knows that the target has
+    claims. Members without claims are absent for a reason that is not secret; counting them would hide the removed members.
     """
     sensitive, remaining = removed_and_eligible(eligible, removed)
     return sensitive / max(sensitive + remaining, 1), min(1.0, released / max(remaining, 1))
 
 
 def removed_and_eligible(eligible: Table, removed: Table) -> tuple[int, int]:
-    """Members removed for what their claims tell, and members that may be released."""
+    """Return the number of members removed because of their claims, and the number that may be released."""
     sensitive = removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
     return int(sensitive), eligible.count()

@@ -1,28 +1,28 @@
-"""Attribute disclosure: what a member's class tells of him without telling which record is his.
+"""Attribute disclosure: what an equivalence class reveals about a member without revealing which record is theirs.
 
-El Emam et al. 2012 leave it out ("Identity Versus Attribute Disclosure"; methods#attribute-disclosure). A class of 20 who all
-have one condition hides whose record is whose, and nothing else. Measured on the released rows, for the classes of members who
-are alike in what an adversary knows, of one sensitive attribute at a time:
+El Emam et al. 2012 leave it out ("Identity Versus Attribute Disclosure"; methods#attribute-disclosure). If all 20 members of a
+class have the same condition, the class hides which record belongs to whom, but not the condition. The measures below are
+computed on the released rows, for classes of members with the same known values, one sensitive attribute at a time:
 
 =============  ====================================================================================================
-homogeneity    Members in classes in which all have one value. Of an attribute that a member has several values of,
-               such as his condition groups: in classes in which all have one of them in common. That all lack a value
-               counts as no disclosure.
-l-diversity    Different values in a class, or exp of the entropy of their distribution; the least over classes
-               (Machanavajjhala et al. 2007). Of several values: different sets of values, and 1 where all have one of
-               them in common: whoever else is in the class, the member has that value.
-t-closeness    Distance between the distribution in a class and that in the whole release, the earth mover's; the
-               greatest over classes (Li et al. 2007). With equal distances half the sum of absolute differences; of
-               ordered values the sum of absolute differences of cumulated shares, over the number of steps. Of several
-               values: of having one of them and not having it, the greatest over values.
+homogeneity    Members in classes whose members all have the same value. If members may have several values of the
+               attribute, such as condition groups: members in classes whose members have a value in common. Lacking
+               a value in common is not disclosure.
+l-diversity    Number of distinct values in a class, or exp of the entropy of their distribution; the minimum over
+               classes (Machanavajjhala et al. 2007). For several values per member: number of distinct sets of
+               values, and 1 if all members have a value in common, because the target then has it for certain.
+t-closeness    Earth mover's distance between the distribution in a class and that in the release; the maximum over
+               classes (Li et al. 2007). With equal distances: half the sum of absolute differences. For ordered
+               values: the sum of absolute differences of cumulative shares, divided by the number of steps. For
+               several values per member: the distance of having or not having a value, maximum over values.
 =============  ====================================================================================================
 
-A value that every released member has is no disclosure by a class: it is told by the release as a whole, and of everybody
-alike, so that no class of it is homogeneous. An attribute of which all have the same, such as one that was generalized to
-"any", has no l, because no class could be more diverse than it is.
+A value that every released member has is disclosed by the release as a whole, not by a class, so no class counts as
+homogeneous in it. An attribute with a single value in the release, such as one generalized to "any", has no l: no class could
+be more diverse.
 
-A missing value is a value of its own, and of ordered ones the least. A small class is far from the whole by chance
-alone: with 20 members shares of a half go astray by .11.
+A missing value counts as a value, and as the lowest of ordered values. A small class is far from the whole by chance alone:
+with 20 members, a share of one half has a standard deviation of .11.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,24 +34,24 @@ from numpy.typing import ArrayLike, NDArray
 from deid_assets.store.tables import quoted
 
 CELLS_AT_ONCE = 4_000_000
-"""Cells of the table of classes and values that are in memory at once."""
+"""Largest number of cells of the table of classes by values that is held in memory."""
 
 
 @dataclass(frozen=True)
 class AttributeDisclosure:
-    """What the classes of a release tell of one sensitive attribute.
+    """What the equivalence classes of a release disclose about one sensitive attribute.
 
     Attributes
     ----------
     classes, members
-        Classes of members who are alike, and the members in them.
+        Number of equivalence classes, and number of members in them.
     homogeneous_members
-        Members in classes in which all have one value that not everybody in the release has.
+        Members in classes whose members share a value that not every released member has.
     least_distinct, least_entropy
-        l of distinct and of entropy l-diversity, the least over classes; None when nobody is released, or when everybody
-        who is has the same.
+        l of distinct and of entropy l-diversity, minimum over classes; None if nobody is released or if all released members
+        have the same value.
     greatest_distance, mean_distance
-        t of t-closeness, in [0, 1]: the greatest over classes, and the mean over members; None when nobody is released.
+        t of t-closeness, in [0, 1]: maximum over classes, and mean over members; None if nobody is released.
     """
 
     classes: int
@@ -64,26 +64,26 @@ class AttributeDisclosure:
 
     @property
     def homogeneous_share(self) -> float | None:
-        """Share of members in homogeneous classes; None when nobody is released."""
+        """Share of members in homogeneous classes; None if nobody is released."""
         return self.homogeneous_members / self.members if self.members else None
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether all released members have the same, so that no class tells more than the release."""
+        """Whether all released members have the same value, so that no class discloses more than the release itself."""
         return self.members > 0 and self.least_distinct is None
 
 
 def value_counts(members: str, class_columns: Sequence[str], value: str) -> str:
-    """SELECT how many members of each class have each value of an attribute that a member has one value of.
+    """SELECT the number of members of each class with each value, for an attribute with one value per member.
 
     Parameters
     ----------
     members
-        What to write after FROM: one row per member.
+        SQL to put after FROM; one row per member.
     class_columns
-        Columns by which members are alike; none: all are.
+        Columns that define the equivalence classes; if empty, all members form one class.
     value
-        Column of the attribute.
+        Column of the sensitive attribute.
 
     Returns
     -------
@@ -96,16 +96,16 @@ def value_counts(members: str, class_columns: Sequence[str], value: str) -> str:
 
 
 def held_counts(members: str, key: str, class_columns: Sequence[str], held: str, value: str) -> str:
-    """SELECT how many members of each class hold each value of an attribute that a member may hold several of.
+    """SELECT the number of members of each class with each value, for an attribute with several values per member.
 
     Parameters
     ----------
     members, class_columns
         As for `value_counts`.
     key
-        Column that tells members apart, in `members` and `held`.
+        Column that identifies members, in `members` and `held`.
     held
-        What to write after FROM: rows of key and value, each as often as it likes; missing values are not held.
+        SQL to put after FROM; rows of key and value, which may repeat. Missing values are ignored.
     """
     return f"""
         SELECT _class AS class, {quoted(value)} AS value, count(DISTINCT {quoted(key)})::BIGINT AS members
@@ -115,7 +115,7 @@ def held_counts(members: str, key: str, class_columns: Sequence[str], held: str,
 
 
 def sets_of_values(members: str, key: str, class_columns: Sequence[str], held: str, value: str) -> str:
-    """SELECT the counts of `value_counts`, for the set of values that a member holds as one value; it may be empty."""
+    """SELECT the counts of `value_counts` with each member's set of values, possibly empty, taken as one value."""
     names = "".join(f", m.{quoted(name)}" for name in class_columns)
     joined = f"""(
         SELECT m.{quoted(key)}{names}, coalesce(h.held, '') AS held_set FROM {members} AS m
@@ -128,25 +128,25 @@ def sets_of_values(members: str, key: str, class_columns: Sequence[str], held: s
 def _numbered(members: str, class_columns: Sequence[str]) -> str:
     names = ", ".join(quoted(name) for name in class_columns)
     number = f"dense_rank() OVER (ORDER BY {names}) - 1" if names else "0"
-    # A column of the release may be called class; none begins with an underscore.
+    # A released column may be named class, but none starts with an underscore.
     return f"SELECT ({number})::BIGINT AS _class, * FROM {members}"
 
 
 def leading_number(value: str) -> str:
-    """SQL of the number that a label begins with, such as 15 of '15+' and 1 of '1-2'; NULL where it has none."""
+    """SQL for the number at the start of a label, such as 15 in '15+' and 1 in '1-2'; NULL if there is none."""
     return f"try_cast(regexp_extract({quoted(value)}, '-?[0-9]+([.][0-9]+)?') AS DOUBLE)"
 
 
 def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, ordered: bool = False) -> AttributeDisclosure:
-    """Judge an attribute that every member has one value of.
+    """Measure disclosure of an attribute with one value per member.
 
     Parameters
     ----------
     classes, ranks, members
-        (pairs,) whole numbers: class from 0 on, value from 0 on (of ordered values its place in the order), and the
-        members of the class who have it; every pair that occurs once.
+        (pairs,) integers, one row per pair of class and value that occurs: class from 0, value from 0 (its rank if values
+        are ordered), and number of members of the class with the value.
     ordered
-        Whether the distance between values is that of their places.
+        Whether values are ordered, so that the distance between two values is the difference of their ranks.
 
     Examples
     --------
@@ -180,16 +180,16 @@ def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, orde
 def several_valued(
     sizes: ArrayLike, classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, sets: AttributeDisclosure
 ) -> AttributeDisclosure:
-    """Judge an attribute that a member may hold several values of.
+    """Measure disclosure of an attribute with several values per member.
 
     Parameters
     ----------
     sizes
         (classes,) members of each class.
     classes, ranks, members
-        (pairs,) class, value and the members of the class who hold it.
+        (pairs,) class, value, and number of members of the class with the value.
     sets
-        `single_valued` of the sets of values, whose l is taken where no class has a value in common.
+        Result of `single_valued` for the sets of values; its l is used if no class has a value in common.
 
     Examples
     --------

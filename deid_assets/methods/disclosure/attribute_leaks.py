@@ -1,15 +1,17 @@
-"""What a column that is published as it is tells beyond the generalized columns beside it.
+"""How much a column published unchanged reveals beyond the generalized columns beside it.
 
-Two questions, of one column and of several together. Does it single people out (Article 29 Working Party, Opinion 05/2014)?
-And does it tell a quasi-identifier more finely than the release shows it? The second is answered by Goodman and Kruskal's
-lambda (JASA 1954): the relative fall in the error of guessing the finer label when the column is known besides the released
-label. That finds a finer label, and not a band between two levels of the hierarchy: five years tell little of single years.
-So the question is also asked the other way round: a column that the finer label foretells is made of it.
+Two questions are asked of single columns and of sets of columns. First, does the column single people out (Article 29 Working
+Party, Opinion 05/2014)? Second, does it reveal a quasi-identifier in finer detail than the release shows?
 
-A guess about a record is the most frequent label of the *other* records that look alike. Counted with the record itself,
-a column of nearly unique values would predict anything, and lambda would be near 1 for every such column. Left out, it
-predicts only what other records confirm; that the column is nearly unique is what the first question finds. A record that
-has nobody alike is guessed as if the column were not known.
+Goodman and Kruskal's lambda (JASA 1954) answers the second question. It is the relative reduction in the error of guessing the
+finer label when the column is known in addition to the released label. Lambda detects a finer label, but not a band between two
+levels of the hierarchy: five-year bands reveal little about single years. The question is therefore also asked in reverse: a
+column that the finer label predicts is derived from it.
+
+The guess for a record is the most frequent label among the *other* records with the same values. If the record itself were
+counted, any column of nearly unique values would predict everything and have a lambda near 1. Without it, a column predicts
+only what other records confirm; the first question detects nearly unique columns. If no other record has the same values, the
+guess ignores the column.
 """
 
 import itertools
@@ -19,23 +21,23 @@ from dataclasses import dataclass
 import numpy as np
 
 SURE = 0.95
-"""Share of one label among records alike from which the label is as good as told."""
+"""Share of one label among records with the same values from which the label counts as certain."""
 LEAST_SHARE = 0.01
-"""Share of the records from which a part of them is looked at by itself."""
+"""Smallest share of the records for which a subset of them is analysed separately."""
 LEAST_ALIKE = 5
-"""Records alike from which they tell anything for sure, unless fewer make a value common."""
+"""Smallest number of records with the same values that can give certain knowledge, unless k is smaller."""
 COLUMNS_TOGETHER = 4
-"""Columns at most that are looked at together."""
+"""Largest number of columns analysed together."""
 
 PLACEHOLDERS = frozenset(
     {"", "-", "--", ".", "?", "na", "n/a", "n.a.", "#n/a", "nan", "null", "nil", "none", "missing", "not applicable"}
     | {"not available", "not known", "not stated", "unknown", "unk", "unspecified", "undefined"}
 )
-"""Texts that stand for a blank, in lower case."""
+"""Texts that represent a missing value, in lower case."""
 
 
 def stands_for_blank(value: object) -> bool:
-    """Whether a value says that there is none.
+    """Whether a value represents a missing value.
 
     Examples
     --------
@@ -46,16 +48,16 @@ def stands_for_blank(value: object) -> bool:
 
 
 def blank_values(values: Sequence[object], held: np.ndarray, k: int) -> np.ndarray:
-    """Which distinct values stand for none: bool.
+    """Return (bool) which distinct values represent missing values.
 
-    A rare one with blanks around it does not: how many blanks there are could be anything, such as a person's number.
+    A rare value padded with blanks does not: the number of blanks could encode anything, such as a person's number.
 
     Parameters
     ----------
     held
-        (n,) int: records that hold each value.
+        (n,) int: number of records with each value.
     k
-        Records from which a value is no longer rare.
+        Number of records from which a value is no longer rare.
 
     Examples
     --------
@@ -69,14 +71,14 @@ def blank_values(values: Sequence[object], held: np.ndarray, k: int) -> np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column as numbers.
+    """A column encoded as integers.
 
     Attributes
     ----------
     codes
-        (n,) int: the value of each record.
+        (n,) int: code of each record's value.
     blank
-        (n,) bool: whether it stands for none.
+        (n,) bool: whether the value is missing.
     """
 
     codes: np.ndarray
@@ -90,12 +92,12 @@ class Withheld:
     Attributes
     ----------
     name
-        Of quasi-identifier and level, for people.
+        Readable name of the quasi-identifier and level.
     shown, label
-        (n,) int: the released label of each record, and its finer one.
+        (n,) int: released label of each record, and its finer, withheld label.
     person
-        (n,) int: whose record it is, where persons have several; None where each has one. Records of one person that agree
-        in column and label count once: a person's own records must not confirm each other.
+        (n,) int: person of each record, if a person may have several; None if each has one. Records of one person with the
+        same column value and label count once, because they must not confirm each other.
     """
 
     name: str
@@ -104,7 +106,7 @@ class Withheld:
     person: np.ndarray | None = None
 
     def of(self, chosen: np.ndarray) -> "Withheld":
-        """The same of some of the records."""
+        """Return the labels of the chosen records."""
         person = None if self.person is None else self.person[chosen]
         return Withheld(self.name, self.shown[chosen], self.label[chosen], person)
 
@@ -112,14 +114,14 @@ class Withheld:
 def withheld_labels(
     name: str, level_names: Sequence[str], codes: Sequence[np.ndarray], level: int, person: np.ndarray | None = None
 ) -> tuple[Withheld, ...]:
-    """All labels of a quasi-identifier that are finer than the released one.
+    """Return all labels of a quasi-identifier that are finer than the released one.
 
     Parameters
     ----------
     level_names, codes
-        Name of each level, finest first, and its (n,) labels as numbers. The value itself may be a level of its own.
+        Name of each level, finest first, and its (n,) encoded labels. The value itself may be a level.
     level
-        The released one, counted in `codes`.
+        Index in `codes` of the released level.
 
     Examples
     --------
@@ -128,21 +130,21 @@ def withheld_labels(
     ['Age: years', 'Age: 5 years']
     """
     classes = [len(np.unique(one)) for one in codes]
-    # Levels nest: as many classes are the same classes, and what is the same as the next level is looked at there.
+    # Levels are nested, so equal numbers of classes mean equal classes; these are analysed at the next level.
     finer = [one for one in range(level) if classes[one] > classes[one + 1]]
     return tuple(Withheld(f"{name}: {level_names[one]}", codes[level], codes[one], person) for one in finer)
 
 
 @dataclass(frozen=True)
 class Told:
-    """How much a column, or several, tell of a withheld label.
+    """How much one or more columns reveal about a withheld label.
 
     Attributes
     ----------
     fall
-        Relative fall in the error of guessing it (lambda), at least 0.
+        Lambda, the relative reduction in the error of guessing the label; at least 0.
     sure
-        Share of the wrong guesses that become as good as certain knowledge.
+        Share of the wrong guesses that become practically certain knowledge.
     """
 
     fall: float = 0.0
@@ -151,16 +153,16 @@ class Told:
 
 @dataclass(frozen=True)
 class Together:
-    """Columns that refine together what none of them refines alone.
+    """Columns that reveal in combination what none of them reveals alone.
 
     Attributes
     ----------
     columns
-        Their names, in the order of the columns given.
+        Their names, in the order given.
     withheld
-        Name of the label.
+        Name of the withheld label.
     fall
-        Lambda of all of them.
+        Lambda of all columns together.
     """
 
     columns: tuple[str, ...]
@@ -169,12 +171,12 @@ class Together:
 
 
 def singled_out(codes: np.ndarray, blank: np.ndarray, k: int, held: np.ndarray | None = None) -> np.ndarray:
-    """Which records have a value that fewer than k records hold; a blank singles nobody out.
+    """Return which records have a value shared by fewer than k records; missing values single nobody out.
 
     Parameters
     ----------
     held
-        (n,) int: how many hold each record's value, where it was counted elsewhere, such as in the population.
+        (n,) int: frequency of each record's value, if it was counted elsewhere, such as in the population.
 
     Examples
     --------
@@ -186,7 +188,7 @@ def singled_out(codes: np.ndarray, blank: np.ndarray, k: int, held: np.ndarray |
 
 
 def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
-    """How much a column tells of a withheld label; see the module.
+    """Return how much a column reveals about a withheld label; see the module docstring.
 
     Examples
     --------
@@ -209,7 +211,7 @@ def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
     if at_first <= 0:
         return Told()
     alike = _Cells(shown.astype(np.int64) * values + column, label, labels)
-    # What is guessed of each label without the column: of the records of one shown label it is the same for all.
+    # The guess without the column is the same for all records of one released label.
     guessed = known.chance_of(alike.cell // values * labels + alike.label)
     left = len(label) - alike.right.sum() - guessed[alike.alone].sum()
     whole = alike.size[alike.number]
@@ -218,10 +220,10 @@ def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
 
 
 def most_told(column: Column, withheld: Sequence[Withheld], k: int) -> tuple[Told, Told]:
-    """The greatest fall and the greatest share of sure knowledge, over all labels; each with what the other is there.
+    """Return the results with the greatest `fall` and with the greatest `sure` over all labels.
 
-    Both over all records, with a blank as a value, and over those that are not blank: what a column tells of few must not
-    vanish among blanks.
+    Each is computed over all records, with missing as a value, and over the non-missing records: what a column reveals about
+    few people must not vanish among missing values.
     """
     filled = ~column.blank
     found = [told_by(column.codes, one, k) for one in withheld]
@@ -231,10 +233,10 @@ def most_told(column: Column, withheld: Sequence[Withheld], k: int) -> tuple[Tol
 
 
 def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
-    """How far a withheld label foretells the column beyond the released one, at most over all labels.
+    """Return how well a withheld label predicts the column beyond the released label: the maximum lambda over all labels.
 
-    Over all records, over those that are not blank, and over those that do not hold the most frequent value, which would
-    be the best guess whatever the others are made of.
+    It is computed over all records, over the non-missing records, and over those without the most frequent value, which
+    would be the best guess whatever the other values are derived from.
 
     Examples
     --------
@@ -261,27 +263,27 @@ def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
 def told_together(
     columns: Mapping[str, Column], withheld: Sequence[Withheld], limit: float, limit_alone: float, k: int
 ) -> tuple[Together, ...]:
-    """Sets of columns that refine a label beyond a limit while no smaller set of them does.
+    """Find sets of columns that reveal a label beyond a limit while no smaller subset does.
 
-    All pairs are looked at for each label. Sets of more columns begin with the pair that tells most and grow by the column
-    that adds most, as far as it adds something. A secret that is split so that no two parts tell anything is not found.
+    All pairs are tested for each label. Larger sets start from the pair with the greatest lambda and add the column that
+    increases it most, as long as it increases. A secret split so that no two parts reveal anything is not found.
 
     Parameters
     ----------
     limit, limit_alone
-        Lambda that several columns, and one alone, may have.
+        Largest acceptable lambda of several columns, and of a single column.
 
     Returns
     -------
     tuple
-        For each label the sets beyond the limit, and the set that tells most, whether or not it is beyond it.
+        For each label, the pairs beyond the limit; if there are none, the set with the greatest lambda.
     """
     return tuple(found for one in withheld for found in _together(columns, one, limit, limit_alone, k))
 
 
 def _together(columns: Mapping[str, Column], withheld: Withheld, limit: float, limit_alone: float, k: int) -> list[Together]:
     alone = {name: _fall(columns, (name,), withheld, k) for name in columns}
-    # A column that tells it alone is judged by itself, and refines in any company.
+    # A column that reveals the label alone is judged alone; it would do so in any combination.
     others = [name for name in columns if alone[name] <= limit_alone]
     pairs = itertools.combinations(others, 2)
     found = [Together(pair, withheld.name, _fall(columns, pair, withheld, k)) for pair in pairs]
@@ -303,7 +305,7 @@ def _together(columns: Mapping[str, Column], withheld: Withheld, limit: float, l
 
 
 def joint_codes(columns: Sequence[Column]) -> np.ndarray:
-    """(n,) int: one number for each combination of values."""
+    """Return (n,) int: one code for each combination of values."""
     joint = np.zeros(len(columns[0].codes), dtype=np.int64)
     for column in columns:
         joint = _dense(joint * (int(column.codes.max(initial=0)) + 1) + column.codes)
@@ -311,7 +313,7 @@ def joint_codes(columns: Sequence[Column]) -> np.ndarray:
 
 
 def _fall(columns: Mapping[str, Column], names: Sequence[str], withheld: Withheld, k: int) -> float:
-    """Lambda of columns: over all records, and over those in which none of them is blank, whichever is greater."""
+    """Lambda of columns: the larger of its values over all records and over the records with no missing value in them."""
     joint = joint_codes([columns[name] for name in names])
     found = told_by(joint, withheld, k).fall
     filled = ~np.any([columns[name].blank for name in names], axis=0)
@@ -321,13 +323,13 @@ def _fall(columns: Mapping[str, Column], names: Sequence[str], withheld: Withhel
 
 
 def _once_each(person: np.ndarray, column: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """The first record of each person with a value and a label."""
+    """Return the index of the first record for each combination of person, value and label."""
     pairs = column.astype(np.int64) * (int(label.max()) + 1) + label
     return np.unique(_dense(person).astype(np.int64) * (int(pairs.max()) + 1) + pairs, return_index=True)[1]
 
 
 def _dense(codes: np.ndarray) -> np.ndarray:
-    """The same values as 0, 1, ..: products of numbers of values stay small."""
+    """Recode values as 0, 1, ..., so that products of numbers of values stay small."""
     top = int(codes.max(initial=0)) + 1
     if top > 4 * len(codes) + 1024:
         return np.unique(codes, return_inverse=True)[1]
@@ -337,16 +339,16 @@ def _dense(codes: np.ndarray) -> np.ndarray:
 
 
 class _Cells:
-    """Records counted by cell and label, and how many of each cell are guessed rightly from the others of the cell.
+    """Counts of records by cell and label, and of the records in each cell that the other records of the cell predict.
 
     Attributes
     ----------
     cell, label, count, number
-        (c,) int: of each pair of cell and label that occurs; `number` counts cells from 0.
+        (c,) int, one entry per pair of cell and label that occurs; `number` numbers cells from 0.
     size, right
-        (cells,): records, and those whose label is guessed rightly; guesses among labels that tie are right by chance.
+        (cells,): number of records, and expected number predicted correctly; ties between labels are broken at random.
     alone
-        (c,) bool: the one record of its cell.
+        (c,) bool: whether the record is the only one in its cell.
     """
 
     def __init__(self, cells: np.ndarray, label: np.ndarray, labels: int):
@@ -361,7 +363,7 @@ class _Cells:
         one_leads = np.add.reduceat(leads.astype(np.int64), starts) == 1
         second = np.maximum.reduceat(np.where(leads, 0, self.count), starts)
         seconds = np.add.reduceat((self.count == second[self.number]).astype(np.int64), starts)
-        # Without one of its own, the leading label still leads, or ties with those that are second.
+        # Without the record itself, the leading label still leads or ties with the second most frequent ones.
         ahead, ties = most - second >= 2, (most - second == 1) & (second > 0)
         chance = np.where(one_leads & ahead, 1.0, np.where(one_leads & ties, 1 / (1 + seconds), 0.0))
         alone = self.size == 1
@@ -371,12 +373,12 @@ class _Cells:
         self._chance = np.where(leads, chance[self.number], 0.0)
 
     def chance_of(self, pairs: np.ndarray) -> np.ndarray:
-        """The chance that a record of a cell and label, as one number, is guessed rightly."""
+        """Return the probability that a record with a given (cell, label) code is predicted correctly."""
         return self._chance[np.searchsorted(self._pairs, pairs)]
 
 
 def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct numbers in ascending order, and how often each occurs."""
+    """Return the distinct values in ascending order, and the count of each."""
     if int(keys.max(initial=0)) > 8 * len(keys) + 1024:
         return np.unique(keys, return_counts=True)
     counts = np.bincount(keys)

@@ -1,7 +1,7 @@
 """Demographic classes: how many members of the population share a released member's demographics (methods#demographic-risk).
 
-The least that every adversary knows is age, sex and the other member-level values. Class sizes on these alone are
-counted exactly, in the population (F) and in the release (f); a released member is at high risk when F < k.
+Every adversary is assumed to know at least age, sex and the other member-level values. Class sizes on these alone are
+counted exactly, in the population (F) and in the release (f). A released member is at high risk if F < k.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from deid_assets.store.tables import Table, quoted
 
-# Lower edges of the classes of class sizes shown in the distribution.
+# Lower edges of the bins of class sizes in the reported distribution.
 SIZE_EDGES = (1, 2, 5, 10, 20, 50, 100, 1_000, 10_000)
 
 
@@ -24,26 +24,26 @@ def demographic_class_sizes(
     Parameters
     ----------
     population
-        One row per member of the population, generalized, removed and suppressed members included.
+        One row per member of the population, generalized; it includes removed and suppressed members.
     released
-        One row per released member, generalized the same way; the candidate or the staged rows.
+        One row per released member, generalized in the same way: the candidate or the staged rows.
     columns
         Names of the member-level columns in `population`.
     released_columns
-        Their names in `released`, in the same order; the same names if not given.
+        Names of these columns in `released`, in the same order; the same names if not given.
 
     Returns
     -------
     str
-        SELECT of the columns | population_size BIGINT | released_size BIGINT. Missing values are values. A class of
-        the release that the population lacks has population_size 0: the two tables do not belong together.
+        SELECT of the columns | population_size BIGINT | released_size BIGINT. Missing values count as values. A class of
+        the release that is not in the population has population_size 0: the two tables do not belong together.
 
     Raises
     ------
     StoreError
         If a name is not an identifier.
     ValueError
-        If no column is named or the two lists differ in length.
+        If no column is named, or if the two lists differ in length.
     """
     released_columns = columns if released_columns is None else released_columns
     if not columns or len(columns) != len(released_columns):
@@ -59,24 +59,24 @@ def demographic_class_sizes(
 
 @dataclass(frozen=True)
 class DemographicRisk:
-    """Sizes of the demographic classes that released members are in.
+    """Sizes of the demographic classes of released members.
 
     Attributes
     ----------
     k
-        Smallest class size in the population that is not at high risk.
+        Smallest population class size that is not at high risk.
     classes, released_classes
-        Demographic classes in the population or the release, and those with released members.
+        Number of demographic classes in the population or the release, and number of those with released members.
     smallest
-        Smallest population size of a class with released members; None when nobody is released.
+        Smallest population size of a class with released members; None if nobody is released.
     smallest_in_release
-        Smallest number of released members in such a class; None when nobody is released.
+        Smallest number of released members in such a class; None if nobody is released.
     released
-        Released members.
+        Number of released members.
     released_below_k
-        Released members in a class whose population size is below k.
+        Number of released members in a class whose population size is below k.
     sizes
-        (lower edge, released members whose class has a population size from there to the next edge), from 0 on.
+        Pairs of (lower edge, number of released members whose class has a population size in the bin), starting at 0.
     """
 
     k: int
@@ -90,7 +90,7 @@ class DemographicRisk:
 
     @property
     def share_below_k(self) -> float:
-        """Share of released members at high risk by demographics alone; 0 when nobody is released."""
+        """Share of released members at high risk by demographics alone; 0 if nobody is released."""
         return self.released_below_k / self.released if self.released else 0.0
 
 
@@ -100,9 +100,9 @@ def demographic_risk(population_size: ArrayLike, released_size: ArrayLike, k: in
     Parameters
     ----------
     population_size, released_size
-        (classes,) members of each class.
+        (classes,) members of each class in the population and in the release.
     k
-        F < k is high risk; ceil(1 / risk threshold).
+        Class size below which risk is high, ceil(1 / risk threshold).
 
     Examples
     --------

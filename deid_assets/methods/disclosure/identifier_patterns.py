@@ -1,8 +1,8 @@
-"""Values that look like direct identifiers of a person, and columns whose name says that they hold them.
+"""Detect values that look like direct identifiers of a person, and columns whose name indicates them.
 
-The kinds are those of 45 CFR 164.514(b)(2) that have a form of their own. Patterns read every script's digits and dashes.
-Names of persons have no form that other texts lack: only titles are told for sure, and rare values of several words are
-counted apart.
+The kinds are those of 45 CFR 164.514(b)(2) that have a recognizable format. Patterns match the digits and dashes of every
+script. Names of persons have no distinctive format: only titles are detected reliably, and rare values of several words are
+counted separately.
 """
 
 import itertools
@@ -37,10 +37,10 @@ IDENTIFIERS: dict[str, str] = {
     rf"[ .:#_-]*(id|no|nr|number)?[ .:#_-]*{_D}{{4,}}",
     "keys": r"(^|[^0-9a-f])[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}|^[0-9a-f]{32,}$",
 }
-"""What no ordinary value looks like, found anywhere in a value; letters in either case."""
+"""Patterns that no ordinary value matches, searched anywhere in a value, case-insensitively."""
 
 TITLE = r"(^|[^\p{L}])(Mr|Mrs|Ms|Miss|Dr|Prof|MR|MRS|DR|PROF)(\. ?| )\p{Lu}"
-"""A person's title and the beginning of a name."""
+"""A person's title followed by the start of a name."""
 
 FORMATS: dict[str, str] = {
     "ZIP codes": rf"{_D}{{5}}({_D}{{4}})?",
@@ -49,30 +49,31 @@ FORMATS: dict[str, str] = {
     rf"|(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01]){_YEAR}",
     "numbers of records": rf"[a-z]{{1,4}}{_D}{{6,}}|0{_D}{{5,9}}",
 }
-"""Forms that ordinary numbers have, too; of a whole value, without spaces and dashes."""
+"""Formats that ordinary numbers can also have; matched against the whole value without spaces and dashes."""
 
 SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?((?: +|,)\p{L}[\p{L}'’.-]*,?){1,3}"
-"""Two to four words of letters, which names of persons are."""
+"""Two to four words of letters, as in names of persons."""
 
 
 _PLAIN = "translate(regexp_replace(regexp_replace({}, '\\p{{Cf}}', '', 'g'), '\\p{{Zs}}', ' ', 'g'), '＠﹫．｡', '@@..')"
-"""SQL of a text as people see it: without characters that are not shown, with one kind of blank, at sign and dot."""
+"""SQL for a text as displayed: without invisible characters, and with one kind of blank, at sign and dot."""
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """How many records of a column look like direct identifiers.
+    """Number of records of a column that look like direct identifiers.
 
     Attributes
     ----------
     filled
-        Records that are not blank.
+        Records that are not missing.
     identifiers, formats
-        Records of `IDENTIFIERS` or titles, and of `FORMATS`.
+        Records that match `IDENTIFIERS` or a title, and records that match `FORMATS`.
     kinds, format_kinds
-        Names of those that were found.
+        Names of the kinds found.
     rare, rare_names
-        Records whose value fewer than k hold, and those of them that are several words; 0 where only one value is.
+        Records with a value that fewer than k records have, and those of them with several words; the latter is 0 if only
+        one value is such.
     """
 
     filled: int
@@ -85,7 +86,7 @@ class Patterns:
 
 
 def patterns_of(table: Table, column: str, k: int) -> Patterns:
-    """Look at every value of a column that is not blank."""
+    """Match every non-missing value of a column against the patterns."""
     strong = [*IDENTIFIERS.items()]
     weak = [*FORMATS.items()]
     checks = [f"regexp_matches(text, ?, 'i') AS s{number}" for number in range(len(strong))]
@@ -145,9 +146,9 @@ _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 
 
 def named_as_identifier(name: str) -> bool:
-    """Whether a column's name says that it identifies people.
+    """Whether a column's name indicates that it identifies people.
 
-    A name of something else, such as a drug, is none of a person.
+    The name of something else, such as a drug, does not count.
 
     Examples
     --------

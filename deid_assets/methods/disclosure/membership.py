@@ -1,17 +1,18 @@
-"""Membership disclosure: how much better than chance one can tell whether a member of the population is in the release.
+"""Membership disclosure: how much better than chance an adversary can tell whether a member is in the release.
 
-Delta-presence (Nergiz, Atzori & Clifton 2007): an adversary who knows the population and what a member's class is holds
-him to be in the release with probability delta = f / F, released members of his class over those of the population.
-Where delta differs from class to class the release tells who is likely to be in it; with removal for sensitive
-conditions, being absent or present is itself sensitive (methods#absence).
+Delta-presence (Nergiz, Atzori & Clifton 2007): delta = f / F is the probability, for an adversary who knows the population
+and a member's class, that the member is in the release. f and F are the numbers of members of the class in the release
+and in the population. If delta differs between classes, the release reveals who is likely to be in it. When members are
+removed for sensitive conditions, presence or absence is itself sensitive (methods#absence).
 
-The advantage is the best that a guess can gain over a coin, when a member is drawn from inside or from outside with
-equal chance: (right inside + right outside - 1) = total variation between the classes of those inside and those
-outside, 1/2 sum |f_j / n - (F_j - f_j) / (N - n)|; balanced accuracy is (1 + advantage) / 2.
+The advantage is the largest gain of a guess over a coin toss when the member is drawn from inside or outside the release
+with equal probability: (correct inside + correct outside - 1). It equals the total variation distance between the class
+distributions of members inside and outside, 1/2 sum |f_j / n - (F_j - f_j) / (N - n)|. Balanced accuracy is
+(1 + advantage) / 2.
 
-One who knows claims as well sees classes that are too many to list. Drawn members of the release suffice: by Bayes'
-rule the odds that such knowledge comes from outside rather than inside are (1 - delta) alpha / (delta (1 - alpha)), and
-the advantage is the mean of what they fall short of 1.
+An adversary who also knows claims sees too many classes to list. A sample of released members is enough: by Bayes' rule
+the odds that such knowledge comes from outside rather than inside the release are (1 - delta) alpha / (delta (1 - alpha)),
+and the advantage is the mean shortfall of these odds below 1.
 """
 
 from dataclasses import dataclass
@@ -22,20 +23,20 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True)
 class Membership:
-    """How far classes tell who is in the release.
+    """How much equivalence classes reveal about who is in the release.
 
     Attributes
     ----------
     released, population
-        n and N.
+        Number of released members n, and of members of the population N.
     least, greatest
-        Least and greatest delta of a member of the population.
+        Smallest and largest delta of a member of the population.
     least_size, greatest_size
-        Members of the population in the smallest class that has it.
+        Population size of the smallest class with that delta.
     percentiles
         5th, 50th and 95th percentile of delta over members of the population.
     advantage
-        Of the best guess over a coin, in [0, 1]; 0 when nobody is inside or nobody outside.
+        Gain of the best guess over a coin toss, in [0, 1]; 0 if nobody is inside or nobody is outside the release.
     """
 
     released: int
@@ -49,17 +50,17 @@ class Membership:
 
 
 def membership(population_size: ArrayLike, released_size: ArrayLike) -> Membership:
-    """Judge demographic classes, as `demographic_class_sizes` selects them.
+    """Measure membership disclosure from demographic classes, as selected by `demographic_class_sizes`.
 
     Parameters
     ----------
     population_size, released_size
-        (classes,) F and f: members of each class in the population, and those of them who are released.
+        (classes,) F and f: members of each class in the population, and released members among them.
 
     Raises
     ------
     ValueError
-        If a class has more released members than members, or the population is empty.
+        If a class has more released members than members, or if the population is empty.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def membership(population_size: ArrayLike, released_size: ArrayLike) -> Membersh
 
 
 def _percentiles(delta: NDArray, weight: NDArray) -> tuple[float, float, float]:
-    """The delta that 5, 50 and 95 per cent of the population's members do not exceed."""
+    """Return the 5th, 50th and 95th percentile of delta over the population's members."""
     order = np.argsort(delta, kind="stable")
     cumulated = np.cumsum(weight[order])
     low, middle, high = (float(delta[order][np.searchsorted(cumulated, share * cumulated[-1])]) for share in (0.05, 0.5, 0.95))
@@ -94,22 +95,22 @@ def _percentiles(delta: NDArray, weight: NDArray) -> tuple[float, float, float]:
 
 
 def shortfalls(released_size: ArrayLike, population_size: ArrayLike, alpha: float) -> NDArray[np.float64]:
-    """Return, for knowledge of drawn members of the release, by how much the odds of being outside fall short of 1.
+    """Return how far the odds of being outside the release fall short of 1, for knowledge of sampled released members.
 
-    Their mean is the advantage of an adversary who counts the members that fit what he knows.
+    The mean is the advantage of an adversary who counts the members that match their knowledge.
 
     Parameters
     ----------
     released_size, population_size
-        (draws,) f and F: members of the release and of the population who fit; f = 0 where the target's own record does
-        not, because its long tail was cut.
+        (draws,) f and F: matching members of the release and of the population; f = 0 if the target's own record does not
+        match because its long tail was truncated.
     alpha
-        n / N.
+        Sampling fraction n / N.
 
     Raises
     ------
     ValueError
-        If alpha does not lie between 0 and 1, or a draw fits more members of the release than of the population.
+        If alpha is not between 0 and 1, or if a draw matches more members of the release than of the population.
 
     Examples
     --------

@@ -1,12 +1,13 @@
-"""What two releases of one population tell of members who are in only one of them (methods#disappearance).
+"""What two releases of one population disclose about members who are in only one of them (methods#disappearance).
 
-Records of one member in two releases can be linked, as long histories are nearly unique. Then everybody sees who is in an
-earlier release and gone from a later one. They left the delivery, or were suppressed, or now have a sensitive condition:
+The records of one member in two releases can be linked because long histories are nearly unique. Anybody can then see who is
+in an earlier release but not in a later one. These members left the delivery, were suppressed, or now have a sensitive
+condition:
 
     P(sensitive | in it, absent now) = newly sensitive / all who disappeared
 
-Read backwards the same holds of members who came: some of them may have been removed before. And members who came form a
-set of their own, in which they have fewer like them than in the whole delivery.
+The same holds in reverse for new members: some of them may have been removed before. New members also form a smaller set, in
+which fewer members share their demographics than in the whole delivery.
 """
 
 from dataclasses import dataclass
@@ -14,22 +15,21 @@ from dataclasses import dataclass
 import numpy as np
 
 NOT_RELEASED, REMOVED, NOT_DELIVERED = -1, -2, -3
-"""What stands in the place of a class: of members delivered and not released, of those removed for what their claims
-tell, and of those whom a roll does not name."""
+"""Codes used in place of a class: delivered but not released, removed because of their claims, and not on the roll."""
 
 _ROW = np.dtype([("tag", "<u8"), ("class", "<i4")])
 
 
 @dataclass(frozen=True)
 class Roll:
-    """The members of a delivery, and what a release of it did with each.
+    """The members of a delivery, and what its release did with each of them.
 
     Attributes
     ----------
     tags
-        (n,) uint64: keyed tags of the delivered members, ascending, each once.
+        (n,) uint64: keyed tags of the delivered members, ascending and distinct.
     classes
-        (n,) int32: the demographic class of those released, from 0; else `NOT_RELEASED` or `REMOVED`.
+        (n,) int32: demographic class of released members, from 0; otherwise `NOT_RELEASED` or `REMOVED`.
     """
 
     tags: np.ndarray
@@ -37,12 +37,12 @@ class Roll:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Roll":
-        """The inverse of `to_bytes`.
+        """Read a roll written by `to_bytes`.
 
         Raises
         ------
         ValueError
-            If the bytes are no roll.
+            If the bytes are not a valid roll.
         """
         rows = np.frombuffer(content, dtype=_ROW)
         tags, classes = rows["tag"].astype(np.uint64), rows["class"].astype(np.int32)
@@ -51,13 +51,13 @@ class Roll:
         return cls(tags, classes)
 
     def to_bytes(self) -> bytes:
-        """12 bytes of each member: tag and class."""
+        """Serialize the roll: 12 bytes per member, tag and class."""
         rows = np.empty(len(self.tags), dtype=_ROW)
         rows["tag"], rows["class"] = self.tags, self.classes
         return rows.tobytes()
 
     def classes_of(self, tags: np.ndarray) -> np.ndarray:
-        """(m,) int32: the class of any members; `NOT_DELIVERED` of those who are not on this roll.
+        """Return (m,) int32: class of each tag; `NOT_DELIVERED` if the tag is not on this roll.
 
         Examples
         --------
@@ -72,20 +72,20 @@ class Roll:
 
 
 def posterior_of_the_missing(released: Roll, other: Roll) -> float:
-    """The probability that a member of one release who is missing in another was removed from that for their claims.
+    """Return the probability that a member of one release who is missing from another was removed because of their claims.
 
     Parameters
     ----------
     released
-        The release that holds them, with its demographic classes.
+        The release that contains the members, with its demographic classes.
     other
-        The release, later or earlier, in which they are missing.
+        The release, later or earlier, from which they are missing.
 
     Returns
     -------
     float
-        In [0, 1]: removed from the other over all who are missing there, in the demographic class where it is greatest;
-        0 where nobody is missing.
+        In [0, 1]: members removed from the other release over all members missing from it, maximum over demographic classes;
+        0 if nobody is missing.
 
     Examples
     --------
@@ -106,24 +106,24 @@ def posterior_of_the_missing(released: Roll, other: Roll) -> float:
 
 
 def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> np.ndarray:
-    """(n,) bool: delivered members whom an earlier release lacks, and who for that are alike with fewer than k of them.
+    """Return (n,) bool: delivered members whose absence from an earlier release leaves them in a class smaller than k.
 
-    Released, they would be known for somebody of so few. Risk is 1/F in the population (methods#population), so classes are
-    counted among delivered members: those whom the earlier release lacks, and, for who was not even delivered then,
-    newcomers alone. It does not matter who of them is released now, so that a class is made empty by leaving out these.
-    Where a whole demographic class has fewer than k members, they are at risk without any earlier release, and are counted
-    elsewhere.
+    If released, such members could be recognized as one of fewer than k. Risk is 1/F in the population (methods#population), so
+    classes are counted over delivered members: over those who are not in the earlier release or, for members who were not
+    delivered then, over newly delivered members alone. Who is released now does not matter, so leaving out these members
+    empties the class. If a whole demographic class has fewer than k members, they are at risk without any earlier release and
+    are counted elsewhere.
 
     Parameters
     ----------
     tags
-        (n,) uint64 of the delivered members.
+        (n,) uint64: tags of the delivered members.
     class_of
-        (n,) int: their demographic classes, from 0, at the levels of the release to be made.
+        (n,) int: their demographic classes, from 0, at the levels of the planned release.
     earlier
-        The roll of the earlier release.
+        Roll of the earlier release.
     k
-        Smallest class that is large enough, 1 / threshold.
+        Smallest class size that is large enough, 1 / threshold.
 
     Examples
     --------
@@ -144,5 +144,5 @@ def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> 
 
 
 def _sizes(class_of: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """(n,) int: of everybody, how many of their class are among some."""
+    """Return (n,) int: for each member, the number of members of their class in `among`."""
     return np.bincount(class_of[among], minlength=int(class_of.max(initial=-1)) + 1)[class_of]

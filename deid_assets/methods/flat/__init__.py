@@ -1,1 +1,1 @@
-"""Flat tables, one record per person: k-anonymity and k-map at the least loss of information."""
+"""Flat tables, one record per person: k-anonymity and k-map with minimal information loss."""

@@ -1,8 +1,8 @@
-"""Flat tables: classes of records that share all quasi-identifiers, counted once and rolled up (methods#flat-tables).
+"""Flat tables: equivalence classes on all quasi-identifiers, counted once and rolled up (methods#flat-tables).
 
-The classes of a node are merged classes of any node below it, so records are read once, at the bottom of the lattice;
-every other node is counted from one directly below it. Where none of these is at hand, the quasi-identifiers of many
-values are generalized first: nodes then share the large tables on their ways up and differ in small ones.
+The classes of a node are merged classes of any node below it. Records are therefore read once, at the bottom of the lattice,
+and every other node is counted from one directly below it. If none of these is available, quasi-identifiers with many values
+are generalized first, so that nodes share the large tables on their way up and differ in small ones.
 """
 
 from collections import OrderedDict
@@ -20,15 +20,15 @@ _ROWS_KEPT = 2**23
 
 @dataclass(frozen=True, eq=False)
 class ClassTable:
-    """The classes of one node.
+    """The equivalence classes of one node.
 
     Attributes
     ----------
     words
-        Arrays (c,) int64, seldom more than one: the generalized values of each class, packed. No two classes are equal.
+        Arrays (c,) int64, rarely more than one: the generalized values of each class, packed. No two classes are equal.
     released, population
-        (c,) int64: records of the class in the release, and in the population that hides them. The same where the
-        release is all that is known (k-anonymity); the population's own where it is (k-map).
+        (c,) int64: records of the class in the release, and in the population that hides them. They are the same if only
+        the release is known (k-anonymity); otherwise the second counts the population table (k-map).
     """
 
     words: tuple[np.ndarray, ...]
@@ -39,13 +39,13 @@ class ClassTable:
         return len(self.released)
 
     def below(self, k: int) -> int:
-        """Records of the release in classes of fewer than k."""
+        """Return the number of released records in classes of fewer than k."""
         return int(self.released[self.population < k].sum())
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the values of a quasi-identifier are packed: number of the word, first bit, ones where they may be."""
+    """Where the values of a quasi-identifier are packed: index of the word, first bit, and mask of the bits."""
 
     word: int
     shift: int
@@ -53,7 +53,7 @@ class _Place:
 
 
 class _Kept:
-    """Tables of nodes, so many as may be kept in memory: the one asked for longest ago goes first."""
+    """A cache of node tables, limited in memory; the least recently used is dropped first."""
 
     def __init__(self) -> None:
         self._tables: OrderedDict[Node, ClassTable] = OrderedDict()
@@ -65,7 +65,7 @@ class _Kept:
         return self._tables.get(node)
 
     def smallest(self, nodes: Sequence[Node]) -> Node | None:
-        """Of some nodes the one of fewest classes; None where none of their tables is kept."""
+        """Return the node with the fewest classes among those whose table is cached; None if there is none."""
         return min((node for node in nodes if node in self._tables), key=lambda n: len(self._tables[n]), default=None)
 
     def add(self, node: Node, table: ClassTable) -> None:
@@ -84,9 +84,9 @@ class FlatTable:
     codes
         (n, m) int: base codes of the n records.
     domains
-        m hierarchies.
+        Hierarchies of the m quasi-identifiers.
     population
-        (N, m) int: base codes of a population table that the records are part of; None where the table is all there is.
+        (N, m) int: base codes of a population table that includes the records; None if there is no other table.
 
     Examples
     --------
@@ -123,16 +123,16 @@ class FlatTable:
 
     @property
     def records(self) -> int:
-        """N."""
+        """Number N of records."""
         return len(self.codes)
 
     @property
     def heights(self) -> tuple[int, ...]:
-        """The highest level of each quasi-identifier."""
+        """Highest level of each quasi-identifier."""
         return tuple(domain.height for domain in self.domains)
 
     def classes_at(self, node: Sequence[int]) -> ClassTable:
-        """The classes of a node, rolled up from the smallest table that is kept directly below it."""
+        """Return the classes of a node, rolled up from the smallest cached table directly below it."""
         node = tuple(int(level) for level in node)
         if not any(node):
             return self.bottom
@@ -145,12 +145,12 @@ class FlatTable:
         return found
 
     def _on_the_way(self, node: Node) -> Node:
-        """The node directly below in which a quasi-identifier of few values is one level lower."""
+        """Return the node directly below in which a quasi-identifier with few values is one level lower."""
         axis = min((axis for axis, level in enumerate(node) if level), key=lambda axis: self.domains[axis].sizes[0])
         return (*node[:axis], node[axis] - 1, *node[axis + 1 :])
 
     def _rolled_up(self, table: ClassTable, axis: int, level: int) -> ClassTable:
-        """The classes after one quasi-identifier is generalized from a level to the next."""
+        """Return the classes after one quasi-identifier is generalized by one level."""
         place, words = self._places[axis], list(table.words)
         word = words[place.word]
         words[place.word] = word + self._steps[axis][level][(word >> place.shift) & place.mask]
@@ -158,7 +158,7 @@ class FlatTable:
 
 
 def _places(domains: Sequence[Domain]) -> tuple[_Place, ...]:
-    """Pack the values of all quasi-identifiers into as few words as their bits need, those of few values lowest."""
+    """Pack the values of all quasi-identifiers into as few words as possible, those with few values lowest."""
     found, word, used = {}, 0, 0
     for axis in sorted(range(len(domains)), key=lambda axis: domains[axis].sizes[0]):
         bits = max(domains[axis].sizes[0] - 1, 0).bit_length()
@@ -177,7 +177,7 @@ def _packed(rows: np.ndarray, places: Sequence[_Place]) -> list[np.ndarray]:
 
 
 def _steps(domain: Domain, shift: int) -> tuple[np.ndarray, ...]:
-    """For each level but the last what is added to a packed code of it to get that of the next: hierarchies nest."""
+    """Return for each level except the last what to add to a packed code for the next level; hierarchies are nested."""
     found = []
     for low, high in zip(domain.levels, domain.levels[1:], strict=False):
         codes, first = np.unique(low, return_index=True)
@@ -186,8 +186,8 @@ def _steps(domain: Domain, shift: int) -> tuple[np.ndarray, ...]:
 
 
 def _merged(words: Sequence[np.ndarray], released: np.ndarray, population: np.ndarray) -> ClassTable:
-    """Rows with equal words as one, their counts added."""
-    # Rolled up in its low bits, a word is nearly in order, and a stable sort goes along what is in order.
+    """Merge rows with equal words and add their counts."""
+    # After a roll-up in its low bits, a word is nearly sorted, and a stable sort exploits existing order.
     order = np.argsort(words[0], kind="stable") if len(words) == 1 else np.lexsort(words)
     ordered = [word[order] for word in words]
     first = np.zeros(len(order), dtype=bool)
@@ -196,6 +196,6 @@ def _merged(words: Sequence[np.ndarray], released: np.ndarray, population: np.nd
         first[1:] |= word[1:] != word[:-1]
     starts = np.flatnonzero(first)
     of_release = np.add.reduceat(released[order], starts)
-    # The same counts are not added twice: where the release is all that is known they are one array.
+    # The same counts are not added twice: if only the release is known, both are one array.
     of_population = of_release if population is released else np.add.reduceat(population[order], starts)
     return ClassTable(tuple(word[starts] for word in ordered), of_release, of_population)

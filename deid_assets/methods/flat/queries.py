@@ -1,6 +1,6 @@
-"""Flat tables in the store: records generalized, and the sizes of their classes counted by DuckDB.
+"""Flat tables in the store: generalized records, and their class sizes counted by DuckDB.
 
-The counts here share no code with `classes`, which searches; the gate measures with them what is published.
+The counts here share no code with `classes`, which the search uses; the gate uses them to measure what is published.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from deid_assets.store.tables import Table, quoted
 
 
 def generalized_records(records: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str] = ()) -> str:
-    """SELECT record, the label of every quasi-identifier at its level, and other columns as they are.
+    """SELECT record, the label of every quasi-identifier at its level, and other columns unchanged.
 
-    Missing values are a class of their own and stay missing, but for levels at which the domains put them into a class.
+    Missing values form a class and stay missing, except at levels at which the domains assign them to another class.
     """
     labels, joins = label_joins(domains, levels, records.columns(), "r", missing_is_value=True)
     selects = ["r.record", *(f"{label} AS {quoted(column)}" for label, column in zip(labels, levels, strict=True))]
@@ -22,12 +22,12 @@ def generalized_records(records: Table, domains: Table, levels: Mapping[str, int
 
 
 def class_sizes(rows: str, population: str, columns: Sequence[str]) -> str:
-    """SELECT every row with `class_size`: rows of the population that agree with it on all columns, missing with missing.
+    """SELECT every row with `class_size`: the population rows that agree on all columns, where missing equals missing.
 
     Parameters
     ----------
     rows, population
-        What to write after FROM.
+        SQL to put after FROM.
     """
     names = ", ".join(quoted(column) for column in columns)
     same = " AND ".join(f"r.{quoted(column)} IS NOT DISTINCT FROM p.{quoted(column)}" for column in columns)
@@ -37,22 +37,22 @@ def class_sizes(rows: str, population: str, columns: Sequence[str]) -> str:
 
 
 def classes_beyond(rows: str, population: str, columns: Sequence[str]) -> str:
-    """SELECT `beyond` of each class of which there are more rows than the population holds: it lacks some of them.
+    """SELECT `beyond` for each class with more rows than the population has, by how many; the population lacks these.
 
     Parameters
     ----------
     rows, population
-        What to write after FROM.
+        SQL to put after FROM.
     """
     names = ", ".join(quoted(column) for column in columns)
-    # No released column begins with an underscore.
+    # No released column starts with an underscore.
     released = f"(SELECT {names}, count(*) AS _rows FROM {rows} GROUP BY ALL)"
     sized = class_sizes(released, population, columns)
     return f"SELECT _rows - class_size AS beyond FROM ({sized}) WHERE _rows > class_size"
 
 
 def small_records(records: Table, population: Table | None, domains: Table, levels: Mapping[str, int], k: int) -> str:
-    """SELECT the record numbers in classes of fewer than k: in the population, or in the table where there is none."""
+    """SELECT the record numbers in classes of fewer than k in the population, or in the table if there is none."""
     rows = generalized_records(records, domains, levels)
     hiding = rows if population is None else generalized_records(population, domains, levels)
     sized = class_sizes(f"({rows})", f"({hiding})", list(levels))
@@ -60,12 +60,12 @@ def small_records(records: Table, population: Table | None, domains: Table, leve
 
 
 def blanks(records: Table, columns: Sequence[str], among: str | None = None) -> dict[str, int]:
-    """How many records have no value, for each column.
+    """Return the number of records with a missing value, for each column.
 
     Parameters
     ----------
     among
-        SELECT of the record numbers that are counted; all where there is none.
+        SELECT of the record numbers to count; None counts all.
     """
     if not columns:
         return {}
@@ -83,12 +83,12 @@ def released_records(
     others: Sequence[str],
     neutralize: bool = False,
 ) -> str:
-    """SELECT the rows to be published: without record numbers, ordered by what they say.
+    """SELECT the rows to be published: without record numbers, ordered by their content.
 
     Parameters
     ----------
     neutralize
-        Whether texts of the other columns get an apostrophe where a spreadsheet would take them for a formula.
+        Whether texts of the other columns get an apostrophe if a spreadsheet would take them for a formula.
     """
     rows = generalized_records(records, domains, levels, others)
     shown = [f"{neutralized_sql(quoted(column)) if neutralize else quoted(column)} AS {quoted(column)}" for column in others]
@@ -99,19 +99,19 @@ def released_records(
 def published_records(
     published: Table, records: Table, suppressed: Table, domains: Table, levels: Mapping[str, int], others: Sequence[str]
 ) -> str:
-    """SELECT record and the other columns of every published row: the record that it was made of.
+    """SELECT record and the other columns of every published row, where record is its source record.
 
-    Published rows have no numbers. Of rows that are alike in everything any may be any of the records alike: what is
-    measured of values and labels is the same. A row that no record gives has no number.
+    Published rows have no numbers. Among identical rows, the assignment to identical records is arbitrary and does not change
+    what is measured on values and labels. A row that no record yields has no number.
 
     Parameters
     ----------
     published
-        Rows as they were read back from the files.
+        Rows as read back from the files.
     """
     columns = [*levels, *others]
     names = ", ".join(quoted(column) for column in columns)
-    # No released column begins with an underscore.
+    # No released column starts with an underscore.
     numbered = f"SELECT *, row_number() OVER (PARTITION BY {names}) AS _nth FROM"
     same = " AND ".join(f"s.{quoted(column)} IS NOT DISTINCT FROM r.{quoted(column)}" for column in columns)
     rows = f"""{numbered} ({generalized_records(records, domains, levels, others)})

@@ -1,14 +1,14 @@
-"""The best generalization of a flat table: k-anonymity or k-map with a bound on suppressed records (methods#flat-tables).
+"""Optimal generalization of a flat table: k-anonymity or k-map with a bound on suppressed records (methods#flat-tables).
 
-A node passes when at most MaxSup of the records lie in classes below k. Classes only merge on the way up, so every node
-above one that passes passes, and every node below one that fails fails; and no node loses less than one below it. So a
-node that fails rules out all below it, and a node that loses no less than the best one that passes so far rules out all
-above it, whether it passes or not. The search goes down from the top to a first good node and then asks about those that
-may be expected to lose about as much as the best so far: there the nodes that fail and those that lose too much meet.
-What was looked at proves the optimum: an antichain of nodes that failed, and one of nodes that lose no less.
+A node passes if at most MaxSup of the records are in classes smaller than k. Classes only merge on the way up, so every node
+above a passing node passes, and every node below a failing node fails; and no node loses less than one below it. A failing node
+therefore rules out all nodes below it. A node that loses no less than the best passing node so far rules out all nodes above
+it, whether it passes or not. The search descends from the top to a first good node and then evaluates nodes whose expected loss
+is close to that of the best so far, where failing nodes and nodes with too much loss meet. The evaluated nodes prove the
+optimum: an antichain of nodes that failed, and one of nodes that lose no less.
 
-Where the loss of a node is the sum of the losses of its levels (non-uniform entropy, Prec), it is known before any record
-is looked at; where only its classes tell it (DM*, average class size), it is counted with them.
+If the loss of a node is the sum of the losses of its levels (non-uniform entropy, Prec), it is known before any record is read.
+If it depends on the classes (DM*, average class size), it is computed with them.
 """
 
 import math
@@ -28,20 +28,20 @@ _Rank = tuple[float, int, Node]
 
 @dataclass(frozen=True)
 class FlatResult:
-    """The best node, and what proves that it is.
+    """The best node, and the proof that it is the best.
 
     Attributes
     ----------
     node, loss
-        None and infinite when even the coarsest node fails.
+        None and infinite if even the coarsest node fails.
     below_k
-        Records in classes below k there: to be suppressed.
+        Number of records in classes smaller than k at this node, to be suppressed.
     allowed
-        Records that may be suppressed.
+        Number of records that may be suppressed.
     evaluated
-        Every node that was looked at, with its records below k; the direct lower neighbours of the best are among them.
+        Every evaluated node with its records below k; includes the direct lower neighbours of the best node.
     losses
-        The loss of each of these.
+        The loss of each of these nodes.
     """
 
     node: Node | None
@@ -53,7 +53,7 @@ class FlatResult:
 
 
 def entropy_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
-    """For each quasi-identifier the non-uniform entropy at each of its levels, in bits over all records."""
+    """Return for each quasi-identifier the non-uniform entropy at each of its levels, in bits over all records."""
     return tuple(
         entropy_loss(np.bincount(column, minlength=domain.sizes[0]), domain)
         for column, domain in zip(np.asarray(table.codes).T, table.domains, strict=True)
@@ -61,12 +61,12 @@ def entropy_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
 
 
 def precision_losses(table: FlatTable) -> tuple[np.ndarray, ...]:
-    """For each quasi-identifier its part of Prec at each of its levels: level / height over the number of columns."""
+    """Return for each quasi-identifier its part of Prec at each of its levels: level / height over the number of columns."""
     return tuple(np.arange(height + 1) / max(height, 1) / len(table.heights) for height in table.heights)
 
 
 def average_class_size(classes: ClassTable) -> float:
-    """Records of the release over its classes.
+    """Return the number of released records divided by the number of classes.
 
     Examples
     --------
@@ -79,24 +79,24 @@ def average_class_size(classes: ClassTable) -> float:
 
 
 def search_flat_table(table: FlatTable, k: int, max_suppressed: float, losses: Sequence[np.ndarray]) -> FlatResult:
-    """Find the node of least loss that passes; ties go to the lower node, then in lexicographic order.
+    """Find the passing node with the least loss; ties go to the lower node, then to lexicographic order.
 
-    Losses are sums of floating-point numbers, so that two are a tie where they differ by less than 1e-12 of the largest.
+    Losses are sums of floating-point numbers; two losses tie if they differ by less than 1e-12 of the largest.
 
     Parameters
     ----------
     k
-        Classes of fewer are too small.
+        Smallest class size that is large enough.
     max_suppressed
         MaxSup, as a share of the records.
     losses
-        For each quasi-identifier the loss at each of its levels, (levels,) float, not falling. The loss of a node is
+        For each quasi-identifier the loss at each of its levels, (levels,) float, non-decreasing. The loss of a node is
         their sum.
 
     Raises
     ------
     ValueError
-        If the losses do not fit the table, or fall.
+        If the losses do not fit the table, or if they decrease.
     """
     if [len(own) for own in losses] != [height + 1 for height in table.heights]:
         raise ValueError("losses must give one number for each level of each quasi-identifier")
@@ -111,10 +111,10 @@ def search_flat_table(table: FlatTable, k: int, max_suppressed: float, losses: S
 def search_flat_table_by_classes(
     table: FlatTable, k: int, max_suppressed: float, loss: Callable[[ClassTable], float]
 ) -> FlatResult:
-    """The same for a loss that only the classes tell (DM*, average class size): positive, and not falling on the way up.
+    """Find the best node for a positive loss of the classes (DM*, average class size) that never decreases on the way up.
 
-    What a node will lose is guessed from what each quasi-identifier would lose if it were the only one, as if they were
-    independent. Guesses choose what is asked first; they rule out nothing.
+    The loss of a node is predicted from what each quasi-identifier alone would lose, as if they were independent. Predictions
+    only determine the order of evaluation; they rule out nothing.
     """
     alone = [
         [math.log(loss(_classes_of(level[column]))) for level in domain.levels]
@@ -125,27 +125,27 @@ def search_flat_table_by_classes(
 
 
 def _classes_of(values: np.ndarray) -> ClassTable:
-    """The classes of records that differ in one column only."""
+    """Return the classes of records that differ in only one column."""
     counts = np.bincount(values)
     return ClassTable((), counts, counts)
 
 
 class _Search:
-    """One search, from beginning to end: which nodes are open, and the best of those that passed.
+    """One complete search: which nodes are open, and the best of those that passed.
 
     Parameters
     ----------
     expected
-        Shape of the lattice: how much each node may be expected to lose, in any unit; it decides what is asked first.
+        Array of the lattice's shape: expected loss of each node, in any unit; it determines the order of evaluation.
     loss
-        Of a node and its classes; it does not fall on the way up.
+        Loss of a node given its classes; it never decreases on the way up.
     known
         Whether nodes lose exactly in the order of `expected`.
 
     Attributes
     ----------
     looked_at
-        Each node that was, with its rank (loss, height, node: the least is the best) and its records below k.
+        Each evaluated node, with its rank (loss, height, node: the smallest is the best) and its records below k.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class _Search:
                     self._look_at(below)
 
     def result(self, losses: dict[Node, float]) -> FlatResult:
-        """What was found, with the loss of every node that was looked at."""
+        """Return the result, with the loss of every evaluated node."""
         evaluated = {node: below for node, (_, below) in self.looked_at.items()}
         if self._best is None:
             return FlatResult(None, math.inf, self._table.records, self._allowed, evaluated, losses)
@@ -181,7 +181,7 @@ class _Search:
         return FlatResult(node, losses[node], evaluated[node], self._allowed, evaluated, losses)
 
     def _look_at(self, node: Node) -> bool:
-        """Count a node, close what that rules out, and return whether it is the best so far."""
+        """Evaluate a node, close what it rules out, and return whether it is the best so far."""
         classes = self._table.classes_at(node)
         below = classes.below(self._k)
         rank = (self._loss(node, classes), sum(node), node)
@@ -194,13 +194,13 @@ class _Search:
                 self._open &= self._expected <= rank[0]
         if not passes:
             self._open[tuple(slice(level + 1) for level in node)] = False
-        # What lies above loses no less and is higher: where this one is not better than the best, neither is that.
+        # Nodes above lose no less and are higher: if this node is not better than the best, neither are they.
         if self._best is not None and rank >= self._best:
             self._open[tuple(slice(level, None) for level in node)] = False
         return better
 
     def _descend(self) -> None:
-        """Go down from the top, each time to the neighbour that loses least among those that pass."""
+        """Descend from the top, each time to the passing neighbour with the least loss."""
         while True:
             lower = [below for below in lower_neighbours(self._center) if self._open[below]]
             better = [self._look_at(below) for below in lower]  # at all of them, whichever is better
@@ -208,7 +208,7 @@ class _Search:
                 return
 
     def _improve(self) -> bool:
-        """Ask nodes in the order of how near they are expected to be to the best, until one is better, or none is open."""
+        """Evaluate open nodes by the distance of their expected loss from the best, until one is better or none is open."""
         expected = self._expected.ravel()
         near = np.abs(expected - self._expected[self._center])
         places = np.flatnonzero(self._open)
@@ -220,7 +220,7 @@ class _Search:
 
 
 def _ranks(loss: np.ndarray) -> np.ndarray:
-    """Number losses in rising order; those that differ by no more than rounding errors do are one rank."""
+    """Rank losses in ascending order; losses that differ by no more than rounding errors share a rank."""
     order = np.argsort(loss, axis=None)
     ordered = loss.ravel()[order]
     ranks = np.empty(loss.size, dtype=np.int64)
@@ -229,5 +229,5 @@ def _ranks(loss: np.ndarray) -> np.ndarray:
 
 
 def _allowed(table: FlatTable, max_suppressed: float) -> int:
-    """Records that may be suppressed; a share such as .3 of 10 records is 3, though .3 is a little less in binary."""
+    """Return the number of records that may be suppressed; .3 of 10 is 3, although .3 is slightly less in binary."""
     return math.floor(max_suppressed * table.records + 1e-9)

@@ -1,1 +1,1 @@
-"""The node computation: random draws of what an adversary knows, and how many members fit them."""
+"""The node computation: random draws of an adversary's knowledge, and the number of members who match them."""

@@ -11,13 +11,13 @@ from deid_assets.methods.population.longitudinal_data import Histories
 
 
 def sampled_codes(generator: np.random.Generator, known: Histories, power: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """For each draw min(p, N) of its target's values of one history.
+    """Sample min(p, N) of its target's values of one history, for each draw.
 
     Parameters
     ----------
     generator
-        One random number is taken for each value sampled: first for all draws that sample any, from those who sample
-        most to those who sample least, then for all that sample a second one, and so on.
+        Uses one random number per sampled value: first for all draws that sample at least one, ordered from those that
+        sample most to those that sample least, then for all that sample a second one, and so on.
     known
         The values of all n targets in D.
     power
@@ -28,7 +28,7 @@ def sampled_codes(generator: np.random.Generator, known: Histories, power: np.nd
     Returns
     -------
     np.ndarray
-        (P, B) int32: base codes down each column, then -1.
+        (P, B) int32: base codes of each draw in its column, padded with -1.
     """
     starts = known.offsets[targets]
     counts = known.offsets[targets + 1] - starts
@@ -44,8 +44,8 @@ def sample_positions(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Sample without replacement, for many draws at once, with Floyd's algorithm (Bentley and Floyd 1987).
 
-    For j = N - m .. N - 1: take t uniform in 0..j, or j itself when t was taken before. Every m-subset of the N
-    positions is equally likely, and m random numbers suffice.
+    For j = N - m .. N - 1: take t uniform in 0..j, or j itself if t was taken before. Every m-subset of the N positions is
+    equally likely, and m random numbers suffice.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def sample_positions(
     Yields
     ------
     draws, positions
-        For the first, second, .. position: the draws that have one, and theirs; both int64.
+        For the first, second, .. position: the draws that have one, and their positions; both int64.
     """
-    # Draws that sample most come first, so that the ones still sampling at a step are a prefix.
+    # Draws that sample most come first, so that those still sampling at a step are a prefix.
     order = np.argsort(-sizes.astype(np.int16), kind="stable")
     counts, sizes = counts[order], sizes[order].astype(np.int64)
     most = int(sizes[0]) if len(sizes) else 0

@@ -1,12 +1,11 @@
-"""Class sizes by bit-sets: how many members share a target's demographics and hold what the adversary knows.
+"""Class sizes by bit-sets: how many members share a target's demographics and match what the adversary knows.
 
 This is step 4.b.ii of the node computation (methods#node-risk). `multiset` counts how often each generalized value is known,
-`rows_for_knowledge` turns 'known so often' into rows of the index, `matching_members` counts who has them all.
+`rows_for_knowledge` converts these counts into rows of the index, and `matching_members` counts who is in all of them.
 
-For each draw the rows that its knowledge needs are ANDed over the blocks of its demographic cell, the rarest row first,
-and the bits left are members of its class. Draws go side by side through each step: a few blocks of every cell, then
-twice as many, and a draw leaves as soon as its class is known to reach the limit or its cell is used up
-(`methods/kernel/member_index.py`).
+For each draw, the rows that its knowledge needs are ANDed over the blocks of its demographic cell, the rarest row first; the
+remaining bits are the members of its class. Draws are processed side by side: a few blocks of every cell, then twice as many,
+and so on. A draw leaves as soon as its class reaches the limit or its cell is exhausted (`methods/kernel/member_index.py`).
 """
 
 import numpy as np
@@ -16,28 +15,28 @@ from deid_assets.methods.population.longitudinal_data import Domain
 
 NO_LIMIT = np.iinfo(np.int32).max
 _BLOCKS_AT_ONCE = 8192
-"""Work in pieces that stay in the second-level cache: 8192 blocks of 64 bytes."""
+"""Block size that fits in the second-level cache: 8192 blocks of 64 bytes."""
 _ROWS_BEFORE_SIEVE = 3
-"""After so many rows most blocks of a large cell are empty, and are left out of the rest."""
+"""Number of rows after which most blocks of a large cell are empty; the empty blocks are then dropped."""
 
 
 def rows_for_knowledge(codes: np.ndarray, domain: Domain, level: int, rows_of: np.ndarray) -> np.ndarray:
-    """The rows of the bit-set index that a history's knowledge asks for.
+    """Return the rows of the bit-set index that are needed for a history's knowledge.
 
-    The j-th value of a draw asks for 'at least as often as seen so far'; only the last occurrence of a value counts,
-    the others would ask for less.
+    The j-th value of a draw requires 'at least as often as seen so far'. Only the last occurrence of a value is used; the
+    others would require less.
 
     Parameters
     ----------
     codes
-        (P, B) int: base codes of each draw down its column, -1 behind the last.
+        (P, B) int: base codes of each draw in its column, padded with -1.
     rows_of
         (values at the level, most) int: row of 'at least c times' at [v, c - 1] (`MemberIndex.rows_of`).
 
     Returns
     -------
     np.ndarray
-        (P, B) int32: row numbers, TOO_RARE, or NO_ROW where nothing is asked.
+        (P, B) int32: row numbers, TOO_RARE, or NO_ROW where nothing is required.
 
     Examples
     --------
@@ -61,16 +60,16 @@ def multiset(codes: np.ndarray, domain: Domain, level: int) -> tuple[np.ndarray,
     Returns
     -------
     values, occurrence, last
-        Each (P, B): the generalized value (-1 where there is none), how many equal values stand above it in its column
-        (int8), and whether it is there and no equal value follows: where `last`, the draw knows the value exactly
+        Each (P, B): the generalized value (-1 if there is none), the number of equal values above it in its column (int8),
+        and whether it is present and not followed by an equal value. Where `last` is true, the draw knows the value exactly
         `occurrence + 1` times.
     """
-    # One entry more than the domain: the code -1 finds it from the end.
+    # One extra entry, so that the code -1 finds it at the end.
     values = np.append(domain.levels[level], np.int32(-1))[codes]
     occurrence = np.zeros(codes.shape, dtype=np.int8)
     last = values >= 0
     for later in range(1, len(codes)):
-        # Most draws know one value: the comparisons are made for the others only.
+        # Most draws know one value; comparisons are made only for the others.
         there = np.flatnonzero(last[later])
         for earlier in range(later):
             same = there[values[earlier, there] == values[later, there]]
@@ -86,21 +85,21 @@ def matching_members(
     rows: np.ndarray,
     limit: int = NO_LIMIT,
 ) -> np.ndarray:
-    """Count the members of each draw's cell that hold all its rows, stopping at the limit.
+    """Count the members of each draw's cell that are in all its rows, stopping at the limit.
 
     Parameters
     ----------
     cell
         (B,) int: the cell of each draw; TOO_RARE counts as 0.
     rows
-        (S, B) int32: the rows of each draw down its column, in any order; TOO_RARE makes the count 0.
+        (S, B) int32: the rows of each draw in its column, in any order; TOO_RARE makes the count 0.
     limit
-        A count of at least `limit` is not pursued further.
+        Counting stops when a count reaches `limit`.
 
     Returns
     -------
     np.ndarray
-        (B,) int32: the count, or the limit where the count is larger.
+        (B,) int32: the count, or the limit if the count is larger.
     """
     found = np.zeros(len(cell), dtype=np.int32)
     rows, begin = _rarest_first(rows)
@@ -108,10 +107,10 @@ def matching_members(
     some_too_rare = np.zeros(len(cell), dtype=bool)
     some_too_rare[length > 0] = rows[begin[:-1][length > 0]] == TOO_RARE
     asked = np.flatnonzero((cell != TOO_RARE) & ~some_too_rare)
-    # Draws that ask for most rows first: those still active at a step are then a prefix.
+    # Draws with most rows first, so that those still active at a step are a prefix.
     asked = asked[np.argsort(-length[asked].astype(np.int16), kind="stable")]
     begin, length = begin[asked], length[asked]
-    # As offsets of the row's first block.
+    # Convert to offsets of each row's first block.
     rows *= index.blocks
     next_pair, end = cells.first[cell[asked]], cells.first[cell[asked] + 1]
     live = np.arange(len(asked))
@@ -128,17 +127,17 @@ def matching_members(
 
 
 def _rarest_first(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort each draw's rows, the rarest first: rows are numbered by rarity.
+    """Sort each draw's rows, the rarest first; rows are numbered by rarity.
 
     Parameters
     ----------
     rows
-        (S, B) int32: the rows of each draw down its column.
+        (S, B) int32: the rows of each draw in its column.
 
     Returns
     -------
     rows, begin
-        int64: draw d asks for `rows[begin[d]:begin[d + 1]]`; NO_ROW is left out.
+        int64: draw d needs `rows[begin[d]:begin[d + 1]]`; NO_ROW is left out.
 
     Examples
     --------
@@ -149,7 +148,7 @@ def _rarest_first(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     draws = rows.shape[1]
     asked = np.flatnonzero(rows != NO_ROW)
     draw = asked % max(1, draws)
-    # One sort for all: the draw in the upper half of a word, the row below it, from 0 for TOO_RARE.
+    # One sort for all: the draw in the upper half of a word and the row in the lower half, from 0 for TOO_RARE.
     keys = draw << 32
     keys += rows.ravel()[asked]
     keys -= TOO_RARE
@@ -169,10 +168,10 @@ def _count_in_blocks(
     end: np.ndarray,
     width: int,
 ) -> np.ndarray:
-    """Members found in the next `width` blocks of each draw's cell.
+    """Count the members found in the next `width` blocks of each draw's cell.
 
-    `rows` are offsets of rows in the index, of which those of a draw start at `begin` (B,), `length` (B,) of them, in
-    descending order of length.
+    `rows` are offsets of rows in the index. The rows of a draw start at `begin` (B,), and `length` (B,) is their number, in
+    descending order.
     """
     pairs = first[:, None] + np.arange(width)
     pairs = np.where(pairs < end[:, None], pairs, len(cells.blocks) - 1).ravel()
@@ -190,14 +189,14 @@ def _count_in_blocks(
             break
         where = rows[begin[:draws] + step][draw[:active]]
         where += blocks[:active]
-        # mode="clip" writes into the buffer directly; every index is valid.
+        # mode="clip" writes directly into the buffer; every index is valid.
         np.take(index.bits, where, axis=0, out=buffer[:active], mode="clip")
         np.bitwise_and(bits[:active], buffer[:active], out=bits[:active])
     return np.bincount(draw, weights=_bit_counts(bits), minlength=len(first)).astype(np.int32)
 
 
 def _any_bit(bits: np.ndarray) -> np.ndarray:
-    """(B,) uint64, not zero where a block has a bit; faster than any() over so short an axis."""
+    """Return (B,) uint64, non-zero if a block has a bit; faster than any() over such a short axis."""
     some = bits[:, 0] | bits[:, 1]
     for word in range(2, WORDS):
         some |= bits[:, word]
@@ -205,7 +204,7 @@ def _any_bit(bits: np.ndarray) -> np.ndarray:
 
 
 def _bit_counts(bits: np.ndarray) -> np.ndarray:
-    """(B,) uint64: the number of bits of each block."""
+    """Return (B,) uint64: the number of bits in each block."""
     # Eight counts of at most 64, one per byte: add bytes in pairs to 16 bits, then add the four by multiplication.
     counts = np.bitwise_count(bits).view(np.uint64).ravel()
     low = np.uint64(0x00FF00FF00FF00FF)

@@ -1,7 +1,7 @@
-"""Batches of draws made ready for the bit-sets: sorted, looked up, and compared with the target's own D'.
+"""Batches of draws prepared for the bit-sets: sorted, looked up, and compared with the target's own D'.
 
-What is worked out here depends on the draw and on the level of one history, not on the whole node, so that the nodes
-of a lattice share it.
+What is computed here depends on the draw and on the level of one history, not on the whole node, so that the nodes of a
+lattice share it.
 """
 
 from collections.abc import Iterator
@@ -17,25 +17,25 @@ from deid_assets.methods.kernel.sorted_draws import SortedTargets
 from deid_assets.methods.population.longitudinal_data import LongitudinalData, truncated_targets
 
 BLOCKS_KEPT = 16
-"""Blocks kept between nodes: most nodes are decided on the first few."""
+"""Number of blocks cached between nodes: most nodes are decided on the first few."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One or several blocks of draws in the order of the bit-sets.
+    """One or several blocks of draws, in the order of the bit-sets.
 
     Attributes
     ----------
     order
-        (B,) int64: which draw of the stream stands here.
+        (B,) int64: position in the stream of each draw.
     knowledge
         The draws, sorted.
     members
         (B,) int64: the drawn members, as rows of the population.
     truncated, of_truncated
-        (T,) int64: where the draws stand whose target lost values to truncation; and these draws.
+        (T,) int64: positions of the draws whose target lost values to truncation; and these draws.
     rows, lost
-        What has been looked up, by history and level: (P, B) int32 and (T,) bool.
+        Cached results by history and level: (P, B) int32 and (T,) bool.
     """
 
     order: np.ndarray
@@ -47,14 +47,14 @@ class Batch:
     lost: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def in_stream_order(self, column: np.ndarray) -> np.ndarray:
-        """Bring a column of the sorted draws back into the order in which they were drawn."""
+        """Return a column of the sorted draws in the order in which they were drawn."""
         in_order = np.empty_like(column)
         in_order[self.order] = column
         return in_order
 
 
 class DrawnBlocks:
-    """The draws of any stream over one population and its bit-sets; the first blocks asked for are kept."""
+    """The draws of any stream over one population and its bit-sets; the first requested blocks are cached."""
 
     def __init__(self, data: LongitudinalData, index: MemberIndex):
         self.data, self.index = data, index
@@ -66,11 +66,11 @@ class DrawnBlocks:
         self._kept: dict[tuple[bytes, range], Batch] = {}
 
     def __getstate__(self) -> dict:
-        # What is kept is made again in no time.
+        # The caches are quick to rebuild.
         return self.__dict__ | {"_own_counts": {}, "_kept": {}}
 
     def batch(self, stream_key: bytes, blocks: range) -> Batch:
-        """Some blocks of a stream, sorted by where their members stand in the bit-sets: neighbours share memory."""
+        """Return some blocks of a stream, sorted by the positions of members in the bit-sets: neighbours share memory."""
         batch = self._kept.get((stream_key, blocks))
         if batch is None:
             order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)
@@ -84,7 +84,7 @@ class DrawnBlocks:
     def matching_members(
         self, batch: Batch, cells: DemographicCells, cell: np.ndarray, levels: tuple[int | None, ...], limit: int
     ) -> np.ndarray:
-        """(B,) int32: how many members of each draw's cell hold its knowledge, with the histories at these levels."""
+        """Return (B,) int32: number of members of each draw's cell who match its knowledge, with histories at these levels."""
         chosen = engine.chosen()
         if chosen.matching_knowledge is None:
             return chosen.matching_members(self.index, cells, cell, self.rows(batch, levels), limit)
@@ -92,7 +92,7 @@ class DrawnBlocks:
         return chosen.matching_knowledge(self.index, cells, cell, batch.knowledge, domains, levels, limit)
 
     def rows(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
-        """(slots, B) int32: the rows that each draw's knowledge asks for, with the histories at these levels."""
+        """Return (slots, B) int32: the rows needed for each draw's knowledge, with histories at these levels."""
         parts = [np.zeros((0, len(batch.members)), dtype=np.int32)]
         for history, level in _kept_histories(levels):
             if (history, level) not in batch.rows:
@@ -103,7 +103,7 @@ class DrawnBlocks:
         return np.concatenate(parts)
 
     def lost(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
-        """Return whether some knowledge, at these levels, is gone from the own D', (B,) bool.
+        """Return (B,) bool: whether part of the knowledge, at these levels, is missing from the target's own D'.
 
         This is step 4.b.i.2 of the appendix (methods#node-risk).
         """
@@ -115,7 +115,7 @@ class DrawnBlocks:
         return lost
 
     def lost_by(self, batch: Batch, draws: np.ndarray, levels: tuple[int | None, ...]) -> np.ndarray:
-        """The same for some draws only, by their place in the batch; nothing is kept."""
+        """Return `lost` for some draws only, given by their positions in the batch; nothing is cached."""
         lost = np.zeros(len(draws), dtype=bool)
         truncated = np.flatnonzero(self._truncated[batch.knowledge.targets[draws]])
         knowledge = batch.knowledge.take(draws[truncated])
@@ -124,7 +124,7 @@ class DrawnBlocks:
         return lost
 
     def _lost_of_history(self, knowledge: Knowledge, history: int, level: int) -> np.ndarray:
-        """(draws,) bool, of targets of whom truncation took anything: D' of all others is D."""
+        """Return (draws,) bool, for targets who lost values to truncation; for all others D' equals D."""
         domain = self.data.history_domains[history]
         values, occurrence, last = multiset(knowledge.codes[history], domain, level)
         keys, counts = self._own(history, level)
@@ -139,7 +139,7 @@ class DrawnBlocks:
         return lost
 
     def _own(self, history: int, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """What targets who lost values to truncation hold in D': sorted keys, target * values + value, and how often."""
+        """Return what truncated targets have in D': sorted keys, target * values + value, and the count of each."""
         if (history, level) not in self._own_counts:
             domain, held = self.data.history_domains[history], self.data.held[history]
             targets = np.flatnonzero(self._truncated)

@@ -1,8 +1,8 @@
-"""Which engine runs the innermost loops of the kernel: NumPy, or the same loops compiled by numba.
+"""Choose the engine for the innermost loops of the kernel: NumPy, or the same loops compiled by numba.
 
-NumPy is the reference and always there. The optional extra `fast` brings numba; from the same random numbers it makes
-the same draws, rows and counts, bit for bit, so that no result depends on the engine. The environment variable
-DEID_ENGINE chooses: `numpy`, `numba`, or `auto` (the default), which takes numba where it can be imported.
+NumPy is the reference and always available. The optional extra `fast` installs numba. From the same random numbers, numba
+makes the same draws, rows and counts, bit for bit, so no result depends on the engine. The environment variable DEID_ENGINE
+selects the engine: `numpy`, `numba`, or `auto` (the default), which uses numba if it can be imported.
 """
 
 import functools
@@ -19,28 +19,28 @@ from deid_assets.methods.kernel import class_size, sorted_draws
 VARIABLE = "DEID_ENGINE"
 ENGINES = ("numpy", "numba")
 MANY_MEMBERS = 500_000
-"""Members of a population whose bit-sets no cache holds."""
+"""Population size above which no cache can hold the bit-sets."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The loops that an engine provides; what each does is said at its NumPy form.
+    """The loops of an engine; each is documented at its NumPy form.
 
     Attributes
     ----------
     draw_in_order
-        `sorted_draws.draw_in_order`: whom the adversary looks for, and what is known of them.
+        `sorted_draws.draw_in_order`: the targets, and what is known about them.
     rows_for_knowledge
-        `class_size.rows_for_knowledge`: the bit-sets that this knowledge asks for.
+        `class_size.rows_for_knowledge`: the bit-sets needed for this knowledge.
     matching_members
-        `class_size.matching_members`: how many members hold them all.
+        `class_size.matching_members`: how many members are in all of them.
     matching_knowledge
-        The last two for a whole batch at once, or None where one follows the other
+        The last two for a whole batch at once, or None if they are called in sequence
         (`drawn_blocks.DrawnBlocks.matching_members`).
     batch_factor, large_batch_factor
-        How many times more draws than NumPy it sorts and matches together in a long measurement, up to `MANY_MEMBERS` of the
-        population and beyond: more draws read less memory each, the more so the more members there are, and an engine that
-        keeps no rows has room for them.
+        How many times more draws than NumPy it sorts and matches together in a long measurement, up to `MANY_MEMBERS` of
+        the population and beyond. More draws read less memory each, especially with many members, and an engine that keeps
+        no rows has room for them.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Engine:
     large_batch_factor: int = 1
 
     def times_more_draws(self, members: int) -> int:
-        """The factor for a population of so many members."""
+        """Return the batch factor for a population of this size."""
         return self.large_batch_factor if members > MANY_MEMBERS else self.batch_factor
 
 
 def available_engines() -> tuple[str, ...]:
-    """The engines that can run here, NumPy first."""
+    """Return the engines that can run here, NumPy first."""
     try:
         _numba_loops()
     except ImportError:
@@ -67,24 +67,24 @@ def available_engines() -> tuple[str, ...]:
 
 @functools.cache
 def chosen() -> Engine:
-    """The engine of this process, chosen once.
+    """Return the engine of this process, chosen once.
 
     Raises
     ------
     EngineError
-        If DEID_ENGINE names no engine, or names numba and numba cannot be imported.
+        If DEID_ENGINE names no engine, or if it names numba and numba cannot be imported.
     """
     name = os.environ.get(VARIABLE) or "auto"
     return named(available_engines()[-1] if name == "auto" else name)
 
 
 def named(name: str) -> Engine:
-    """The engine of that name.
+    """Return the engine with this name.
 
     Raises
     ------
     EngineError
-        If there is none, or it is numba and numba cannot be imported.
+        If there is none, or if it is numba and numba cannot be imported.
     """
     if name not in ENGINES:
         raise EngineError(f"{VARIABLE} is '{name}'; it must be one of auto, {', '.join(ENGINES)}")
@@ -108,7 +108,7 @@ def named(name: str) -> Engine:
 
 
 def _numba_loops() -> tuple[ModuleType, ModuleType]:
-    """The compiled draws and classes; ImportError where numba is not installed or does not fit the NumPy that is."""
+    """Return the compiled draws and classes; ImportError if numba is missing or does not fit the installed NumPy."""
     from deid_assets.methods.kernel import numba_classes as compiled_classes
     from deid_assets.methods.kernel import numba_draws
 

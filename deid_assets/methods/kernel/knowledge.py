@@ -1,9 +1,9 @@
 """What the adversary knows: draws of a target and some of its claim values (methods#node-risk, steps 4.a and 4.b.i.1).
 
-A draw is a released member, chosen with replacement, and for each history h a sample without replacement of
-min(p_ih, N_ih) of the member's values in D. Draws come in blocks. Block b of a stream is made from the stream's key and
-b alone, so every node of a lattice sees the same draws, and neither the number of workers nor their order matters.
-Search, suppression and gate are three streams: three keys (methods#random-streams).
+A draw is a released member, chosen with replacement, and for each history h a sample without replacement of min(p_ih, N_ih)
+of the member's values in D. Draws come in blocks. Block b of a stream depends only on the stream's key and b, so every node
+of a lattice sees the same draws, and the number and order of workers do not matter. Search, suppression and gate use three
+streams with three keys (methods#random-streams).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from deid_assets.methods.kernel.claim_sampling import sampled_codes
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
 
 DRAWS_PER_BLOCK = 8192
-"""Part of the definition of a stream: another number means other draws."""
+"""Part of the definition of a stream: changing it changes the draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Knowledge:
     targets
         (B,) int64: the drawn targets, as rows of `LongitudinalData.targets`.
     codes
-        For each history (P_h, B) int: the sampled base codes of each draw down its column, then -1.
+        For each history (P_h, B) int: the sampled base codes of each draw in its column, padded with -1.
     """
 
     targets: np.ndarray
@@ -37,11 +37,11 @@ class Knowledge:
         return len(self.targets)
 
     def take(self, draws: np.ndarray) -> "Knowledge":
-        """Some of the draws, in that order."""
+        """Return some of the draws, in that order."""
         return Knowledge(self.targets[draws], tuple(codes.take(draws, axis=1) for codes in self.codes))
 
     def facts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Every known value as a row (draw, history, base code); for whoever checks the kernel with other means."""
+        """Return every known value as a row (draw, history, base code), for checks of the kernel by other means."""
         columns = []
         for history, codes in enumerate(self.codes):
             draw, slot = np.nonzero(codes.T >= 0)
@@ -53,7 +53,7 @@ class Knowledge:
 
 
 def joined(blocks: Sequence[Knowledge]) -> Knowledge:
-    """Several blocks of draws, one behind the other.
+    """Concatenate several blocks of draws.
 
     Examples
     --------
@@ -74,19 +74,19 @@ def joined(blocks: Sequence[Knowledge]) -> Knowledge:
 
 
 def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Knowledge:
-    """Draw one block of `DRAWS_PER_BLOCK` draws: members with replacement, and of each the values that are known.
+    """Draw one block of `DRAWS_PER_BLOCK` draws: members with replacement, and the known values of each.
 
     Parameters
     ----------
     stream_key
         16 secret bytes, derived by the caller for one purpose.
     block
-        Number of the block, from 0.
+        Block number, from 0.
 
     Raises
     ------
     ValueError
-        If the key is not 16 bytes, or there is no target to draw.
+        If the key does not have 16 bytes, or if there is no target to draw.
     """
     generator, targets = start_block(data, stream_key, block)
     codes = tuple(sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True))
@@ -94,7 +94,7 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
 
 
 def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[np.random.Generator, np.ndarray]:
-    """Draw a block's targets, (B,) int64; the generator goes on with what is known of them.
+    """Draw a block's targets, (B,) int64; the generator then continues with what is known about them.
 
     Parameters and errors are those of `draw_knowledge`.
     """

@@ -1,10 +1,10 @@
-"""Bit-sets over the members, made once for a whole lattice: who holds value v at least c times, who lies in which cell.
+"""Bit-sets over the members, built once for a whole lattice: who has value v at least c times, and who is in which cell.
 
-All bit-sets share one order of the members, sorted by their level-1 values, so that a demographic cell is one or a few
-ranges at every node. Bits lie in blocks of 512, a cache line: a class is counted by ANDing a few rows over the blocks
-of one cell (`class_size`).
+All bit-sets share one order of the members, sorted by their level-1 values, so that a demographic cell is one range or a few
+ranges at every node. Bits are in blocks of 512, a cache line: a class is counted by ANDing a few rows over the blocks of one
+cell (`class_size`).
 
-Containment of multisets becomes AND: a member's values contain {a, a, b} when it holds a at least twice and b at least
+Containment of multisets becomes AND: a member's values contain {a, a, b} if the member has a at least twice and b at least
 once (methods#node-risk). One row per (history, level, v, c) therefore serves every node that uses that level.
 """
 
@@ -20,9 +20,9 @@ from deid_assets.methods.population.longitudinal_data import Domain, Histories, 
 WORDS = 8
 BITS = 64 * WORDS
 TOO_RARE = -1
-"""Instead of a row: fewer than `least_row` members hold this value so often; no row is kept."""
+"""Used instead of a row if fewer than `least_row` members have this value that often; no row is stored."""
 NO_ROW = np.iinfo(np.int32).max
-"""Instead of a row: nothing is asked. The greatest number, so that it sorts behind every row."""
+"""Used instead of a row if nothing is required. It is the largest number, so that it sorts after every row."""
 
 _CELLS_PER_CHUNK = 1 << 21
 _CELL_BYTES_KEPT = 1 << 27
@@ -35,11 +35,11 @@ class DemographicCells:
     Attributes
     ----------
     cell_of
-        (N,) int32: each member's cell, TOO_RARE where the cell has fewer members than were asked for.
+        (N,) int32: each member's cell, TOO_RARE if the cell has fewer members than requested.
     first
-        (cells + 1,) int64: cell c is spread over the pairs first[c] .. first[c + 1] - 1.
+        (cells + 1,) int64: cell c consists of the pairs first[c] .. first[c + 1] - 1.
     blocks
-        (pairs + 1,) int64: the block of each pair; the last entry stands for no block.
+        (pairs + 1,) int64: the block of each pair; the last entry represents no block.
     masks
         (pairs + 1, WORDS) uint64: the members of the cell in that block; the last is empty.
     """
@@ -51,7 +51,7 @@ class DemographicCells:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays."""
+        """Size of the arrays in bytes."""
         return self.cell_of.nbytes + self.first.nbytes + self.blocks.nbytes + self.masks.nbytes
 
 
@@ -63,17 +63,17 @@ class MemberIndex:
     demographics, demographic_domains, held, history_domains
         As in `LongitudinalData`.
     levels
-        For each history the levels to index.
+        For each history, the levels to index.
     most
-        Rows are made for 'at least c times', c = 1 .. most.
+        Rows are created for 'at least c times', c = 1 .. most.
     least_row, least_cell
-        Rows with fewer members, and cells with fewer members, are not kept: whoever only asks whether a class reaches
-        k needs none with less than k - 1 or k members. 1 keeps everything.
+        Rows and cells with fewer members are not stored: to test whether a class reaches k, those with less than k - 1 or k
+        members are not needed. 1 stores everything.
 
     Attributes
     ----------
     position
-        (N,) int64: where each member stands in the order of the bits.
+        (N,) int64: position of each member in the order of the bits.
     bits
         (rows * blocks, WORDS) uint64: row r in block b is `bits[r * blocks + b]`. Rows are numbered from the rarest.
     """
@@ -108,17 +108,17 @@ class MemberIndex:
 
     @classmethod
     def of(cls, data: LongitudinalData, levels: Sequence[Iterable[int]], most: int, **least: int) -> "MemberIndex":
-        """The index of the data's population."""
+        """Create the index of the data's population."""
         return cls(data.demographics, data.demographic_domains, data.held, data.history_domains, levels, most, **least)
 
     @property
     def nbytes(self) -> int:
-        """Memory held, in bytes."""
+        """Memory used, in bytes."""
         cells = sum(cells.nbytes for cells in self._cells.values())
         return self.bits.nbytes + self.position.nbytes + self._order.nbytes + cells
 
     def __getstate__(self) -> dict:
-        # A lock cannot travel to another process, and cells are made again in no time.
+        # A lock cannot be sent to another process, and cells are quick to rebuild.
         return self.__dict__ | {"_cells": OrderedDict(), "_cells_lock": None}
 
     def __setstate__(self, state: dict) -> None:
@@ -130,11 +130,11 @@ class MemberIndex:
         return most <= self.most and needed <= self._rows.keys()
 
     def rows_of(self, history: int, level: int) -> np.ndarray:
-        """(values, most) int32: the row of 'holds v at least c times' at [v, c - 1], or TOO_RARE."""
+        """Return (values, most) int32: the row of 'has v at least c times' at [v, c - 1], or TOO_RARE."""
         return self._rows[history, level]
 
     def cells(self, levels: tuple[int | None, ...]) -> DemographicCells:
-        """The cells at these levels of the demographics (None: dropped); the last ones used are kept."""
+        """Return the cells at these levels of the demographics (None: dropped); the most recent ones are cached."""
         with self._cells_lock:
             if levels in self._cells:
                 self._cells.move_to_end(levels)
@@ -147,18 +147,18 @@ class MemberIndex:
         return made
 
     def _chunks(self, values: int) -> Iterable[slice]:
-        """Ranges of positions, whole blocks each, whose table of counts stays small."""
+        """Yield ranges of positions, in whole blocks, whose table of counts stays small."""
         step = max(1, _CELLS_PER_CHUNK // (max(1, values) * BITS)) * BITS
         return (slice(first, min(first + step, self.members)) for first in range(0, self.members, step))
 
     def _counts(self, history: int, level: int, chunk: slice) -> np.ndarray:
-        """(values, members of the chunk) uint8: how often each holds each value, at most 255."""
+        """Return (values, members of the chunk) uint8: how often each member has each value, at most 255."""
         domain = self._history_domains[history]
         counts = value_counts(self._held[history], self._order[chunk], domain, level)
         return np.minimum(counts, 255).astype(np.uint8)
 
     def _number_rows(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], np.ndarray]:
-        """Count every row's members and number the rows that are kept, the rarest first."""
+        """Count every row's members and number the stored rows, the rarest first."""
         supports = {}
         for history, level in wanted:
             values = self._history_domains[history].sizes[level]
@@ -182,7 +182,7 @@ class MemberIndex:
     def _fill_rows(self) -> np.ndarray:
         bits = aligned_words(self._row_count * self.blocks)
         octets = bits.view(np.uint8).reshape(self._row_count, self.blocks * BITS // 8)
-        # The last block is rarely full: what lies behind the last member belongs to nobody.
+        # The last block is rarely full; bits after the last member belong to nobody.
         octets[:, self.members // 8 :] = 0
         for (history, level), numbers in self._rows.items():
             for chunk in self._chunks(numbers.shape[0]):
@@ -199,7 +199,7 @@ class MemberIndex:
         for column, (domain, level) in enumerate(zip(self._demographic_domains, levels, strict=True)):
             if level is not None:
                 code = code * domain.sizes[level] + domain.levels[level][self._demographics[:, column]]
-        # Small codes after every mixed-radix step would cost a sort each; one at the end is enough below 2**63.
+        # Compacting codes after every mixed-radix step would cost a sort each; one at the end is enough below 2**63.
         _, cell, size = np.unique(code, return_inverse=True, return_counts=True)
         number = np.where(size >= self.least_cell, np.cumsum(size >= self.least_cell) - 1, TOO_RARE)
         cell_of = number[cell].astype(np.int32)
@@ -223,10 +223,10 @@ class MemberIndex:
 
 
 def demographic_order(demographics: np.ndarray, domains: Sequence[Domain]) -> np.ndarray:
-    """(N,) int64: the members sorted by their level-1 values.
+    """Return (N,) int64: the members sorted by their level-1 values.
 
-    The quasi-identifier with the fewest values comes first and the one with the most varies fastest; within one, values
-    that join at a low level stand together. So a cell of the lattice is one or a few ranges.
+    The quasi-identifier with the fewest values comes first, and the one with the most varies fastest. Within each, values that
+    merge at a low level are adjacent. A cell of the lattice is therefore one range or a few ranges.
     """
     keys = []
     for column in sorted(range(len(domains)), key=lambda column: domains[column].sizes[0]):
@@ -238,14 +238,14 @@ def demographic_order(demographics: np.ndarray, domains: Sequence[Domain]) -> np
 
 
 def aligned_words(blocks: int) -> np.ndarray:
-    """(blocks, WORDS) uint64, not initialised, each block in one cache line of 64 bytes."""
+    """Return (blocks, WORDS) uint64, uninitialised, each block in one cache line of 64 bytes."""
     raw = np.empty((blocks + 1) * WORDS, dtype=np.uint64)
     skip = (-raw.ctypes.data % (8 * WORDS)) // 8
     return raw[skip : skip + blocks * WORDS].reshape(blocks, WORDS)
 
 
 def _starts_of_runs(*columns: np.ndarray) -> np.ndarray:
-    """Where any of the columns differs from its entry before."""
+    """Return the positions at which any column differs from its previous entry."""
     if len(columns[0]) == 0:
         return np.zeros(0, dtype=np.int64)
     changed = np.any([column[1:] != column[:-1] for column in columns], axis=0)

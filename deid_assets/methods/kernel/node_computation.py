@@ -1,30 +1,31 @@
 """The node computation: the share of draws at high risk at one node of the lattice (methods#node-risk).
 
-It is section 5 of Multimedia Appendix 1 to El Emam et al. 2012.
+It implements section 5 of Multimedia Appendix 1 to El Emam et al. 2012.
 
-Where the steps of the appendix are:
+The steps of the appendix are implemented here:
 
 =============  ===========================================================  ==========================================
-step           what it says                                                 where
+step           content                                                      where
 =============  ===========================================================  ==========================================
 1              D: generalize the data to the node                           `generalization`; values by `Domain.levels`
-2              p_ih, from all claims                                        `adversary_power`, made before the search
-3              D': cut the long tail                                        `long_tail`; one D' for the whole lattice
+2              p_ih, from all claims                                        `adversary_power`, before the search
+3              D': truncate the long tail                                   `long_tail`; one D' for the whole lattice
 4              repeat until the stopping criterion is met                   `running_counts`, `sequential_decision`
 4.a            draw members with replacement                                `knowledge.draw_knowledge`
 4.b.i.1        sample p_ih values of each quasi-identifier                  `claim_sampling.sampled_codes`
-4.b.i.2        a value is gone from the member's own D': at low risk        `_exempt`, `drawn_blocks.DrawnBlocks.lost`
-4.b.ii         size of the class that shares demographics and values        `_found`, `class_size.matching_members`
+4.b.i.2        a value is missing from the member's own D': low risk        `_exempt`, `drawn_blocks.DrawnBlocks.lost`
+4.b.ii         size of the class with the same demographics and values      `_found`, `class_size.matching_members`
 4.b.iii, 4.c   flag a class smaller than k; the share of flagged draws      `_flags_of_batch`, `measure`
 5              a share above MaxSup: the node is not a candidate            `longitudinal_search.search_lattice`
 =============  ===========================================================  ==========================================
 
-The class is everyone in the delivered population with the same generalized demographics whose D' contains the
+The class consists of all members of the delivered population with the same generalized demographics whose D' contains the
 generalized knowledge, as multisets; the target counts itself.
 
-Step 4.b.i.2 has two readings. Decided `once`, at the coarsest node, a draw is exempt at every node or at none, and the
-flags are monotone on the lattice: containment survives coarsening. That one serves the search. `literal`, as the
-appendix says it, asks at the node itself; it is measured on the chosen node, and the larger share gates (methods#node-risk).
+Step 4.b.i.2 has two readings. With `once`, the exemption is decided at the coarsest node: a draw is exempt at every node or at
+none, and the flags are monotone on the lattice, because coarsening preserves containment. The search uses this reading. With
+`literal`, as the appendix specifies, the exemption is decided at the node itself. It is measured on the chosen node, and the
+larger share gates (methods#node-risk).
 """
 
 import copy
@@ -55,19 +56,19 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 BLOCKS_AT_ONCE = 8
-"""Blocks of a stream that are sorted and matched together: the closer the members of a batch, the less memory is read."""
+"""Number of blocks of a stream sorted and matched together: the closer a batch's members, the less memory is read."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What was found at a node.
+    """Results at a node.
 
     Attributes
     ----------
     flagged, exempt, draws
-        Draws at high risk, draws whose knowledge truncation took, and all.
+        Number of draws at high risk, of draws whose knowledge was lost to truncation, and of all draws.
     flags
-        (draws,) bool in the order of the stream, or None when not asked for.
+        (draws,) bool in the order of the stream, or None if not requested.
     """
 
     flagged: int
@@ -84,11 +85,11 @@ class Measurement:
 
     @property
     def share(self) -> float:
-        """The share of draws at high risk."""
+        """Share of draws at high risk."""
         return self.flagged / self.draws if self.draws else 0.0
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Wilson's interval of the share; Monte Carlo error only."""
+        """Return Wilson's interval for the share; it covers Monte Carlo error only."""
         return wilson_interval(self.flagged, self.draws, confidence)
 
 
@@ -99,11 +100,11 @@ class DrawnClasses:
     Attributes
     ----------
     targets
-        int64, rows of `LongitudinalData.targets`.
+        int64: rows of `LongitudinalData.targets`.
     sizes
-        int32, members in the class, the target included; 0 where the draw is exempt.
+        int32: members in the class, including the target; 0 if the draw is exempt.
     exempt
-        bool, truncation took part of the knowledge, no correct match is possible.
+        bool: truncation removed part of the knowledge, so that no correct match is possible.
     """
 
     targets: np.ndarray
@@ -120,7 +121,7 @@ class TargetFlags:
 
 
 class NodeComputation:
-    """Measures nodes of one lattice over one population.
+    """Measure nodes of one lattice over one population.
 
     Parameters
     ----------
@@ -129,14 +130,14 @@ class NodeComputation:
     dimensions
         The axes of the lattice.
     k
-        A class of fewer members is at high risk: 20 for a risk threshold of .05, counted in the population.
+        Class size below which risk is high: 20 for a risk threshold of .05, counted in the population.
     index
-        A bit-set index of the same population made before; made here, when it is first needed, if absent or too small.
+        An existing bit-set index of the same population; if absent or too small, one is built when it is first needed.
     only_at
-        The one node that is measured; bit-sets of other levels are not made. None: any node may be.
+        The only node to be measured; bit-sets of other levels are not built. None: any node may be measured.
     extract
-        Whether the population of `data` is the release itself, from whose classes those of a register are estimated. Then
-        members who are suppressed are in no class either: whoever counts the published rows does not find them there.
+        Whether the population of `data` is the release itself, from whose classes those of a register are estimated.
+        Suppressed members are then in no class either, because they are not among the published rows.
 
     Examples
     --------
@@ -173,9 +174,9 @@ class NodeComputation:
 
     @property
     def _draws(self) -> DrawnBlocks:
-        """Blocks of draws and the bit-sets that they are matched with.
+        """Blocks of draws and the bit-sets with which they are matched.
 
-        Exact classes have others, and need not wait for these.
+        Exact classes use other bit-sets and need not wait for these.
         """
         if self._made is None:
             index = self._given
@@ -189,7 +190,7 @@ class NodeComputation:
         return self._made
 
     def _ready(self) -> "NodeComputation":
-        """The same with its bit-sets made: once and here, before threads or workers share it."""
+        """Return this object after building its bit-sets, once and here, before threads or workers share it."""
         self._made = self._draws
         return self
 
@@ -202,14 +203,14 @@ class NodeComputation:
         return self._draws.index
 
     def keeping(self, keep: np.ndarray, suppressed_count: bool | None = None) -> "NodeComputation":
-        """With some released members only.
+        """Return the computation for some of the released members.
 
         Parameters
         ----------
         keep
             (n,) bool over the targets.
         suppressed_count
-            Whether the others stay in the population, and its bit-sets with them. None: unless this is an extract.
+            Whether the others stay in the population and its bit-sets. None: yes, unless this is an extract.
         """
         kept = self.data.keeping(keep)
         if suppressed_count is None:
@@ -219,7 +220,7 @@ class NodeComputation:
         return NodeComputation(kept.released_only(), self.dimensions, self.k, None, self._only_at, self.extract)
 
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
-        """The same with another adversary power, such as p recomputed on generalized data."""
+        """Return the computation with another adversary power, such as p recomputed on generalized data."""
         return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index, self._only_at, self.extract)
 
     def generalization(
@@ -248,11 +249,11 @@ class NodeComputation:
         node
             A node of the lattice, or the levels of all quasi-identifiers.
         stream_key
-            16 bytes; which stream (search, suppression, gate) is the caller's choice.
+            16 bytes; the caller chooses the stream (search, suppression, gate).
         exemption
-            'once' or 'literal', see the module.
+            'once' or 'literal', see the module docstring.
         executor
-            Where blocks of draws are measured; here when None. The result does not depend on it.
+            Where blocks of draws are measured; None: in this process. The result does not depend on it.
         """
         levels = self._levels(node)
         batches = _batches(draws, self.data.members)
@@ -268,11 +269,11 @@ class NodeComputation:
     def running_counts(
         self, node: Sequence[int], stream_key: bytes, blocks: int, executor: Executor | None = None
     ) -> Iterator[tuple[int, int, int]]:
-        """Flagged, exempt and all draws after each block in turn; whoever has seen enough stops asking."""
+        """Yield flagged, exempt and total draws after each block; the caller stops when it has enough."""
         levels = self._levels(node)
         flagged = exempt = done = 0
         while done < blocks:
-            # Look ahead a quarter as far as we have come, with an executor as far: so much work can be in vain, not more.
+            # Look ahead by a quarter of the blocks done, or by all of them with an executor; no more work can be wasted.
             ahead = min(max(1, done // 4 if executor is None else done), blocks - done, 16)
             together = min(BLOCKS_AT_ONCE, max(1, ahead if executor is None else ahead // 4))
             batches = [range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)]
@@ -292,7 +293,7 @@ class NodeComputation:
         exemption: Exemption = "once",
         executor: Executor | None = None,
     ) -> TargetFlags:
-        """Which released members were flagged, in how many of their draws.
+        """Count in how many of their draws released members were flagged.
 
         Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods#suppression).
         """
@@ -314,9 +315,9 @@ class NodeComputation:
         exemption: Exemption = "literal",
         executor: Executor | None = None,
     ) -> DrawnClasses:
-        """The exact class size of each draw, however large; for attacks, where k plays no part.
+        """Return the exact class size of each draw, however large; for attacks, which do not use k.
 
-        The bit-sets for it are made for this node's levels, with no row left out.
+        Its bit-sets are built for this node's levels, with no row left out.
         """
         levels = self._levels(node)
         if self._exact is None or not self._exact.index.covers(levels.histories, self.data.most_known):
@@ -343,7 +344,7 @@ class NodeComputation:
     def _flags_of_batch(
         self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
+        """Run steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
         draws = self._draws
         batch = draws.batch(stream_key, blocks)
         exempt = self._exempt(batch, levels, exemption)
@@ -358,7 +359,7 @@ class NodeComputation:
     def _target_flags_of_batch(
         self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, piece: tuple[range, int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The targets drawn and the targets flagged, of the first draws of some blocks."""
+        """Return the drawn targets and the flagged targets, for the first draws of some blocks."""
         blocks, size = piece
         flags, _ = self._flags_of_batch(levels, stream_key, exemption, blocks)
         batch = self._draws.batch(stream_key, blocks)
@@ -368,7 +369,7 @@ class NodeComputation:
     def _sizes_of_batch(
         self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Targets, exact class sizes and exemptions of some blocks, in the order of the stream; asked of `_exact`."""
+        """Return targets, exact class sizes and exemptions of some blocks, in the order of the stream; used on `_exact`."""
         draws = self._draws
         batch = draws.batch(stream_key, blocks)
         exempt = self._exempt(batch, levels, exemption)
@@ -387,17 +388,17 @@ def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization[int | None],
 
 
 def _batches(draws: int, members: int) -> list[range]:
-    """The blocks of the first draws of a stream, some at once."""
+    """Return the blocks of the first draws of a stream, grouped into batches."""
     if draws < 1:
         raise ValueError("at least one draw is needed")
     blocks = -(-draws // DRAWS_PER_BLOCK)
-    # Two batches at least, where that many draws are asked for: one for each of two cores.
+    # At least two batches, if there are enough draws: one for each of two cores.
     together = min(BLOCKS_AT_ONCE * engine.chosen().times_more_draws(members), max(BLOCKS_AT_ONCE, -(-blocks // 2)))
     return [range(first, min(first + together, blocks)) for first in range(0, blocks, together)]
 
 
 def _wanted(batches: list[range], draws: int) -> list[int]:
-    """How many draws of each batch are wanted."""
+    """Return how many draws of each batch are wanted."""
     return [min(len(batch) * DRAWS_PER_BLOCK, draws - batch.start * DRAWS_PER_BLOCK) for batch in batches]
 
 

@@ -1,7 +1,7 @@
-"""Class sizes, compiled by numba: draw by draw where NumPy goes step by step through all draws.
+"""Class sizes, compiled by numba: draw by draw, where NumPy goes step by step through all draws.
 
-The results are those of `class_size`, to the last bit, and so are the steps: `_ask` turns what is known into rows,
-`_collect` takes rows that were looked up before, `_count` ANDs them over the blocks of the cell.
+The results are those of `class_size`, bit for bit, and so are the steps: `_ask` converts knowledge into rows, `_collect` takes
+rows that were looked up before, and `_count` ANDs them over the blocks of the cell.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ NO_ROW, TOO_RARE, WORDS = 2**31 - 1, -1, 8
 assert (NO_ROW, TOO_RARE, WORDS) == (member_index.NO_ROW, member_index.TOO_RARE, member_index.WORDS)  # noqa: S101 - constants
 
 _DRAWS_AT_ONCE = 2048
-"""Draws whose rows are gathered and then matched: these rows stay in the second-level cache."""
+"""Number of draws whose rows are gathered and then matched: these rows fit in the second-level cache."""
 _ROWS_BEFORE_LOOK = 3
-"""After so many rows many blocks are empty, and the other rows are left out; to look after every row costs more."""
+"""Number of rows after which empty blocks are skipped; a test after every row would cost more."""
 
 
 def rows_for_knowledge(codes: np.ndarray, domain: Domain, level: int, rows_of: np.ndarray) -> np.ndarray:
-    """As `class_size.rows_for_knowledge`."""
+    """Compiled version of `class_size.rows_for_knowledge`."""
     return _rows(codes, domain.levels[level], rows_of)
 
 
 def matching_members(
     index: MemberIndex, cells: DemographicCells, cell: np.ndarray, rows: np.ndarray, limit: int = NO_LIMIT
 ) -> np.ndarray:
-    """As `class_size.matching_members`."""
+    """Compiled version of `class_size.matching_members`."""
     asked = _Asked(len(rows))
     found = np.empty(len(cell), np.int32)
     for first in range(0, len(cell), _DRAWS_AT_ONCE):
@@ -52,14 +52,14 @@ def matching_knowledge(
     levels: tuple[int | None, ...],
     limit: int = NO_LIMIT,
 ) -> np.ndarray:
-    """As `matching_members` of the rows that `rows_for_knowledge` gives for all histories, without keeping the rows.
+    """As `matching_members` with the rows from `rows_for_knowledge` for all histories, without storing the rows.
 
     Parameters
     ----------
     knowledge
         B draws.
     domains, levels
-        Of each history; a level of None leaves the history out.
+        For each history; a level of None leaves the history out.
     """
     known = []
     for history, (codes, domain, level) in enumerate(zip(knowledge.codes, domains, levels, strict=True)):
@@ -78,7 +78,7 @@ def matching_knowledge(
 
 
 class _Asked:
-    """The rows that some draws ask for: draw d for `rows[d, :lengths[d]]`. One place more, to be written in vain."""
+    """The rows needed for some draws: `rows[d, :lengths[d]]` for draw d; the extra column takes discarded writes."""
 
     def __init__(self, most: int):
         self.rows = np.empty((_DRAWS_AT_ONCE, most + 1), np.int32)
@@ -117,8 +117,8 @@ def _ask(
 ) -> None:
     """Add the rows that one history's knowledge asks for; `rows_of` (base codes, most) by base code.
 
-    Every occurrence of a value asks, not the last only: who holds a value twice holds it once, and one row more costs
-    less than to take back the one before.
+    Every occurrence of a value adds a row, not only the last: a member who has a value twice also has it once, and an extra
+    row costs less than removing the previous one.
     """
     slots = len(codes)
     draws = min(len(lengths), codes.shape[1] - first)
@@ -143,7 +143,7 @@ def _collect(rows: np.ndarray, first: int, asked: np.ndarray, lengths: np.ndarra
     """Add the rows of all slots (S, B)."""
     for slot in range(len(rows)):
         for draw in range(min(len(lengths), rows.shape[1] - first)):
-            # Written without asking: what is not wanted is overwritten by the next.
+            # Written unconditionally: an unwanted value is overwritten by the next.
             asked[draw, lengths[draw]] = rows[slot, first + draw]
             lengths[draw] += rows[slot, first + draw] != NO_ROW
 
@@ -199,8 +199,8 @@ def _count(
 def _rarest_first(rows: np.ndarray, in_order: np.ndarray) -> np.int64:
     """Put the three rarest rows in front, in order, and the others behind as they come; the rarest row, or NO_ROW.
 
-    Each row goes past the three rarest so far and pushes out one of them, or itself: no decision that the processor
-    could guess wrong. The first three push out nothing that is a row.
+    Each row passes the three rarest so far and replaces one of them, or is passed on: there is no branch for the processor to
+    mispredict. The first three replace no actual row.
     """
     rarest = second = third = np.int64(NO_ROW)
     behind = _ROWS_BEFORE_LOOK

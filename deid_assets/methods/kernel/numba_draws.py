@@ -1,6 +1,6 @@
-"""The draws, compiled by numba: they sample in the order of the bit-sets, with the numbers that the stream gives them.
+"""The draws, compiled by numba: they sample in the order of the bit-sets, with the random numbers of the stream.
 
-The result is that of `sorted_draws.draw_in_order`, to the last bit.
+The result is that of `sorted_draws.draw_in_order`, bit for bit.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ from deid_assets.methods.kernel.sorted_draws import SortedTargets, order_of
 
 
 def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> tuple[np.ndarray, Knowledge]:
-    """As `sorted_draws.draw_in_order`."""
+    """Compiled version of `sorted_draws.draw_in_order`."""
     generators, drawn = zip(*(start_block(targets.data, stream_key, block) for block in blocks), strict=True)
     places = targets.place[np.concatenate(drawn)]
     order = order_of(places)
     places = places[order].astype(np.int32)
-    # Small numbers, for what is read for every history should stay in the cache.
+    # Small integer types, because what is read for every history should stay in the cache.
     block_of, small_order = (order // len(drawn[0])).astype(np.int16), order.astype(np.int32)
 
     turns, sampling = [], [np.zeros((len(blocks), 0), np.int64)]
@@ -24,7 +24,7 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
         turn, of_history = _turns(history.samples, places, small_order, len(blocks))
         turns.append(turn)
         sampling.append(of_history)
-    # A block's numbers serve one history after another, and in a history one step after another.
+    # A block's random numbers serve one history after another, and within a history one step after another.
     counts = np.concatenate(sampling, axis=1)
     begin = np.cumsum(counts).reshape(counts.shape) - counts
     uniform = np.empty(int(counts.sum()))
@@ -45,9 +45,9 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
 def _turns(samples: np.ndarray, places: np.ndarray, order: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
     """When each draw takes its random number in a step, and how many take one.
 
-    Returns `turn` (B,) int32 in the order of the stream, counted within a block: those who sample most come first, and
-    draws who sample equally many keep their order, so that a turn is the same at every step. And (blocks, P) int64: how
-    many draws of a block sample at least 1, 2, .. values.
+    `turn` (B,) int32 is in the order of the stream and counts within a block: draws that sample most come first, and draws that
+    sample equally many keep their order, so that a turn is the same at every step. The second array, (blocks, P) int64, gives
+    the number of draws of a block that sample at least 1, 2, .. values.
     """
     draws = len(order)
     sizes, turn = np.empty(draws, np.int16), np.empty(draws, np.int32)
@@ -64,7 +64,7 @@ def _turns(samples: np.ndarray, places: np.ndarray, order: np.ndarray, blocks: i
             own[sizes[draw]] += 1
         for size in range(most - 1, -1, -1):
             own[size] += own[size + 1]
-        # Now own[s] draws sample at least s values, and those who sample exactly s begin at turn own[s + 1].
+        # Now own[s] draws sample at least s values, and those that sample exactly s begin at turn own[s + 1].
         next_turn = own[1:].copy()
         for draw in range(block * of_block, (block + 1) * of_block):
             turn[draw] = next_turn[sizes[draw]]
@@ -87,9 +87,9 @@ def _sample(
 ) -> None:
     """Fill (P, B) codes: Floyd's algorithm, as in `claim_sampling.sample_positions`, draw by draw.
 
-    `begin` (blocks, P) says where the random numbers of a block's steps begin. Written without asking where most draws
-    do the same, for what the processor guesses wrong costs more than the work: first the first value of all draws, then
-    all values of the few draws that sample more.
+    `begin` (blocks, P) is where the random numbers of a block's steps begin. Where most draws do the same, code is branch-free,
+    because mispredictions cost more than the work: first the first value of all draws, then all values of the few draws that
+    sample more.
     """
     draws, most = len(places), begin.shape[1]
     if most == 0:

@@ -1,7 +1,7 @@
-"""How numba compiles the innermost loops of the kernel (`numba_draws`, `numba_classes`).
+"""Compilation of the innermost loops of the kernel by numba (`numba_draws`, `numba_classes`).
 
-Nothing runs in parallel by itself: the interpreter's lock is released, and threads come from the executor. No
-fast-math: positions come from a product of floating-point numbers that must not move.
+Nothing runs in parallel by itself: the interpreter's lock is released, and threads come from the executor. Fast-math is off,
+because positions come from a floating-point product that must not change.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ Found = TypeVar("Found")
 def compiled(function: Callable[Given, Found]) -> Callable[Given, Found]:
     """Compile on first use; keep the machine code beside its file, or in the user's cache, for the next process.
 
-    Kept code is made again when that file changes, and not when another does: it calls nothing of another file, and
-    numbers of other modules are written out in it.
+    The cached code is rebuilt if that file changes, but not if another file does. The compiled code therefore calls nothing in
+    other files and writes out their constants.
     """
     try:
         return numba.njit(nogil=True, cache=True)(function)

@@ -1,7 +1,7 @@
-"""Blocks of draws in the order of the bit-sets, so that neighbouring draws ask for the same memory.
+"""Blocks of draws in the order of the bit-sets, so that neighbouring draws need the same memory.
 
-A stream says in which order draws come and which random number serves what (`knowledge`, `claim_sampling`); here the
-same draws are only put into another order.
+A stream determines the order of draws and the use of each random number (`knowledge`, `claim_sampling`); here the same draws
+are only reordered.
 """
 
 import functools
@@ -19,14 +19,14 @@ class SortedTargets:
     Parameters
     ----------
     position
-        (N,) int64: where each member of the population stands (`MemberIndex.position`).
+        (N,) int64: position of each member of the population (`MemberIndex.position`).
 
     Attributes
     ----------
     targets
         (n,) int64: rows of `LongitudinalData.targets`, sorted by their position.
     place
-        (n,) int64: where each target stands among them.
+        (n,) int64: place of each target among them.
     """
 
     def __init__(self, data: LongitudinalData, position: np.ndarray):
@@ -36,12 +36,12 @@ class SortedTargets:
         self.place[self.targets] = np.arange(len(self.targets))
 
     def __reduce__(self) -> tuple:
-        # What is sorted is sorted again where it is needed.
+        # Sorting is repeated where it is needed.
         return SortedTargets, (self.data, self._position)
 
     @functools.cached_property
     def histories(self) -> tuple["SortedHistory", ...]:
-        """D in this order: a copy, made when an engine first asks for it."""
+        """D in this order: a copy, made when an engine first needs it."""
         histories = []
         for known, power in zip(self.data.known, self.data.power, strict=True):
             known = known.take(self.targets)
@@ -52,14 +52,14 @@ class SortedTargets:
 
 @dataclass(frozen=True, eq=False)
 class SortedHistory:
-    """The known values of one history, targets in the order of the bit-sets; small integers, for memory is what costs.
+    """The known values of one history, with targets in the order of the bit-sets; small integer types save memory.
 
     Attributes
     ----------
     offsets, codes
         As in `Histories`.
     samples
-        (n,) int: how many values a draw of this target samples, min(p, N).
+        (n,) int: number of values that a draw of this target samples, min(p, N).
     """
 
     offsets: np.ndarray
@@ -68,12 +68,12 @@ class SortedHistory:
 
 
 def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> tuple[np.ndarray, Knowledge]:
-    """Some blocks of a stream, sorted.
+    """Return some blocks of a stream, sorted.
 
     Returns
     -------
     order
-        (B,) int64: which draw stands here, counted from the first of these blocks.
+        (B,) int64: position of each draw, counted from the first of these blocks.
     knowledge
         The draws, in that order.
     """
@@ -83,14 +83,14 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
 
 
 def order_of(places: np.ndarray) -> np.ndarray:
-    """(B,) int64: which draws stand first, second, .., by the places of their targets; equal ones keep their order.
+    """Return (B,) int64: the draws ordered by the places of their targets; ties keep their order.
 
     Examples
     --------
     >>> order_of(np.array([7, 2, 7, 0])).tolist()
     [3, 1, 0, 2]
     """
-    # Place and draw in one word: sorting words is several times faster than finding out how to sort them.
+    # Place and draw in one word: sorting words is several times faster than an argsort.
     bits = len(places).bit_length()
     words = places << bits | np.arange(len(places))
     words.sort()
@@ -98,7 +98,7 @@ def order_of(places: np.ndarray) -> np.ndarray:
 
 
 def _small(numbers: np.ndarray) -> np.ndarray:
-    """The same numbers, none of them negative, in the smallest signed type that has room for them."""
+    """Return the same non-negative numbers in the smallest signed type that can hold them."""
     largest = numbers.max(initial=0)
     kinds = (np.int8, np.int16, np.int32, np.int64)
     return numbers.astype(next(kind for kind in kinds if largest <= np.iinfo(kind).max))

@@ -1,1 +1,1 @@
-"""The search for the generalization that loses least, its certificate, and why nothing passes."""
+"""The search for the generalization with minimal loss, its certificate, and the diagnosis if none passes."""

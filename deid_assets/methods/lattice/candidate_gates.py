@@ -1,9 +1,9 @@
-"""Gates that the search does not look at, asked before a node is chosen: demographics, attack 1 given membership.
+"""Gates that the search does not check, checked before a node is chosen: demographics, and attack 1 given membership.
 
-The search finds nodes with few members at high risk. In a small release, or where class sizes are estimated (k may be
-2), such a node can still fail the other two gates, and the run would be refused although a coarser node passes them
-all. They are asked here on draws of their own; the gate asks again on others, so that nothing is judged by what chose
-it. Those others move the gate's bound, so that a node is chosen only where room is left for them.
+The search finds nodes with few members at high risk. In a small release, or if class sizes are estimated (k may be 2), such a
+node can still fail the other two gates, and the run would be refused although a coarser node passes all gates. They are checked
+here on separate draws. The gate checks again on other draws, so that the draws that choose a node never judge it. Fresh draws
+move the gate's bound, so a node is chosen only if there is room for them.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ DEMOGRAPHICS = "demographic classes"
 ATTACK = "attack given membership"
 NUMBER = "attack of who knows the number of claims"
 TOO_LITTLE = "too little detail"
-"""Of nodes that were not tried, because the policy asks for more detail than they keep."""
+"""Reason for nodes not tried because the policy requires more detail than they keep."""
 REFUSED = "refused by chance before"
-"""Of nodes that were not tried, because the gate refused them in an earlier try."""
+"""Reason for nodes not tried because the gate refused them in an earlier try."""
 NOT_COARSER = "not coarser than what was refused by chance"
-"""Of nodes that were not tried, because a further try goes to nodes above those of earlier tries."""
+"""Reason for nodes not tried because a further try considers only nodes above those of earlier tries."""
 
 MORE_TRIALS = (1, 4, 16)
-"""Times the gate's trials that are made in turn, as long as what was found does not decide."""
+"""Numbers of trials, as multiples of the gate's, used in turn until the result is clear."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +42,33 @@ class _Attack:
 
 @dataclass(frozen=True, eq=False)
 class OtherGates:
-    """What a node must hold besides the share at high risk.
+    """Requirements on a node besides the share at high risk.
 
     Attributes
     ----------
     data, dimensions
-        What the search works on.
+        Input of the search.
     delivered
         (N, d) int: base codes of the level-1 quasi-identifiers of all delivered members.
     sampled
         (n,) int: rows of the sampled members in `delivered`, in the order of the targets.
     class_size_at_least, max_share
-        Share of released members that may be in a demographic class of fewer delivered members.
+        Smallest large enough demographic class, in delivered members; largest share of released members in smaller ones.
     success_at_most
-        Of a neighbour who knows that his target is in the release: the bound of that gate, or that of the unconditional
-        one over alpha, whichever is less; None for no gate.
+        Largest success of a neighbour who knows that the target is in the release: the limit of that gate, or that of the
+        unconditional one over alpha, whichever is smaller; None for no gate.
     trials, confidence
-        The gate's simulated neighbours, and the confidence of its bound in this try; None where it compares the estimate.
+        Number of the gate's simulated neighbours, and the confidence of its bound in this try; None if it compares the
+        estimate.
     stream_key
-        16 bytes of a stream that judges nothing else.
+        16 bytes, the key of a stream that judges nothing else.
     claim_bins
-        (N, y) int: bins of the number of claims of all delivered members, where it is a quasi-identifier. It divides the
+        (N, y) int: bins of the number of claims of all delivered members, if it is a quasi-identifier. It divides the
         demographic classes, and no level makes it coarser.
     number_at_most
-        As `success_at_most`, of a neighbour who knows the bin besides; None for no gate.
+        As `success_at_most`, for a neighbour who also knows the bin; None for no gate.
     number_trials, number_confidence
-        That gate's simulated neighbours, and the confidence of its bound; None where it compares the estimate.
+        Number of that gate's simulated neighbours, and the confidence of its bound; None if it compares the estimate.
     """
 
     data: LongitudinalData
@@ -90,13 +91,13 @@ class OtherGates:
             raise ValueError("a gate on who knows the number of claims needs the bins of it")
 
     def failing(self, node: Node, suppressed: np.ndarray) -> str | None:
-        """The gate that the node fails without the suppressed members, (n,) bool; None if all hold."""
+        """Return the gate that the node fails without the suppressed members, (n,) bool; None if it passes all."""
         if self.small_class_share(node, suppressed) > self.max_share:
             return DEMOGRAPHICS
         return next((gate for gate in self._attacks if not self._leaves_room(gate, node, suppressed)), None)
 
     def _leaves_room(self, gate: str, node: Node, suppressed: np.ndarray) -> bool:
-        """Whether the gate's bound will hold on draws of its own; where that is close, more trials than the gate's tell."""
+        """Whether the gate's bound will hold on separate draws; if it is close, more trials than the gate's decide."""
         attack = self._attacks[gate]
         for times in MORE_TRIALS:
             successes = self._successes(gate, node, suppressed, max(2, times * attack.trials))
@@ -108,7 +109,7 @@ class OtherGates:
         return False
 
     def excess(self, node: Node) -> float:
-        """The shares by which the gates' numbers are beyond their limits with nobody suppressed, added up; 0 where all hold."""
+        """Return the sum of the relative excesses over the gates' limits with nobody suppressed; 0 if all gates hold."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
         ratios = [self.small_class_share(node, nobody) / self.max_share]
         ratios += [
@@ -118,7 +119,7 @@ class OtherGates:
         return sum(max(0.0, ratio - 1) for ratio in ratios)
 
     def failing_however_suppressed(self, node: Node, share: float) -> str | None:
-        """The gate that no suppression of a share of the members mends: they add their share to a mean at most."""
+        """Return the gate that fails for every suppression of a share of the members, who add at most that share to a mean."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
         if self.small_classes_however_suppressed(node, share):
             return DEMOGRAPHICS
@@ -133,7 +134,7 @@ class OtherGates:
         return self.small_class_share(node, nobody) > self.max_share + share
 
     def small_class_share(self, node: Node, suppressed: np.ndarray) -> float:
-        """Share of the members left whose demographic class holds too few delivered members."""
+        """Return the share of remaining members whose demographic class has too few delivered members."""
         levels = generalization_at(self.data, self.dimensions, node).demographics
         columns = [
             domain.levels[level][self.delivered[:, number]]
@@ -146,9 +147,9 @@ class OtherGates:
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
 
     def surest_successes(self, stream_key: bytes, draws: int) -> np.ndarray:
-        """(draws,) float: how probable it is at least, at whatever node, that a simulated neighbour picks his target.
+        """Return (draws,) float: the least probability, over all nodes, that a simulated neighbour picks the target.
 
-        Classes are largest at the coarsest node, and truncation takes most knowledge at the finest.
+        Classes are largest at the coarsest node, and truncation removes most knowledge at the finest.
         """
         sizes = self._whole[ATTACK].drawn_classes(top_node(self.dimensions), stream_key, draws).sizes
         lost = self._whole[ATTACK].drawn_classes((0,) * len(self.dimensions), stream_key, draws).exempt
@@ -169,7 +170,7 @@ class OtherGates:
         return {gate: self._release(gate, nobody) for gate in {ATTACK, *self._attacks}}
 
     def _release(self, gate: str, suppressed: np.ndarray) -> NodeComputation:
-        """The members left as a population of their own, with all that the adversary of an attack knows of them."""
+        """Return the remaining members as a population, with all that the adversary of an attack knows about them."""
         data = self.data.keeping(~suppressed).released_only()
         if gate == NUMBER and self.claim_bins is not None:
             known = self.claim_bins[self.sampled[~suppressed]]
@@ -183,7 +184,7 @@ class OtherGates:
         return NodeComputation(data, self.dimensions, k=1)
 
     def _successes(self, gate: str, node: Node, suppressed: np.ndarray, trials: int) -> np.ndarray:
-        """(trials,) float: how probable it is that each simulated neighbour picks his target."""
+        """Return (trials,) float: the probability that each simulated neighbour picks the target."""
         computation = self._release(gate, suppressed) if suppressed.any() else self._whole[gate]
         classes = computation.drawn_classes(node, self.stream_key, trials)
         return np.where(classes.exempt, 0.0, 1 / np.maximum(classes.sizes, 1))

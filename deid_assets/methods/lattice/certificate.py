@@ -1,11 +1,11 @@
-"""What proves that a generalization is optimal and minimal, in a form that can be checked without the search.
+"""A certificate that a generalization is optimal and minimal, which can be verified without the search.
 
-The proof rests on two facts (methods#certificate): a node below one that fails fails too, and no node loses less than one below
-it. So a few failed nodes, the antichain, rule out everything below them; the losses of the levels say which nodes would
-lose less than the chosen one; each of these must be ruled out, or must have been looked at and passed over. Where only
-classes tell losses, each node that no failed one rules out must lie above one that was seen to lose no less than the
-chosen one, whether that passes or not. Whoever trusts the measured failures, and then the measured losses, need trust
-nothing else: `problems` goes through the whole lattice again.
+The proof uses two facts (methods#certificate): a node below a failed node fails too, and no node loses less than one below it.
+A few failed nodes, the antichain, therefore rule out everything below them. The losses of the levels determine which nodes
+would lose less than the chosen one; each of these must be ruled out, or must have been evaluated and passed over. If losses
+depend on the classes, each node that no failed node rules out must be above one measured to lose no less than the chosen one,
+whether that passes or not. Only the measured failures, and then the measured losses, must be trusted: `problems` checks the
+whole lattice.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import SequentialRule
 
 LARGEST_LATTICE = 2**24
-"""Nodes of the largest lattice that is checked; a certificate may come from somebody who wants to fill the memory."""
+"""Largest number of nodes of a lattice that is checked, because a malicious certificate could try to exhaust memory."""
 
 _AT_ONCE = 1 << 16
 _ROUND_OFF = 1e-9
@@ -29,16 +29,16 @@ _ROUND_OFF = 1e-9
 
 @dataclass(frozen=True)
 class MeasuredNode:
-    """A node and what was measured there.
+    """A node and its measurement.
 
     Attributes
     ----------
     node
         Its levels.
     share
-        Share at high risk; where `of` is None a rounded one: up where the node failed, else down.
+        Share at high risk; rounded if `of` is None: up if the node failed, otherwise down.
     flagged, of
-        Draws at high risk of all draws, or records in small classes of all records; None where they may not be told.
+        Draws at high risk and all draws, or records in small classes and all records; None if they may not be disclosed.
     """
 
     node: Node
@@ -49,19 +49,19 @@ class MeasuredNode:
 
 @dataclass(frozen=True)
 class Criterion:
-    """When a measured node counts as failed.
+    """Condition under which a measured node counts as failed.
 
     Attributes
     ----------
     kind
-        'sequential': the sequential rule finds the share above the threshold, or is undecided at the last draw allowed.
-        'lower_bound': Wilson's lower 95 % bound is above the threshold. 'counted': the share itself is above.
+        'sequential': the sequential rule finds the share above the threshold, or is undecided at the last allowed draw.
+        'lower_bound': Wilson's lower 95 % bound is above the threshold. 'counted': the share itself is above it.
     threshold
-        The share that nodes were decided against.
+        The share with which nodes were compared.
     error
         Error probability of the sequential rule for one node; None for the other kinds.
     draws_at_most
-        Draws after which a node that is undecided is no candidate; None for the other kinds.
+        Number of draws after which an undecided node is not a candidate; None for the other kinds.
     """
 
     kind: Literal["sequential", "lower_bound", "counted"]
@@ -70,7 +70,7 @@ class Criterion:
     draws_at_most: int | None = None
 
     def fails(self, measured: MeasuredNode) -> bool:
-        """Whether the numbers of a node say that it failed."""
+        """Whether the counts of a node show that it failed."""
         flagged, of = measured.flagged, measured.of
         if flagged is None or of is None:
             return self.kind == "counted" and measured.share > self.threshold
@@ -99,36 +99,36 @@ class Criterion:
 
 @dataclass(frozen=True)
 class OptimalityCertificate:
-    """The chosen node and what rules out every other that would lose less.
+    """The chosen node, and what rules out every other node that would lose less.
 
     Attributes
     ----------
     dimensions, heights
         Names of the axes of the lattice, and the highest level of each.
     losses
-        For each dimension the loss at each of its levels, not falling; the loss of a node is their sum. None where only
-        the classes of a node tell its loss.
+        For each dimension the loss at each of its levels, non-decreasing; the loss of a node is their sum. None if the loss
+        depends on the classes of a node.
     step
-        0 where losses are exact; otherwise each is rounded down to a multiple of it.
+        0 if losses are exact; otherwise each is rounded down to a multiple of it.
     criterion
-        When a node failed.
+        Condition under which a node failed.
     chosen
         The node of the release.
     chosen_loss
         Its loss.
     failed
-        Measured nodes that failed and that have no failed node above: everything below them fails as well.
+        Measured nodes that failed and have no failed node above; everything below them fails as well.
     passed_over
-        Nodes that were looked at and did not become the choice, each with the gate that it would not hold.
+        Nodes that were evaluated but not chosen, each with the gate that it would fail.
     no_better
-        Where `losses` is None: nodes that were looked at and lose no less than the chosen one, with their losses; the
-        chosen one and the coarsest are among them. What lies above them loses no less either.
+        If `losses` is None: nodes that were evaluated and lose no less than the chosen one, with their losses; includes the
+        chosen and the coarsest node. Nodes above them lose no less either.
     neighbours
-        The nodes directly below the chosen one, each measured for itself: until it failed, or one above it did.
+        The nodes directly below the chosen one, each measured itself until it failed or one above it did.
     rest_loss
-        The least loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best that
-        was never evaluated. None where there is no such node. Where `losses` is None: the least in `no_better` but for
-        the chosen node; nothing above the others loses less.
+        Smallest loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best node that
+        was never evaluated. None if there is none. If `losses` is None: the smallest in `no_better` except for the chosen
+        node; nodes above the others lose no less.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class OptimalityCertificate:
     rest_loss: float | None = None
 
     def problems(self) -> list[str]:
-        """What speaks against the proof; empty when it holds. Nodes are named by their levels."""
+        """Return the defects of the proof; empty if it holds; nodes are named by their levels."""
         found = self._malformed()
         if found:
             return found
@@ -188,20 +188,20 @@ class OptimalityCertificate:
 
     @property
     def tolerance(self) -> float:
-        """How much less than the chosen node another may lose without the proof seeing it."""
+        """How much less than the chosen node another may lose without detection by the proof."""
         return self.step * (1 if self.losses is None else len(self.heights))
 
     def with_rest(self) -> "OptimalityCertificate":
-        """The same with `rest_loss` worked out."""
+        """Return the certificate with `rest_loss` computed."""
         return replace(self, rest_loss=self._what_is_left()[1])
 
     def rounded(self, step: float, hide_counts: bool) -> "OptimalityCertificate":
-        """What may be told in public: losses as parts of the largest loss, rounded down to multiples of `step`.
+        """Return what may be published: losses relative to the largest loss, rounded down to multiples of `step`.
 
         Parameters
         ----------
         hide_counts
-            Whether the measured counts are of people: then shares are rounded too, those of failed nodes up, so that they
+            Whether the measured counts are of people. If so, shares are rounded too, those of failed nodes up, so that they
             stay above the threshold.
 
         Examples
@@ -241,7 +241,7 @@ class OptimalityCertificate:
         return replace(public, rest_loss=None if rest is None else round(rest, 12))
 
     def _malformed(self) -> list[str]:
-        """What keeps the proof from being read."""
+        """Return why the proof cannot be read; empty if it can."""
         if len(self.heights) != len(self.dimensions) or any(height < 0 for height in self.heights):
             return ["each dimension needs its highest level"]
         if not 0 <= self.step <= 1 or not 0 <= self.criterion.threshold < 1:
@@ -268,7 +268,7 @@ class OptimalityCertificate:
         )
 
     def _problems_below(self) -> list[str]:
-        """Minimality: each direct lower neighbour was measured, and failed, alone or with one above it, or was passed over."""
+        """Check minimality: each direct lower neighbour was measured and failed, alone or with one above, or passed over."""
         told = [measured.node for measured in self.neighbours]
         if sorted(told) != sorted(lower_neighbours(self.chosen)):
             return ["the nodes directly below the chosen one are not each told once"]
@@ -282,7 +282,7 @@ class OptimalityCertificate:
         ]
 
     def _what_is_left(self) -> tuple[Node | None, float | None]:
-        """A node that would have been better and that nothing rules out; and the least loss of what is left."""
+        """Return a better node that nothing rules out, and the smallest loss of the remaining nodes."""
         if self.losses is None:
             return self._left_without_losses()
         loss = sums_of_losses(self.losses).ravel()
@@ -299,7 +299,7 @@ class OptimalityCertificate:
                     continue
                 own = float(loss[places[place]])
                 rest = own if rest is None else rest
-                # Each rounded level may be off by less than a step, so that so many differing levels may hide so much.
+                # Each rounded level is off by less than one step, so this many steps bound what rounding can hide.
                 differing = sum(a != b for a, b in zip(node, self.chosen, strict=True))
                 if own < self.chosen_loss - differing * self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss)):
                     return node, rest
@@ -308,7 +308,7 @@ class OptimalityCertificate:
         return None, rest
 
     def _left_without_losses(self) -> tuple[Node | None, float | None]:
-        """The same where only classes tell losses: what is not below a failed node lies above one that is no better."""
+        """As `_what_is_left` if losses depend on classes: a node not below a failed one must be above one that is no better."""
         open_ = np.ones([height + 1 for height in self.heights], dtype=bool)
         for measured in self.failed:
             open_[tuple(slice(level + 1) for level in measured.node)] = False
@@ -325,7 +325,7 @@ class OptimalityCertificate:
 
 
 def failed_antichain(failed: Sequence[MeasuredNode]) -> tuple[MeasuredNode, ...]:
-    """Of nodes that failed those with none above them, in lexicographic order.
+    """Return the failed nodes that have no failed node above, in lexicographic order.
 
     Examples
     --------
@@ -337,10 +337,10 @@ def failed_antichain(failed: Sequence[MeasuredNode]) -> tuple[MeasuredNode, ...]
 
 
 def no_better_nodes(losses: Mapping[Node, float], chosen: Node) -> tuple[tuple[Node, float], ...]:
-    """Of nodes with their losses those that show that nothing above them is better than the chosen one.
+    """Return the nodes, with their losses, which show that no node above them is better than the chosen one.
 
-    They are the ones that lose no less and have no such node below, the chosen one itself, and the highest, whose loss
-    is the largest.
+    These are the nodes that lose no less and have no such node below, the chosen node itself, and the highest node, which has
+    the largest loss.
 
     Examples
     --------
@@ -353,18 +353,18 @@ def no_better_nodes(losses: Mapping[Node, float], chosen: Node) -> tuple[tuple[N
 
 
 def _mirrored(node: Node) -> Node:
-    """The node of the lattice upside down."""
+    """Return the node in the inverted lattice."""
     return tuple(-level for level in node)
 
 
 def _highest(nodes: Sequence[Node]) -> list[Node]:
-    """Of different nodes those with none above them, in lexicographic order."""
+    """Return those of the distinct nodes that have none of the others above, in lexicographic order."""
     every = np.array(nodes)
     return sorted(node for node in nodes if np.count_nonzero(np.all(every >= node, axis=1)) == 1)
 
 
 def _below_any(nodes: Sequence[Node] | np.ndarray, tops: Sequence[Node]) -> np.ndarray:
-    """(n,) bool: whether each node lies below one of the others, or is one."""
+    """Return (n,) bool: whether each node is below or equal to one of the others."""
     nodes = np.asarray(nodes)
     found = np.zeros(len(nodes), dtype=bool)
     for top in tops:
@@ -373,7 +373,7 @@ def _below_any(nodes: Sequence[Node] | np.ndarray, tops: Sequence[Node]) -> np.n
 
 
 def _down(number: float, step: float) -> float:
-    """The largest multiple of the step that is not above the number."""
+    """Return the largest multiple of the step that does not exceed the number."""
     return round(math.floor(number / step + _ROUND_OFF) * step, 12)
 
 
@@ -388,7 +388,7 @@ _PEOPLE_PER_STEP = 25
 
 
 def rounding_step(people: int) -> float:
-    """How far losses and shares are rounded in public: one step is as much as 25 people may make, and at least .001.
+    """Return the step to which losses and shares are rounded in public: the effect of 25 people, and at least .001.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""The node that is published, and the members that are suppressed so that it may be (methods#suppression).
+"""The node to be published, and the members that are suppressed to make it acceptable (methods#suppression).
 
 Section 5 of Multimedia Appendix 1 calls the members "flagged for suppression".
 
-Candidates of the search are tried from the least loss on: each is measured on fresh draws in both readings of the
-appendix, and the first that holds is chosen. Only where none holds, and the policy allows it, members flagged on draws
-of the suppression stream are left out, and what remains is measured on fresh draws again. Draws that chose a node or a
-member never judge it: on the same draws nothing would be left to flag, on fresh ones .6 to 3 % are (methods#suppression).
+Candidates of the search are tried in order of increasing loss. Each is measured on fresh draws in both readings of the
+appendix, and the first that holds is chosen. Only if none holds, and the policy allows it, members flagged on draws of the
+suppression stream are suppressed, and the rest is measured again on fresh draws. Draws that chose a node or a member never
+judge it: on the same draws nothing would be left to flag, on fresh draws .6 to 3 % are flagged (methods#suppression).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ Node = tuple[int, ...]
 HIGH_RISK = "share at high risk"
 
 DRAWS_A_MEMBER = 25
-"""Draws of the suppression stream for each sampled member and round."""
+"""Number of draws of the suppression stream for each sampled member and round."""
 
 PROSPECT_DRAWS = 65_536
-"""Effort that sorts out nodes for which suppression is hopeless."""
+"""Number of draws for sorting out nodes for which suppression is hopeless."""
 
 QUICK_DRAWS = 100_000
-"""Effort of the measurements that only decide whether a full one is worth while."""
+"""Number of draws of measurements that only decide whether a full one is worthwhile."""
 
 ROUNDS = 6
 
@@ -43,7 +43,7 @@ class Choice:
     Attributes
     ----------
     readings
-        Its shares on draws that chose neither it nor the members suppressed.
+        Its shares on draws that chose neither the node nor the suppressed members.
     suppressed
         (n,) bool over the released members.
     """
@@ -67,31 +67,31 @@ def choose_generalization(
     executor: Executor | None = None,
     other_gates: OtherGates | None = None,
 ) -> tuple[Choice | None, dict[Node, str]]:
-    """Choose the node that loses least among those that hold on fresh draws.
+    """Choose the node with the least loss among those that hold on fresh draws.
 
     Parameters
     ----------
     candidates
         Candidates of the search, best first.
     with_suppression
-        The nodes to try with suppression once no candidate holds without, best first.
+        The nodes to try with suppression if no candidate holds without, best first.
     keys
-        Gives the 16-byte key of a named stream.
+        Returns the 16-byte key of a named stream.
     max_share
         MaxSup.
     draws, confidence
-        Effort and confidence of the measurement, as the gate's.
+        Number of draws and confidence of the measurement, the same as for the gate.
     suppress_at_most
-        Share of sampled members that may be suppressed; 0 for none.
+        Largest share of sampled members that may be suppressed; 0 for none.
     aim
-        Part of MaxSup that a chosen node must reach, so that the gate's bound does not refuse it by chance.
+        Fraction of MaxSup that a chosen node must not exceed, so that the gate's bound does not refuse it by chance.
     other_gates
-        What else a node must hold to be chosen.
+        Further requirements on a chosen node.
 
     Returns
     -------
     (Choice or None, dict of Node to str)
-        None when no node holds; and the nodes that were looked at before, each with the gate that it would fail.
+        None if no node holds; and the nodes evaluated before, each with the gate that it would fail.
     """
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
     passed_over: dict[Node, str] = {}
@@ -132,17 +132,17 @@ def suppress_flagged(
     aim: float,
     executor: Executor | None = None,
 ) -> tuple[BothReadings, np.ndarray] | None:
-    """Suppress flagged members until the rest holds on fresh draws; None when `at_most` does not suffice.
+    """Suppress flagged members until the rest holds on fresh draws; None if `at_most` is not enough.
 
-    Suppressed members leave the release and not the population: they still count in every class, unless classes are those
-    of the release itself. Then whoever shared theirs is more at risk without them, and is flagged in the next round. On the
-    draws that chose them the rest always looks better than it is, so the share aimed at on those draws falls from round to
-    round by what fresh draws show.
+    Suppressed members leave the release but not the population: they still count in every class, unless classes are those of
+    the release itself. In that case, the other members of their classes are at higher risk and are flagged in the next round.
+    On the draws that chose them, the rest always looks better than it is. The target share on those draws is therefore
+    lowered from round to round by what fresh draws show.
 
     Returns
     -------
     (BothReadings, np.ndarray) or None
-        The full measurement of the rest, and (n,) bool of the members suppressed.
+        The full measurement of the rest, and (n,) bool of the suppressed members.
     """
     members = len(computation.data.targets)
     goal = target = aim * max_share
@@ -172,17 +172,17 @@ def suppress_flagged(
 
 
 def members_to_suppress(drawn: np.ndarray, flagged: np.ndarray, goal: float) -> np.ndarray:
-    """The fewest members, most often flagged first, without whom the share of these draws is at most `goal`.
+    """Return the fewest members, most often flagged first, without whom the share of these draws is at most `goal`.
 
     Parameters
     ----------
     drawn, flagged
-        (n,) draws of each member, and those of them that were flagged.
+        (n,) number of draws of each member, and number of those that were flagged.
 
     Returns
     -------
     np.ndarray
-        Positions of the members, ascending in how rarely they were flagged; empty if nobody has to go.
+        Positions of the members, from most to least often flagged; empty if nobody must be suppressed.
 
     Examples
     --------
@@ -203,9 +203,9 @@ def _is_hopeless(
     suppress_at_most: float,
     executor: Executor | None,
 ) -> bool:
-    """Whether even draws that judge what they chose ask for more members than may be suppressed.
+    """Whether even draws that judge what they chose require more suppressed members than allowed.
 
-    Few draws first: they flatter the rest more than many do, so that a node that fails on them fails on all.
+    Few draws are tried first: they favour the rest more than many draws do, so a node that fails on them fails on all.
     """
     members = len(computation.data.targets)
     for draws in (PROSPECT_DRAWS, DRAWS_A_MEMBER * members):

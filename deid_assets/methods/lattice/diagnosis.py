@@ -1,11 +1,11 @@
-"""Why no node of the lattice is a candidate, and which changes of the policy would make one.
+"""Why no node of the lattice is a candidate, and which policy changes would make one.
 
-Measured at the coarsest node: what fails there fails everywhere below. Two kinds of rows come of it. Some tell where the
-risk is: a quasi-identifier made coarser by one level, which joins the classes of its coarsest one in pairs; kinds of
-members; a population m times as large, which multiplies every class, so that F < k becomes F < k/m. The others are
-changes that the policy can make, a quasi-identifier left out or more members suppressed. These are tried as the choice of
-a node tries one: in both readings, at the gate's effort, with suppression, against every gate that it asks. Only what
-passed is offered. The release fraction is no change to consider: 1/F does not depend on it (methods#population).
+Measurements are made at the coarsest node: what fails there fails everywhere below. There are two kinds of rows. Some locate
+the risk: a quasi-identifier made coarser by one level, which merges the classes of its coarsest level in pairs; kinds of
+members; a population m times as large, which multiplies every class, so that F < k becomes F < k/m. The others are possible
+policy changes: a quasi-identifier left out, or more members suppressed. Changes are evaluated in the same way as nodes are
+chosen: in both readings, with the gate's number of draws, with suppression, against every gate. Only changes that pass are
+recommended. The release fraction is not a possible change: 1/F does not depend on it (methods#population).
 """
 
 import math
@@ -36,7 +36,7 @@ ALLOWED = "already allowed"
 
 @dataclass(frozen=True)
 class Change:
-    """What a policy changes: quasi-identifiers that are left out, or the share of sampled members that may be suppressed."""
+    """A policy change: quasi-identifiers that are left out, or the share of sampled members that may be suppressed."""
 
     without: tuple[str, ...] = ()
     suppress_at_most: float | None = None
@@ -44,12 +44,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Demands:
-    """What a node must hold to be chosen, as `choose_generalization` takes it.
+    """Requirements on a chosen node, as in `choose_generalization`.
 
     Attributes
     ----------
     never
-        A gate that stands against every change, for it goes by other facts than the node; empty for none.
+        A gate that fails for every change because it does not depend on the node; empty for none.
     """
 
     max_share: float
@@ -72,28 +72,28 @@ def diagnose(
     written: Callable[[Change], str | None] = lambda change: "",
     executor: Executor | None = None,
 ) -> pd.DataFrame:
-    """Measure where the risk of the coarsest node comes from, and try what would take it away.
+    """Locate the risk of the coarsest node, and evaluate changes that would remove it.
 
     Parameters
     ----------
     keys
-        Gives the 16-byte key of a named stream.
+        Returns the 16-byte key of a named stream.
     member_columns, claim_columns
         Names of the quasi-identifiers, in the order of the data.
     draws
-        Of the rows that tell where the risk is; changes are tried with `demands.draws`.
+        Number of draws for rows that locate the risk; changes are evaluated with `demands.draws`.
     other_gates
-        What else a node must hold to be chosen.
+        Further requirements on a chosen node.
     written
-        How a policy says a change; None where no policy can.
+        Returns the policy text for a change; None if no policy can express it.
 
     Returns
     -------
     pandas.DataFrame
-        kind ('as it is', 'coarser', 'without', 'members with', 'suppressing', 'population'), what, share (of draws at
-        high risk before anybody is suppressed; of kinds of members, of their own draws), threshold (MaxSup), suppressed
-        (share of sampled members left out where the change passed), against (the gate that stands against the change;
-        empty where it passed), would_pass, change (as the policy says it; empty where it did not pass).
+        kind ('as it is', 'coarser', 'without', 'members with', 'suppressing', 'population'), what, share (of draws at high
+        risk before suppression; for kinds of members, of their own draws), threshold (MaxSup), suppressed (share of sampled
+        members suppressed if the change passed), against (the gate that fails under the change; empty if it passed),
+        would_pass, change (policy text; empty if it did not pass).
     """
     remedies = _Remedies(computation, keys, (*member_columns, *claim_columns), len(member_columns), adversary, demands, draws,
                          other_gates, written, executor)  # fmt: skip
@@ -113,7 +113,7 @@ def diagnose(
         if own.any():
             text = f"{low} claim" if low == high == 1 else f"{low} to {high} claims" if high else f"over {low - 1} claims"
             rows.append(remedies.told("members with", text, float(at_risk[own].mean())))
-    # Where classes are estimated from the sample, k follows from alpha: a larger population lowers it without any gain.
+    # If classes are estimated from the sample, k depends on alpha: a larger population lowers it without any gain.
     for times in () if computation.extract else _LARGER:
         share = float((~classes.exempt & (classes.sizes < computation.k / times)).mean())
         rows.append(remedies.told("population", f"{times} times as large", share))
@@ -134,7 +134,7 @@ def outcome_of_change(row: DiagnosisRow) -> str:
 
 
 def best_change(diagnosis: pd.DataFrame) -> pd.Series | None:
-    """The row of the change to recommend: suppression, which keeps every column, else the fewest columns and least risk."""
+    """Return the row to recommend: suppression, which keeps every column, otherwise the fewest columns and least risk."""
     passed = diagnosis[diagnosis["would_pass"]]
     if passed.empty:
         return None
@@ -144,7 +144,7 @@ def best_change(diagnosis: pd.DataFrame) -> pd.Series | None:
 
 @dataclass(frozen=True, eq=False)
 class _Remedies:
-    """Tries changes at the coarsest node of a computation."""
+    """Evaluate changes at the coarsest node of a computation."""
 
     computation: NodeComputation
     keys: Callable[[str], bytes]
@@ -158,17 +158,17 @@ class _Remedies:
     executor: Executor | None
 
     def told(self, kind: str, what: str, share: float) -> tuple:
-        """A row that tells where the risk is, and offers nothing."""
+        """Return a row that locates the risk and recommends nothing."""
         return kind, what, share, self.demands.max_share, 0.0, NOT_TRIED, False, ""
 
     def without_columns(self) -> list[tuple]:
-        """A row for each quasi-identifier left out alone; where none of these passes, for more and more of them together."""
+        """Return a row for each quasi-identifier left out alone; if none passes, also for growing sets of them."""
         rows = [
             self._row(Change((column,)), self._share(Change((column,)))) for column in self.columns if self._may_go((column,))
         ]
         gone: tuple[str, ...] = ()
         while not any(row[6] for row in rows) and not self.demands.never:
-            # Greedy: to try all sets of columns would take too long.
+            # Greedy, because evaluating all sets of columns would take too long.
             more = [(*gone, column) for column in self.columns if column not in gone and self._may_go((*gone, column))]
             more = [columns for columns in more if self.written(Change(columns)) is not None]
             if not more:
@@ -182,7 +182,7 @@ class _Remedies:
         return rows
 
     def more_suppression(self, share: float) -> tuple:
-        """The row of more members suppressed: as few as suffice, and more than the policy allows."""
+        """Return the row for more suppressed members: as few as suffice, and more than the policy allows."""
         row = ("suppressing", "flagged members", share, self.demands.max_share)
         if self.demands.suppress_at_most >= _MOST_SUPPRESSED:
             return (*row, 0.0, NOT_TRIED, False, "")
@@ -198,16 +198,16 @@ class _Remedies:
         return self._offered(*row, suppressed if gate else fewer, Change(suppress_at_most=_MOST_SUPPRESSED) if gate else least)
 
     def _may_go(self, columns: tuple[str, ...]) -> bool:
-        """Whether a column of members and one of claims are left."""
+        """Whether at least one member-level and one claim-level column remain."""
         members, claims = self.columns[: self.of_members], self.columns[self.of_members :]
         return set(members) - set(columns) != set() != set(claims) - set(columns)
 
     def _share(self, change: Change) -> float:
-        """The share at high risk of few draws, nobody suppressed."""
+        """Return the share at high risk on few draws with nobody suppressed."""
         return self._left(change).measure((), self.keys("where the risk is"), self.draws, executor=self.executor).share
 
     def _excess(self, change: Change, share: float) -> float:
-        """How far the change is from passing: the shares by which numbers are beyond their limits, added up."""
+        """Return how far the change is from passing: the sum of the relative excesses over the limits."""
         gates = self._gates_left(change)
         return max(0.0, share / self.demands.max_share - 1) + (gates.excess(()) if gates else 0.0)
 
@@ -217,19 +217,19 @@ class _Remedies:
         return (*row, suppressed, gate, False, "") if gate else self._offered(*row, suppressed, change)
 
     def _offered(self, kind: str, what: str, share: float, threshold: float, suppressed: float, change: Change) -> tuple:
-        """A change that passed; it is offered only where a policy can say it."""
+        """Return the row of a change that passed; it is recommended only if a policy can express it."""
         text = self.written(change)
         if text is None:
             return kind, what, share, threshold, suppressed, NOT_A_POLICY, False, ""
         return kind, what, share, threshold, suppressed, "", True, text
 
     def _tried(self, change: Change, share: float) -> tuple[float, str]:
-        """The share of sampled members left out, and the gate that stands against the change; empty where it passes.
+        """Return the share of suppressed sampled members, and the gate that fails under the change; empty if it passes.
 
         Parameters
         ----------
         share
-            Of few draws at high risk, nobody suppressed: it tells what is hopeless.
+            Share at high risk on few draws with nobody suppressed; it identifies hopeless changes.
         """
         demands = self.demands
         at_most = demands.suppress_at_most if change.suppress_at_most is None else change.suppress_at_most
@@ -249,7 +249,7 @@ class _Remedies:
         return _at_top(self.computation)
 
     def _left(self, change: Change) -> NodeComputation:
-        """The coarsest node as a lattice of one node, without the columns that go."""
+        """Return the coarsest node as a lattice of one node, without the removed columns."""
         data, computation = self._data, self.computation
         members, claims = self._places(change)
         own = LongitudinalData(
@@ -269,20 +269,20 @@ class _Remedies:
         gates = replace(self.other_gates, data=self._left(change).data, dimensions=(), delivered=delivered)
         if gates.claim_bins is None or len(members) == self.of_members:
             return gates
-        # Under the changed policy claims are cut within fewer and larger classes: bins that are too small now may join others.
+        # Under the changed policy claims are truncated within fewer, larger classes: bins too small now may merge.
         classes = np.unique(delivered, axis=0, return_inverse=True)[1].reshape(-1)
         joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, self.keys("bins cut again"))
         return replace(gates, claim_bins=joined)
 
     def _places(self, change: Change) -> tuple[list[int], list[int]]:
-        """Positions of the columns of members, and of claims, that are left."""
+        """Return the positions of the remaining member-level and claim-level columns."""
         left = [number for number, column in enumerate(self.columns) if column not in change.without]
         of_members = self.of_members
         return [n for n in left if n < of_members], [n - of_members for n in left if n >= of_members]
 
 
 def _at_top(computation: NodeComputation) -> LongitudinalData:
-    """The data with every value as its coarsest class: what lies below is of no interest here, and costs bit-sets."""
+    """Return the data with every value replaced by its coarsest class; finer levels are not needed and cost bit-sets."""
     data, top = computation.data, computation.top
     demographics = [domain.levels[level] for domain, level in zip(data.demographic_domains, top.demographics, strict=True)]
     histories = [domain.levels[level] for domain, level in zip(data.history_domains, top.histories, strict=True)]
@@ -300,7 +300,7 @@ def _at_top(computation: NodeComputation) -> LongitudinalData:
 
 
 def _one_level_coarser(computation: NodeComputation, columns: Sequence[str]) -> Iterator[tuple[str, NodeComputation]]:
-    """For each column with more than two classes at the coarsest node: a lattice of which one level is coarser."""
+    """Yield, for each column with more than two classes at the coarsest node, a lattice with one coarser level."""
     data = _at_top(computation)
     of_members = len(data.demographic_domains)
     for place, column in enumerate(columns):

@@ -1,9 +1,9 @@
 """Information loss of a node (methods#information-loss).
 
-The non-uniform entropy (de Waal and Willenborg 1999; Gionis and Tassa 2009) asks for every value how many bits it
-takes to find it again from its generalized value: - sum log2(count(original) / count(generalized)), with counts per
-attribute. It is 0 at the bottom and never falls on the way up, because counts only grow. So a table of losses per
-attribute and level is enough for every node of a lattice.
+The non-uniform entropy (de Waal and Willenborg 1999; Gionis and Tassa 2009) is the number of bits needed to recover every value
+from its generalized value: - sum log2(count(original) / count(generalized)), with counts per attribute. It is 0 at the bottom
+and never decreases on the way up, because counts only grow. A table of losses per attribute and level is therefore enough for
+every node of a lattice.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ Scale = Literal["raw", "normalised"]
 
 
 def entropy_loss(counts: np.ndarray, domain: Domain) -> np.ndarray:
-    """The non-uniform entropy of one attribute at every level.
+    """Return the non-uniform entropy of one attribute at every level.
 
     Parameters
     ----------
     counts
-        (base values,) int: how often each base value occurs.
+        (base values,) int: frequency of each base value.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def entropy_loss(counts: np.ndarray, domain: Domain) -> np.ndarray:
 
 
 def _bits_lost(counts: np.ndarray, classes: np.ndarray) -> float:
-    """The non-uniform entropy of base values that occur so often and are in these classes."""
+    """Return the non-uniform entropy of base values with these frequencies and classes."""
     counts = np.asarray(counts, dtype=np.float64)
     there = np.flatnonzero(counts)
     groups = np.bincount(classes, weights=counts, minlength=1)
@@ -47,20 +47,20 @@ def _bits_lost(counts: np.ndarray, classes: np.ndarray) -> float:
 
 
 def information_kept(counts: np.ndarray, domain: Domain) -> np.ndarray:
-    """The share of an attribute's information that is left at every level: 1 - loss / loss of a single class.
+    """Return the share of an attribute's information that is left at every level: 1 - loss / loss of a single class.
 
-    The largest loss is that of telling nothing, not that of the hierarchy's top: a policy whose coarsest level still
-    has classes keeps something there, and one that adds coarser levels does not look better for it.
+    The reference is the loss of total suppression, not of the hierarchy's top level. A policy whose coarsest level still has
+    classes keeps some information there, and adding coarser levels does not make a policy look better.
 
     Parameters
     ----------
     counts
-        (base values,) int: how often each base value occurs.
+        (base values,) int: frequency of each base value.
 
     Returns
     -------
     np.ndarray
-        (levels,) float between 0 and 1; 1 where there is one value only, which can lose nothing.
+        (levels,) float between 0 and 1; 1 if there is only one value, which can lose nothing.
 
     Examples
     --------
@@ -75,9 +75,9 @@ def information_kept(counts: np.ndarray, domain: Domain) -> np.ndarray:
 def kept_at_levels(
     data: LongitudinalData, dimensions: Sequence[Dimension]
 ) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
-    """`information_kept` of every attribute that the lattice generalizes: by number of the demographic, of the history.
+    """Return `information_kept` of every attribute that the lattice generalizes, by number of demographic and of history.
 
-    Level-1 attributes are counted over the released members, blanks among them where they are a value; level-2
+    Level-1 attributes are counted over the released members, including missing values that count as a value; level-2
     attributes over their known values in D'.
     """
     return (
@@ -97,9 +97,9 @@ def kept_at_levels(
 class LatticeLoss:
     """The loss of any node of a longitudinal lattice.
 
-    Level-1 attributes are counted over the released members, level-2 attributes over their values in D'. Raw bits are
-    faithful to the article but let claims dominate, because there are many claims to a member; normalised divides each
-    attribute by its loss at its top level and averages over the attributes that the lattice can generalize.
+    Level-1 attributes are counted over the released members, level-2 attributes over their values in D'. Raw bits follow the
+    article, but claims dominate because each member has many. 'normalised' divides each attribute's loss by that at its top
+    level and averages over the attributes that the lattice can generalize.
 
     Parameters
     ----------
@@ -123,19 +123,19 @@ class LatticeLoss:
         }
 
     def __call__(self, node: Sequence[int]) -> float:
-        """The loss of a node: bits, or between 0 and 1."""
+        """Return the loss of a node, in bits or between 0 and 1."""
         levels = generalization_at(self._data, self._dimensions, node)
         losses = [(losses[levels.demographics[column]], losses[-1]) for column, losses in self.demographics.items()]
         losses += [(losses[levels.histories[history]], losses[-1]) for history, losses in self.histories.items()]
         if self.scale == "raw":
             return float(sum(loss for loss, _ in losses))
-        # An attribute with nothing to lose counts with 0.
+        # An attribute with nothing to lose counts as 0.
         shares = [loss / most if most else 0.0 for loss, most in losses]
         return float(sum(shares) / len(shares)) if shares else 0.0
 
 
 def precision_loss(node: Sequence[int], heights: Sequence[int]) -> float:
-    """Prec as a loss: the average of level / height over the attributes (Sweeney 2002; methods#information-loss).
+    """Return Prec as a loss: the mean of level / height over the attributes (Sweeney 2002; methods#information-loss).
 
     Examples
     --------
@@ -147,13 +147,13 @@ def precision_loss(node: Sequence[int], heights: Sequence[int]) -> float:
 
 
 def discernibility(class_sizes: np.ndarray, k: int) -> int:
-    """DM: f squared for a class of f >= k records, N f for one that is suppressed. Not monotone on the lattice."""
+    """Return DM: f squared for a class of f >= k records, N f for a suppressed one; not monotone on the lattice."""
     sizes = np.asarray(class_sizes, dtype=np.int64)
     return int(np.sum(np.where(sizes >= k, sizes * sizes, sizes.sum() * sizes)))
 
 
 def monotone_discernibility(class_sizes: np.ndarray) -> int:
-    """DM*: the sum of f squared over all classes; no penalty for suppression, hence monotone."""
+    """Return DM*: the sum of f squared over all classes; monotone, because suppression has no penalty."""
     sizes = np.asarray(class_sizes, dtype=np.int64)
     return int(np.sum(sizes * sizes))
 

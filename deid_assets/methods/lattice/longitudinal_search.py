@@ -1,11 +1,11 @@
-"""Search the lattice of a longitudinal release for the node that loses least among those at acceptable risk.
+"""Search the lattice of a longitudinal release for the node with the least loss among those at acceptable risk.
 
-The search is OLA (`predictive_tagging`), its question is the node computation (`node_computation`) decided by the
-sequential rule (`sequential_decision`), its order is the information loss. All nodes are asked about the same draws and
-with the same exemptions, so the share never rises on the way up and tagging is sound (methods#lattice-search).
+The search is OLA (`predictive_tagging`). It tests nodes by the node computation (`node_computation`) with the sequential rule
+(`sequential_decision`) and orders them by information loss. All nodes are tested on the same draws with the same exemptions, so
+the share never increases on the way up and tagging is sound (methods#lattice-search).
 
-Every node ends with a share and an interval, a decision, and how the decision was reached. A node still undecided after
-the last draw is not a candidate.
+Every node gets a share with an interval, a decision, and how the decision was reached. A node still undecided after the last
+draw is not a candidate.
 """
 
 import math
@@ -33,19 +33,19 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class NodeResult:
-    """What is known about a node.
+    """Results for a node.
 
     Attributes
     ----------
     flagged, draws, share, lower, upper
-        The draws measured and Wilson's 95 % interval of the share. Where the rule chose when to stop, the interval only
-        describes; the decision rests on the rule.
+        The measured draws and Wilson's 95 % interval for the share. If the rule chose when to stop, the interval is only
+        descriptive; the decision is based on the rule.
     decision
-        'candidate', 'not_candidate', or 'undecided', which is no candidate either.
+        'candidate', 'not_candidate', or 'undecided', which is not a candidate either.
     reached
         'measured', or 'inferred' from another node.
     source
-        The node that the decision was inferred from: a candidate below, or a node above that is none. None if measured.
+        The node from which the decision was inferred: a candidate below, or a non-candidate above. None if measured.
     """
 
     node: Node
@@ -63,7 +63,7 @@ class NodeResult:
 
 @dataclass(frozen=True)
 class LatticeSearch:
-    """The lattice with every node's result, the chosen node and its certificate.
+    """The lattice with the result of every node, the chosen node and its certificate.
 
     Attributes
     ----------
@@ -72,13 +72,13 @@ class LatticeSearch:
     nodes
         Every node, in lexicographic order.
     chosen
-        The candidate of least loss (ties: least height, then lexicographic); None when no node is one.
+        The candidate with the least loss (ties: lowest height, then lexicographic); None if there is no candidate.
     lower_neighbours
-        The nodes directly below the chosen one, each measured for itself: none is a candidate.
+        The nodes directly below the chosen one, each measured itself: none is a candidate.
     minimal
         The candidates with no candidate below.
     k, threshold, error, draws_at_most
-        The class size asked for, the share decided against, the error probability of the whole lattice, and the cap.
+        Required class size, threshold of the share, error probability of the whole lattice, and maximum number of draws.
     """
 
     dimensions: tuple[str, ...]
@@ -92,16 +92,16 @@ class LatticeSearch:
     draws_at_most: int
 
     def candidates(self) -> list[NodeResult]:
-        """The candidates, best first: the next ones in line when the chosen node fails a stricter measurement."""
+        """Return the candidates, best first; the next is used if the chosen node fails a stricter measurement."""
         return sorted((result for result in self.nodes if result.decision == "candidate"), key=_preference)
 
     def at(self, node: Sequence[int]) -> NodeResult:
-        """The result of one node."""
+        """Return the result of one node."""
         return next(result for result in self.nodes if result.node == tuple(node))
 
     @property
     def least_loss_without_measurement(self) -> float:
-        """The least loss among nodes decided by inference alone; infinite when every node was measured."""
+        """Smallest loss among nodes decided by inference alone; infinite if every node was measured."""
         return min((result.loss for result in self.nodes if result.reached == "inferred"), default=math.inf)
 
 
@@ -113,7 +113,7 @@ class _Measured:
 
 
 class _Search:
-    """The state of one search: what has been measured so far."""
+    """The state of one search: the measurements so far."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _Search:
         self._open = np.ones(len(nodes), dtype=bool)
 
     def is_candidate(self, node: Node) -> bool:
-        """Draw until the rule decides or the cap is reached; asked once, remembered.
+        """Draw until the rule decides or the maximum is reached; the result is cached.
 
         These are steps 4 and 5 of the node computation (methods#node-risk).
         """
@@ -154,11 +154,11 @@ class _Search:
         return self.measured[node].decision == "candidate"
 
     def open_nodes(self) -> list[Node]:
-        """Nodes that were neither measured nor follow from one that was."""
+        """Return the nodes that were neither measured nor inferred from one that was."""
         return [self.nodes[place] for place in np.flatnonzero(self._open)]
 
     def inferred(self, node: Node) -> tuple[Decision, Node | None]:
-        """What the measured nodes say about another: candidates below it, or others above it."""
+        """Return the decision that measured nodes imply for another: candidates below it, or others above it."""
         for decision in ("candidate", "not_candidate", "undecided"):
             for source, found in self.measured.items():
                 below, above = (source, node) if decision == "candidate" else (node, source)
@@ -179,27 +179,27 @@ def search_lattice(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> LatticeSearch:
-    """Find the candidate of least loss, and say of every node what it is.
+    """Find the candidate with the least loss, and a result for every node.
 
     Parameters
     ----------
     computation
         The node computation, with its lattice.
     loss
-        Loss of a node, not falling on the way up (`information_loss.LatticeLoss`).
+        Loss of a node, never decreasing on the way up (`information_loss.LatticeLoss`).
     stream_key
-        16 bytes: the search's own stream. Draws that choose a node must not judge it.
+        16 bytes, the key of the search's own stream. Draws that choose a node must not judge it.
     threshold
-        m, the share that nodes are decided against: MaxSup, or somewhat less so that the gate's bound does not refuse
-        what the search accepts.
+        m, the share with which nodes are compared: MaxSup, or slightly less, so that the gate's bound does not refuse what
+        the search accepts.
     error
-        Probability of any wrong decision in the whole lattice, at most; each node gets an equal part of it.
+        Largest probability of any wrong decision in the whole lattice; each node gets an equal part of it.
     draws_at_most
-        The cap for one node, rounded up to whole blocks.
+        Maximum number of draws for one node, rounded up to whole blocks.
     draws_for_inferred
-        Fixed effort for nodes whose decision is inferred, so that each has a share and an interval.
+        Number of draws for nodes whose decision is inferred, so that each has a share and an interval.
     exhaustive
-        Decide every node by its own draws, all `draws_at_most` of them; for those who distrust tagging.
+        Whether to decide every node by all `draws_at_most` of its own draws, without tagging.
     progress
         Called with (nodes decided, nodes, text).
     executor
@@ -221,7 +221,7 @@ def search_lattice(
             search.is_candidate(node)
     else:
         minimal_passing_nodes(heights, search.is_candidate)
-        # Tagging leaves no node open when shares are monotone; measure whatever a rare wrong decision left.
+        # Tagging leaves no node open if shares are monotone; measure what a rare wrong decision left open.
         for node in search.open_nodes():
             search.is_candidate(node)
     chosen = _choose_with_certificate(search, losses)
@@ -247,13 +247,13 @@ def search_lattice(
 
 
 def _choose_with_certificate(search: _Search, losses: dict[Node, float]) -> Node | None:
-    """The candidate of least loss, after each node directly below it was measured and failed."""
+    """Return the candidate with the least loss, after each node directly below it was measured and failed."""
     while True:
         candidates = [node for node in search.nodes if _decision_of(search, node) == "candidate"]
         if not candidates:
             return None
         chosen = min(candidates, key=lambda node: (losses[node], sum(node), node))
-        # A neighbour that was tagged as failing and now passes (a wrong decision, rare by the rule) is a better choice.
+        # A neighbour tagged as failing that now passes (a wrong decision, rare by the rule) is a better choice.
         passing = [search.is_candidate(node) for node in (chosen, *lower_neighbours(chosen))]
         if passing[0] and not any(passing[1:]):
             return chosen

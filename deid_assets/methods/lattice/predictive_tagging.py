@@ -1,7 +1,7 @@
 """Optimal Lattice Anonymization: the search of El Emam et al. (2009), with predictive tagging (methods#lattice-search).
 
-Nothing here knows what a node means: heights and a question that a node passes or fails. The answer is right when the
-question is monotone, that is when every node above one that passes passes too.
+This module does not depend on the meaning of a node; it uses only heights and a test that a node passes or fails. The result is
+correct if the test is monotone, that is, if every node above a passing node passes too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,17 +16,17 @@ _UNKNOWN, _FAILS, _PASSES = 0, -1, 1
 
 
 def all_nodes(heights: Sequence[int]) -> list[Node]:
-    """Every node, in lexicographic order."""
+    """Return every node, in lexicographic order."""
     return list(product(*(range(height + 1) for height in heights)))
 
 
 def node_text(node: Sequence[int]) -> str:
-    """A node as text: '2,1,2,3'."""
+    """Return a node as text: '2,1,2,3'."""
     return ",".join(str(level) for level in node)
 
 
 def parse_node(text: str) -> Node:
-    """A node from its text."""
+    """Parse a node from its text."""
     return tuple(int(level) for level in text.split(","))
 
 
@@ -42,7 +42,7 @@ def below_or_equal(lower: Node, upper: Node) -> bool:
 
 
 def lower_neighbours(node: Node) -> list[Node]:
-    """The nodes directly below: one level less in one dimension.
+    """Return the nodes directly below: one level less in one dimension.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:
 
 
 def nodes_between(bottom: Node, top: Node, height: int) -> Iterator[Node]:
-    """The nodes of a sublattice at one height, left to right.
+    """Yield the nodes of a sublattice at one height, left to right.
 
     Examples
     --------
@@ -85,19 +85,19 @@ def nodes_between(bottom: Node, top: Node, height: int) -> Iterator[Node]:
 
 
 def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]) -> list[Node]:
-    """Every node that passes while no node below it does, asking about as few nodes as the tags allow.
+    """Return every passing node with no passing node below it, testing as few nodes as the tags allow.
 
     Parameters
     ----------
     heights
         The highest level of each dimension.
     passes
-        The question; asked at most once per node.
+        The test; called at most once per node.
 
     Returns
     -------
     list
-        In lexicographic order; empty when even the top fails.
+        In lexicographic order; empty if even the top fails.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]
     minimal: set[Node] = set()
     seen: set[tuple[Node, Node]] = set()
 
-    # Predictive tagging: what passes tags all above it, what fails all below.
+    # Predictive tagging: a passing node tags all nodes above it, a failing node all below.
     def ok(node: Node) -> bool:
         if tags[node] == _UNKNOWN:
             good = passes(node)
@@ -117,7 +117,7 @@ def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]
             related[related == _UNKNOWN] = _PASSES if good else _FAILS
         return tags[node] == _PASSES
 
-    # K-min of the paper: the sublattice is halved by height until a node and one directly above it are left.
+    # K-min of the paper: the sublattice is halved by height until only a node and one directly above it are left.
     def kmin(bottom: Node, top: Node) -> None:
         if (bottom, top) in seen:
             return

@@ -1,11 +1,11 @@
-"""What no generalization of a policy can be better than, seen before the search: from sizes and a quick sample of draws.
+"""Lower bounds on the risk of every generalization of a policy, computed before the search from sizes and a quick sample.
 
-A class of the coarsest node holds whole classes of every other node, so that a risk measured there is the least there is,
-for the same adversaries. Members may be left out besides: without a share s of them a mean v of numbers from 0 to 1 is at
-least (v - s) / (1 - s), as if the members left out had carried the most. A bound above its limit rules a release out; one
-below it says nothing, as finer nodes, and gates that are not looked at here, are not better.
+A class of the coarsest node contains whole classes of every other node, so a risk measured there is the least possible for the
+same adversaries. Members may also be suppressed: without a share s of them, a mean v of numbers from 0 to 1 is at least
+(v - s) / (1 - s), as if the suppressed members had the largest values. A bound above its limit rules out a release. A bound
+below it proves nothing, because finer nodes are no better, and not all gates are considered here.
 
-What is drawn is drawn on a stream of its own, and judges no node.
+Draws are from a separate stream and judge no node.
 """
 
 from dataclasses import dataclass
@@ -22,26 +22,26 @@ from deid_assets.methods.statistics.confidence import clopper_pearson_interval, 
 ABSENCE = "what absence tells"
 GATES = (HIGH_RISK, DEMOGRAPHICS, ATTACK, ABSENCE)
 ERROR = 0.001
-"""Probability that a bound from draws is too high, for each of them."""
+"""Probability that a bound from draws is too high, for each bound."""
 DRAWS, NEIGHBORS = 131_072, 16_384
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How good a gate's number can become.
+    """The best achievable value of a gate's measure.
 
     Attributes
     ----------
     gate
         One of `GATES`.
     measured
-        At the coarsest node, with nobody left out.
+        Value at the coarsest node, with nobody suppressed.
     least
-        No node has less, whoever is left out; where it is not `proven`, but for a probability of `ERROR`.
+        Lower bound for every node and every suppression; if not `proven`, it may be too high with probability `ERROR`.
     limit
         The policy's threshold.
     proven
-        Whether members were counted; else the bound is one of draws.
+        Whether members were counted; otherwise the bound is estimated from draws.
     """
 
     gate: str
@@ -52,19 +52,19 @@ class Reach:
 
     @property
     def ruled_out(self) -> bool:
-        """Whether the gate holds at no node."""
+        """Whether the gate fails at every node."""
         return self.least > self.limit
 
 
 def least_without(total: float, members: int, left_out: int) -> float:
-    """The least mean of what is left of numbers from 0 to 1.
+    """Return the smallest mean of numbers from 0 to 1 after some of them are left out.
 
     Parameters
     ----------
     total
         Their sum.
     members, left_out
-        How many there are, and how many of them may be left out.
+        Number of values, and number of them that may be left out.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def least_without(total: float, members: int, left_out: int) -> float:
 def reach_of_high_risk(
     computation: NodeComputation, stream_key: bytes, left_out: int, limit: float, draws: int = DRAWS
 ) -> Reach:
-    """The share of draws at high risk, with knowledge exempted once for the whole lattice: it does not rise on the way up."""
+    """Bound the share of draws at high risk, with one exemption for the whole lattice, so it never increases on the way up."""
     found = computation.measure(top_node(computation.dimensions), stream_key, draws)
     lower, _ = clopper_pearson_interval(found.flagged, draws, 1 - 2 * ERROR)
     members = len(computation.data.targets)
@@ -86,7 +86,7 @@ def reach_of_high_risk(
 
 
 def reach_of_demographics(gates: OtherGates, left_out: int) -> Reach:
-    """The share of members in small demographic classes, which are counted in the population."""
+    """Bound the share of members in small demographic classes, which are counted in the population."""
     members = len(gates.sampled)
     share = gates.small_class_share(top_node(gates.dimensions), np.zeros(members, dtype=bool))
     least = least_without(round(share * members), members, left_out)
@@ -94,7 +94,7 @@ def reach_of_demographics(gates: OtherGates, left_out: int) -> Reach:
 
 
 def reach_of_attack(gates: OtherGates, stream_key: bytes, left_out: int, limit: float, draws: int = NEIGHBORS) -> Reach:
-    """The success of a neighbour who knows that his target is in the release."""
+    """Bound the success of a neighbour who knows that the target is in the release."""
     successes = gates.surest_successes(stream_key, draws)
     lower = max(0.0, 1 - empirical_bernstein_upper_bound(1 - successes, 1.0, 1 - ERROR))
     members = len(gates.sampled)
@@ -102,14 +102,14 @@ def reach_of_attack(gates: OtherGates, stream_key: bytes, left_out: int, limit: 
 
 
 def reach_of_absence(removed: int, eligible: int, released: int, left_out: int, limit: float) -> Reach:
-    """What absence tells of a member's condition, whatever the node; it tells less where more are left out.
+    """Bound what absence discloses about a member's condition, at any node; it discloses less if more are left out.
 
     Parameters
     ----------
     removed, eligible
-        Members removed for what their claims tell, and members that may be released.
+        Number of members removed because of their claims, and number of members that may be released.
     released
-        Those of them that are released, now or before.
+        Number of these that are released, now or before.
 
     Examples
     --------

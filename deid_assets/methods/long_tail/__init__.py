@@ -1,1 +1,1 @@
-"""The long tail of claims per member, and ways to cut it."""
+"""The long tail of claims per member, and ways to truncate it."""

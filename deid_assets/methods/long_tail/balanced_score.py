@@ -1,13 +1,13 @@
 """The balanced score of El Emam & Arbuckle 2013: which claims single a member out (methods#long-tail).
 
-It judges a claim by the mean and the variability of its support. The support of a value is the number of members who have it,
-the member himself included. A claim whose values are all rare is cut before one that joins a rare value with a common one. The
-book's equation (Figure 5-2) is lost; methods#long-tail reconstructs the simplest form with all properties that the book states,
-R1:
+It scores a claim by the mean and the variability of its support. The support of a value is the number of members who have it,
+including the member. A claim whose values are all rare is truncated before one that combines a rare value with a common one.
+The book's equation (Figure 5-2) is lost; methods#long-tail reconstructs R1, the simplest form with all properties that the book
+states:
 
     v = sigma / sigma_max;   score = v + (1 - v) * (mu - 1) / (sup_max - 1)
 
-with mean mu and population standard deviation sigma of the claim's supports. Lowest first.
+with mean mu and population standard deviation sigma of the claim's supports. The lowest scores are truncated first.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ def balanced_score(mean: np.ndarray, deviation: np.ndarray, largest: float, larg
     mean, deviation
         (n,) mean and population standard deviation of the supports of each claim's values.
     largest
-        sup_max, at least every mean.
+        sup_max, at least the maximum of the means.
     largest_deviation
-        sigma_max, at least every deviation.
+        sigma_max, at least the maximum of the deviations.
 
     Examples
     --------
@@ -47,16 +47,16 @@ def balanced_score(mean: np.ndarray, deviation: np.ndarray, largest: float, larg
 def claim_balanced_scores(claims: Table, quasi_identifiers: Sequence[str], largest_support: LargestSupport = "largest") -> str:
     """SELECT the balanced score of every claim.
 
-    A missing value is no value: it has no support. A claim whose values are all missing tells nothing and scores 1.
+    Missing values do not count and have no support. A claim whose values are all missing reveals nothing and scores 1.
 
     Parameters
     ----------
     claims
-        claim_id, member_id and one column per quasi-identifier, all claims of all members.
+        claim_id, member_id and one column per quasi-identifier; all claims of all members.
     quasi_identifiers
         Column names of `claims`.
     largest_support
-        What sup_max is: the largest support of any value, or the number of members with claims. The book allows both.
+        Definition of sup_max: the largest support of any value, or the number of members with claims. The book allows both.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def claim_balanced_scores(claims: Table, quasi_identifiers: Sequence[str], large
     else:
         every = " UNION ALL ".join(f"SELECT support FROM s{number}" for number in range(len(quasi_identifiers)))
         largest = f"SELECT coalesce(max(support), 1) FROM ({every})"
-    # n sum(s^2) - sum(s)^2 in whole numbers: equal supports have a deviation of exactly 0.
+    # n sum(s^2) - sum(s)^2 in integers: equal supports have a deviation of exactly 0.
     return f"""
         WITH {tables},
         sums AS (

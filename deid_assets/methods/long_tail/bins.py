@@ -1,14 +1,14 @@
-"""The number of claims as a quasi-identifier in bins, and their backward truncation (methods#bins-of-claims).
+"""The binned number of claims as a quasi-identifier, and backward truncation of bins (methods#bins-of-claims).
 
-Both are of El Emam & Arbuckle 2013, ch. 5.
+Both are from El Emam & Arbuckle 2013, ch. 5.
 
-An adversary who knows about how many claims a member has knows a bin of numbers, [1-5], [6-10] and so on. Where a bin
-holds members, but fewer than m = ceil(1 / risk), each of them loses claims until he is in the next lower bin:
+An adversary who knows approximately how many claims a member has knows a bin of numbers, [1-5], [6-10] and so on. If a bin
+is not empty but has fewer than m = ceil(1 / risk) members, claims are removed until each of them is in the next lower bin:
 
     from the highest bin down to the second: if 0 < members < m, each member gets a new number of claims, drawn uniformly
     from the next lower bin, and counts there from now on.
 
-The lowest bin cannot be repaired in this way. `optimal_bins` finds the fewest claims to remove instead.
+This cannot repair the lowest bin. `optimal_bins` minimizes the number of removed claims instead.
 """
 
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from numpy.typing import ArrayLike
 
 @dataclass(frozen=True)
 class Bins:
-    """Bins of the number of claims: [1-w], [w+1-2w], ..., and above a cap one that is open, such as "500 or more".
+    """Bins of the number of claims: [1-w], [w+1-2w], ..., optionally with an open-ended last bin, such as "500 or more".
 
     Parameters
     ----------
     width
-        Numbers of claims in a bin, at least 1.
+        Width of a bin, at least 1.
     cap
-        First number of the open bin, above `width`; the bin below it ends at cap - 1. None: no bin is open.
+        Lower edge of the open-ended bin, above `width`; the bin below ends at cap - 1. None: no bin is open-ended.
 
     Raises
     ------
     ValueError
-        If the width is below 1, or the cap not above it.
+        If the width is below 1, or if the cap is not above it.
 
     Examples
     --------
@@ -55,11 +55,11 @@ class Bins:
 
     @property
     def open_bin(self) -> int | None:
-        """Index of the open bin; None if there is none."""
+        """Index of the open-ended bin; None if there is none."""
         return None if self.cap is None else -(-(self.cap - 1) // self.width)
 
     def of(self, counts: np.ndarray) -> np.ndarray:
-        """(n,) int64: the bin of each number of claims, from 0; -1 for no claims."""
+        """Return (n,) int64: the bin of each number of claims, from 0; -1 for no claims."""
         counts = np.asarray(counts, dtype=np.int64)
         found = (counts + self.width - 1) // self.width - 1
         open_bin = self.open_bin
@@ -77,13 +77,13 @@ class Bins:
 
 
 def bin_sizes(counts: np.ndarray, bins: Bins) -> np.ndarray:
-    """(b,) int64: members in each bin up to the highest that occurs; members without claims are in none."""
+    """Return (b,) int64: members in each bin up to the highest that occurs; members without claims are in none."""
     found = bins.of(counts)
     return np.bincount(found[found >= 0])
 
 
 def smallest_bin(counts: np.ndarray, bins: Bins) -> int:
-    """Members in the smallest bin that is not empty; 0 where nobody has claims."""
+    """Return the number of members in the smallest non-empty bin; 0 if nobody has claims."""
     sizes = bin_sizes(counts, bins)
     return int(sizes[sizes > 0].min(initial=np.iinfo(np.int64).max)) if sizes.any() else 0
 
@@ -94,24 +94,24 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
     Parameters
     ----------
     counts
-        (n,) integers: claims of each member, in an order that does not change from run to run. Who has none stays so.
+        (n,) integers: claims of each member, in an order that does not change between runs. A count of 0 stays 0.
     bins
         The bins.
     m
-        Members that a bin must hold, if it holds any; at least 1.
+        Smallest number of members of a non-empty bin; at least 1.
     seed
         16 bytes: the key of the counter-based generator that draws the new numbers.
 
     Returns
     -------
     numpy.ndarray
-        (n,) int64, at most `counts`. Every bin but the lowest is empty or holds at least m; whether the lowest does is
-        for the caller to see, because no truncation can change it.
+        (n,) int64, at most `counts`. Every bin except the lowest is empty or has at least m members. The caller must check
+        the lowest, because no truncation can change it.
 
     Raises
     ------
     ValueError
-        If m is below 1 or the seed is not of 16 bytes.
+        If m is below 1, or if the seed does not have 16 bytes.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
     generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
     kept = np.array(counts, dtype=np.int64)
     sizes = bin_sizes(kept, bins)
-    # Positions of members by bin; a bin's list grows when the one above it is too small.
+    # Positions of members by bin; a bin grows if the one above it is too small.
     order = np.argsort(bins.of(kept), kind="stable")
     order = order[np.count_nonzero(kept <= 0) :]
     members = np.split(order, np.cumsum(sizes)[:-1])
@@ -143,14 +143,14 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
 
 
 def widened(counts: np.ndarray, bins: Bins, m: int) -> Bins:
-    """Return the narrowest bins, at least as wide as these, whose lowest bin the backward algorithm leaves large enough.
+    """Return the narrowest bins, at least this wide, with which the backward algorithm leaves the lowest bin large enough.
 
-    Which bin a member ends in does not depend on what is drawn, so that one seed tells for all.
+    The bin in which a member ends does not depend on the random draws, so one seed is enough.
 
     Parameters
     ----------
     counts, bins, m
-        As `truncate_to_bins` takes them.
+        As in `truncate_to_bins`.
 
     Raises
     ------
@@ -164,6 +164,6 @@ def widened(counts: np.ndarray, bins: Bins, m: int) -> Bins:
         sizes = bin_sizes(truncate_to_bins(counts, bins, m, bytes(16)), bins)
         if not len(sizes) or sizes[0] == 0 or sizes[0] >= m:
             return bins
-        # Bins that reach the cap are one bin and an open one; wider ones need no cap.
+        # If the bins reach the cap, there is one bin and an open-ended one; wider bins need no cap.
         cap = bins.cap if bins.cap is not None and bins.width + 1 < bins.cap else None
         bins = Bins(bins.width + 1, cap)

@@ -1,4 +1,4 @@
-"""The ways to cut the long tail, side by side.
+"""Compare the ways to truncate the long tail.
 
 They are the percentile (El Emam et al. 2012), bins (El Emam & Arbuckle 2013), and bins with the fewest claims removed
 (methods#bins-of-claims).
@@ -15,22 +15,22 @@ COLUMNS = ("method", "claims_removed", "claims_removed_share", "members_touched"
 
 
 def truncation_comparison(counts: np.ndarray, kept: Mapping[str, np.ndarray], bins: Bins) -> pd.DataFrame:
-    """Compare what each way removes, and how small the smallest bin of the number of claims is that it leaves.
+    """Compare how much each method removes, and the size of the smallest bin of the number of claims that it leaves.
 
     Parameters
     ----------
     counts
         (n,) integers: claims of each member, or of each member and year.
     kept
-        By the name of the method (n,) integers: the claims that it leaves.
+        For each method, by name, (n,) integers: the claims that it leaves.
     bins
-        By which the number of claims is known.
+        Bins in which the number of claims is known.
 
     Returns
     -------
     pandas.DataFrame
-        `COLUMNS`, a row for each method after one for doing nothing ("none"). Shares are of all claims, and of all
-        members (or members and years) with claims.
+        `COLUMNS`, one row per method, preceded by one for no truncation ("none"). Shares are of all claims, and of all
+        members (or member-years) with claims.
 
     Examples
     --------

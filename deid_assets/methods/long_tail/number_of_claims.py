@@ -1,17 +1,17 @@
-"""The number of claims as a quasi-identifier of members: bins that an adversary may know, made safe by truncation.
+"""The number of claims as a member-level quasi-identifier: bins that an adversary may know, made safe by truncation.
 
-Whoever receives a release sees how many claims each member has, and a neighbour may know about how many there are. El
-Emam and Arbuckle (Anonymizing Health Data, 2013, ch. 5) take the number to be known to within a range of five, and ask
-that it be treated as a quasi-identifier. So it is generalized to bins [1, w], [w + 1, 2 w] and so on, of one width,
-and members of a bin that too few share lose claims until they are in a bin that enough share. This is done within each
+A recipient of a release sees how many claims each member has, and a neighbour may know approximately how many there are. El
+Emam and Arbuckle (Anonymizing Health Data, 2013, ch. 5) assume that the number is known to within a range of five, and require
+that it be treated as a quasi-identifier. It is generalized to bins [1, w], [w + 1, 2 w] and so on, of equal width. If too few
+members share a bin, claims are removed until its members are in a bin that enough share. This is done within each
 demographic class, because the same adversary knows age and sex.
 
-Where the year of a claim is known the quasi-identifier is the vector of the numbers in each year. Bins that are safe in
-each year are not safe together. Members are therefore truncated one year after the other, each within those who share
-demographics and the bins of the years before. A year without claims is a bin of its own.
+If the year of a claim is known, the quasi-identifier is the vector of yearly numbers. Bins that are safe in each year are not
+safe jointly. Members are therefore truncated year by year, each time among those who share demographics and the bins of earlier
+years. A year without claims is a bin of its own.
 
-Classes and bins only merge when demographics become coarser, so that what is safe at one demographic node is safe at
-every node above it.
+Classes and bins only merge when demographics become coarser, so what is safe at one demographic node is safe at every node
+above it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,34 +29,34 @@ COLUMN = "number_of_claims"
 def truncate_within_classes(
     counts: NDArray[np.integer], classes: NDArray[np.integer], width: int, m: int, key: bytes
 ) -> NDArray[np.int64]:
-    """Return how many claims each member keeps, so that every bin of every class is empty or holds at least m members.
+    """Return how many claims each member keeps, so that every bin of every class is empty or has at least m members.
 
-    Fewest claims are removed in each class, year by year. Members whom nothing helps, because fewer than m share
-    their class, keep what they have: their demographics alone are too rare.
+    The fewest claims are removed in each class, year by year. If fewer than m members share a class, truncation does not help
+    and they keep all claims: their demographics alone are too rare.
 
     Parameters
     ----------
     counts
-        (n, y) integers: claims of each member of the population, in all (y = 1) or in each of y years.
+        (n, y) integers: claims of each member of the population, in total (y = 1) or in each of y years.
     classes
         (n,) integers: demographic class of each member.
     width
-        Numbers of claims in a bin, at least 1.
+        Bin width of the number of claims, at least 1.
     m
-        Members that a bin must hold, if it holds any.
+        Smallest number of members of a non-empty bin.
     key
-        16 bytes. Which of several members with equal numbers loses claims follows from it, never from their order.
+        16 bytes. It decides which of several members with equal numbers lose claims; their order never does.
 
     Returns
     -------
     numpy.ndarray
-        (n, y) int64, at most `counts`. With one column nobody with claims loses all of them; with several, a member
-        may be left without any.
+        (n, y) int64, at most `counts`. With one column, nobody with claims loses all of them; with several, a member may be
+        left without any.
 
     Raises
     ------
     ValueError
-        If the arrays do not fit together, m is below 1, or the key is not of 16 bytes.
+        If the arrays do not fit together, m is below 1, or the key does not have 16 bytes.
 
     Examples
     --------
@@ -91,21 +91,21 @@ def truncate_within_classes(
 def class_and_bins(
     classes: NDArray[np.integer], counts: NDArray[np.integer], width: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the class that each member shares with those of equal demographics and equal bins of claims, and its size.
+    """Return the class of each member by demographics and bins of claims, and its size.
 
     Parameters
     ----------
     classes
         (n,) integers: demographic class of each member of the population.
     counts
-        (n, y) integers: claims of each member, in all or in each year.
+        (n, y) integers: claims of each member, in total or in each year.
     width
-        Numbers of claims in a bin; 1 for an adversary who knows the number exactly.
+        Bin width of the number of claims; 1 for an adversary who knows the number exactly.
 
     Returns
     -------
     tuple of numpy.ndarray
-        (n,) int64 number of the class, and (n,) int64 members in it.
+        (n,) int64 number of the class, and (n,) int64 size of the class.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def class_and_bins(
 
 
 def bin_columns(years: Sequence[int]) -> tuple[str, ...]:
-    """Names of the columns that `with_bins` adds: one, or one for each year.
+    """Return the names of the columns that `with_bins` adds: one, or one per year.
 
     Examples
     --------
@@ -137,13 +137,13 @@ def with_bins(members: str, member: str, claims: str, width: int, years: Sequenc
     Parameters
     ----------
     members
-        What to write after FROM for the members, whose identifier is the column `member`.
+        SQL to put after FROM for the members, whose identifier is the column `member`.
     claims
-        What to write after FROM for their claims: `member` and year, an integer.
+        SQL to put after FROM for their claims: `member` and year, an integer.
     width
-        Numbers of claims in a bin.
+        Bin width of the number of claims.
     years
-        The years whose numbers are known by themselves; none: the number of all claims is known.
+        Years whose numbers are known separately; if empty, the total number of claims is known.
     """
     conditions = [f" FILTER (year = {int(year)})" for year in years] or [""]
     counts = ", ".join(
@@ -157,29 +157,29 @@ def with_bins(members: str, member: str, claims: str, width: int, years: Sequenc
 
 
 def small_class_share(sizes: NDArray[np.integer], released: NDArray[np.bool_], m: int) -> float:
-    """Return the share of the released members whose class holds fewer than m members; 1 if nobody is released.
+    """Return the share of released members in classes of fewer than m members; 1 if nobody is released.
 
     Parameters
     ----------
     sizes
-        (n,) members of the population in each member's class.
+        (n,) population size of each member's class.
     released
-        (n,) bool: who is released.
+        (n,) bool: whether the member is released.
     m
-        Smallest class that is not at high risk.
+        Smallest class size that is not at high risk.
     """
     own = np.asarray(sizes)[np.asarray(released, dtype=bool)]
     return float((own < m).mean()) if own.size else 1.0
 
 
 def _joined(one: NDArray[np.integer], other: NDArray[np.integer]) -> NDArray[np.int64]:
-    """(n,) int64: a number for each pair of values."""
+    """Return (n,) int64: one number for each pair of values."""
     other = other - other.min(initial=0)
     pairs = one.astype(np.int64) * (int(other.max(initial=0)) + 1) + other
     return np.unique(pairs, return_inverse=True)[1].reshape(-1)
 
 
 def _members_of(classes: NDArray[np.integer]) -> Iterator[NDArray[np.int64]]:
-    """Positions of the members of each class."""
+    """Yield the positions of the members of each class."""
     order = np.argsort(classes, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(classes[order])) + 1) if len(order) else ()

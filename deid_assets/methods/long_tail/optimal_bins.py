@@ -1,14 +1,14 @@
 """Bins of the number of claims with the fewest claims removed (methods#bins-of-claims).
 
-The backward algorithm of El Emam & Arbuckle 2013 is not minimal: of 15, 9 and 100 members in three bins it moves the nine, and
-with them dozens of claims, where one member of the fifteen who gives up one claim is enough. Here members in descending order
-of their claims are cut into groups of at least m, each of which shares a bin; a member above his group's bin keeps as many
-claims as that bin allows. An exchange argument shows that some optimum is of this form. The lowest bin is repaired too, by
-members who move down into it.
+The backward algorithm of El Emam & Arbuckle 2013 is not minimal. With 15, 9 and 100 members in three bins it moves the nine
+members and removes dozens of claims, although it is enough that one of the fifteen gives up one claim. Here members in
+descending order of their claims are divided into groups of at least m, each of which shares a bin; a member above the group's
+bin keeps as many claims as that bin allows. An exchange argument shows that some optimum has this form. The lowest bin is
+repaired too, by members who move down into it.
 
-Bins are passed from the highest to the lowest. All that the rest needs to know is how many members are carried down,
-and 2 m - 2 are always enough: of more, the m with the most claims could be a group of their own further up, and those
-left would still fill the bin below. So the work is about 4 m * m for each bin, whatever the number of members.
+Bins are processed from the highest to the lowest. The only state is the number of members carried down, and 2 m - 2 is always
+enough: of more, the m with the most claims could form a group further up, and the others would still fill the bin below. The
+work is about 4 m * m per bin, whatever the number of members.
 """
 
 import numpy as np
@@ -19,30 +19,30 @@ _NEVER = np.iinfo(np.int64).max // 4
 
 
 def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_none: bool = False) -> np.ndarray:
-    """Return how many claims each member keeps, so that bins are empty or hold m, and fewest claims are removed.
+    """Return how many claims each member keeps, so that bins are empty or have m members, with the fewest claims removed.
 
     Parameters
     ----------
     counts
-        (n,) integers: claims of each member. Who has none stays so.
+        (n,) integers: claims of each member. A count of 0 stays 0.
     bins
         The bins.
     m
-        Members that a bin must hold, if it holds any; at least 1.
+        Smallest number of members of a non-empty bin; at least 1.
     down_to_none
-        Whether members without claims are a bin of their own, below the others, which must be empty or hold m as well:
-        members may then lose all their claims. Otherwise everybody with claims keeps one.
+        Whether members without claims form an additional lowest bin, which must be empty or have m members as well;
+        members may then lose all their claims. Otherwise everybody with claims keeps at least one.
 
     Returns
     -------
     numpy.ndarray
-        (n,) int64, at most `counts`. Among equal optima the one that moves members last; of members with equal numbers
+        (n,) int64, at most `counts`. Among equal optima, the one that moves members last; among members with equal numbers,
         the later ones in `counts` move.
 
     Raises
     ------
     ValueError
-        If m is below 1, or fewer than m members have claims (with `down_to_none`: fewer than m members are there).
+        If m is below 1, or if fewer than m members have claims (with `down_to_none`: if there are fewer than m members).
 
     Examples
     --------
@@ -64,7 +64,7 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_n
     descending = counts[order]
     sizes = np.bincount(bins.of(descending))[::-1]  # from the highest bin down
     carried = _best_carries(descending, sizes, bins, m, without)
-    # Between two bins, `carried` members who belong above go below: bin i is filled by a run of members in order.
+    # `carried` members of the bins above move below each boundary: bin i is filled by a run of members in order.
     ends = np.cumsum(sizes) - carried
     starts = np.concatenate([[0], ends[:-1]])
     of_bin = np.arange(len(sizes) - 1, -1, -1)
@@ -77,9 +77,9 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_n
 
 
 def _best_carries(descending: np.ndarray, sizes: np.ndarray, bins: Bins, m: int, without: int | None) -> np.ndarray:
-    """(b,) int64: members carried down out of each bin, from the highest on.
+    """Return (b,) int64: number of members carried down out of each bin, from the highest on.
 
-    Out of the lowest none are, unless members without claims, of whom there are `without`, are a bin below it.
+    It is 0 for the lowest bin, unless `without` members without claims form a bin below it.
     """
     last = len(sizes) - 1
     ends = np.cumsum(sizes)
@@ -92,14 +92,14 @@ def _best_carries(descending: np.ndarray, sizes: np.ndarray, bins: Bins, m: int,
         number = last - place
         below = int(bins.highest(number - 1)) if number else 0
         crossing = 0 if bins.open_bin == number else int(bins.highest(number)) - below
-        # What the r members of this bin with the fewest claims lose on the way to the next lower bin.
+        # Claims lost by the r members of this bin with the fewest claims when they move to the next lower bin.
         few = descending[ends[place] - min(own, states - 1) : ends[place]][::-1]
         lost = np.concatenate([[0], np.cumsum(few - below)])
         moved = np.full((states, states), _NEVER, dtype=np.int64)  # [carried in, carried out]
-        # At least m stay: the carried ones, and all but the r own with the fewest claims.
+        # At least m stay: those carried in, and all but the r own members with the fewest claims.
         stay = carries[:, None] + own - np.arange(len(lost))[None, :] >= m
         moved[:, : len(lost)] = np.where(stay, lost[None, :], _NEVER)
-        # Nobody stays: those carried in cross the whole bin, all own members go with them.
+        # Nobody stays: those carried in cross the whole bin, and all own members go with them.
         passing = carries[: max(0, states - own)]
         if len(passing):
             moved[passing, passing + own] = np.minimum(moved[passing, passing + own], lost[own] + passing * crossing)

@@ -1,16 +1,16 @@
-"""The long tail of claims per member, and which of its claims are cut (methods#long-tail).
+"""The long tail of claims per member, and which of its claims are truncated (methods#long-tail).
 
 This is section 1 of Multimedia Appendix 1 to El Emam et al. 2012.
 
-Members with very many claims stand out by their number alone. Above a cap, a percentile of the claims per member or
-per member and year, a member keeps his best supported claims. Support of a value is the number of OTHER members who
-have it; a claim's score comes from its least supported value,
+Members with very many claims stand out by the number alone. Above a cap, a percentile of the claims per member or per member
+and year, a member keeps the claims with most support. Support of a value is the number of OTHER members who have it; a claim's
+score is determined by its least supported value,
 
     s = 1 - min_h sup_h / N    in [1/N, 1],
 
-highest cut first. Scores are computed once, not after each cut. The appendix says "95th percentile" without its unit: 9,556 of
-113,000 members truncated are 8.5 %, which fits per member and year; the 139 claims of El Emam & Arbuckle 2013 are per member.
-So the unit is a choice of the policy.
+and the highest scores are truncated first. Scores are computed once, not after each removal. The appendix says "95th
+percentile" without its unit: 9,556 truncated members of 113,000 are 8.5 %, which fits per member and year; the 139 claims of El
+Emam & Arbuckle 2013 are per member. The unit is therefore a choice of the policy.
 """
 
 from collections.abc import Sequence
@@ -35,20 +35,20 @@ def _columns_of(unit: Unit) -> str:
 
 
 def value_supports(claims: Table, quasi_identifiers: Sequence[str]) -> tuple[str, str]:
-    """SQL that gives each value of each quasi-identifier its support: the number of members who have it.
+    """Return SQL for the support of each value of each quasi-identifier: the number of members who have it.
 
     Parameters
     ----------
     claims
-        member_id and one column per quasi-identifier, all claims of all members.
+        member_id and one column per quasi-identifier; all claims of all members.
     quasi_identifiers
-        Column names of `claims`, at least one.
+        Columns of `claims`, at least one.
 
     Returns
     -------
     tuple[str, str]
-        Common table expressions s0, s1, ... of value | support, one per quasi-identifier, without WITH; and the joins
-        that add them to claims under the alias c. A missing value has no support.
+        Common table expressions s0, s1, ... of value | support, one per quasi-identifier, without WITH; and the joins that
+        add them to claims with the alias c. A missing value has no support.
 
     Raises
     ------
@@ -73,13 +73,13 @@ def value_supports(claims: Table, quasi_identifiers: Sequence[str]) -> tuple[str
 def claim_support_scores(claims: Table, quasi_identifiers: Sequence[str]) -> str:
     """SELECT the support score of every claim.
 
-    N is the number of members with claims in `claims`. A missing value is not counted, neither as a value nor
-    against the claim; a claim whose values are all missing tells nothing and scores the least, 1/N.
+    N is the number of members with claims in `claims`. Missing values are ignored. A claim whose values are all missing
+    reveals nothing and has the lowest score, 1/N.
 
     Parameters
     ----------
     claims
-        claim_id, member_id and one column per quasi-identifier, all claims of all members.
+        claim_id, member_id and one column per quasi-identifier; all claims of all members.
     quasi_identifiers
         Column names of `claims`.
 
@@ -96,7 +96,7 @@ def claim_support_scores(claims: Table, quasi_identifiers: Sequence[str]) -> str
         If no quasi-identifier is named.
     """
     tables, joins = value_supports(claims, quasi_identifiers)
-    # `least` skips NULL: missing values, which have no support, take no part. The member himself does not count.
+    # `least` skips NULL, so missing values, which have no support, are ignored. The member is not counted.
     fewest = f"least({', '.join(f's{number}.support' for number in range(len(quasi_identifiers)))})"
     return f"""
         WITH population AS (SELECT count(DISTINCT member_id) AS n FROM {claims.sql}), {tables}
@@ -105,11 +105,11 @@ def claim_support_scores(claims: Table, quasi_identifiers: Sequence[str]) -> str
 
 
 def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:
-    """Count the claims that a member (or a member in a year) may keep.
+    """Return the number of claims that a member (or a member in a year) may keep.
 
-    The nearest-rank percentile: the smallest number of claims that at least `percentile` per cent of the members (or
-    member-years) with claims do not exceed. It is a number that occurs, and at most 100 - percentile per cent of
-    the units are truncated.
+    It is the nearest-rank percentile: the smallest number of claims that at least `percentile` per cent of the members (or
+    member-years) with claims do not exceed. It is a number that occurs, and at most 100 - percentile per cent of the units
+    are truncated.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:
     DeliveryError
         If there are no claims.
     ValueError
-        If percentile or unit is not one of those allowed.
+        If percentile or unit has an invalid value.
     """
     histogram = claims.arrays(
         f"""SELECT claims, count(*) AS units
@@ -143,14 +143,14 @@ def claims_histogram(claims: Table, cut: tuple[int, Unit] | None = None) -> np.n
     Parameters
     ----------
     claims
-        member_id and year, before the long tail is cut.
+        member_id and year, before the long tail is truncated.
     cut
-        Cap and unit: the numbers that will be left when the tail is cut. None counts what there is.
+        Cap and unit: count what remains after truncation. None counts the claims before truncation.
 
     Returns
     -------
     numpy.ndarray
-        (m, 2) int64: number of claims, ascending, and members with that number.
+        (m, 2) int64: number of claims, ascending, and number of members with that many claims.
     """
     cap, unit = cut or (None, "member")
     left = "count(*)" if cap is None else f"least(count(*), {int(cap)})"
@@ -165,31 +165,31 @@ def claims_histogram(claims: Table, cut: tuple[int, Unit] | None = None) -> np.n
 
 
 def claims_of_units(claims: Table, unit: Unit) -> dict[str, np.ndarray]:
-    """Count the claims of each member, or of each member and year, in an order that is the same from run to run.
+    """Count the claims of each member, or of each member and year, in a reproducible order.
 
     Returns
     -------
     dict of numpy.ndarray
-        member_id, year (only where it is part of the unit) and claims (int64), by member_id and year.
+        member_id, year (only if it is part of the unit) and claims (int64), ordered by member_id and year.
     """
     columns = _columns_of(unit)
     return claims.arrays(f"SELECT {columns}, count(*) AS claims FROM {claims.sql} GROUP BY {columns} ORDER BY {columns}")
 
 
 def keep_claims(claims: Table, scores: Table, kept: Table, unit: Unit, key: bytes, first_cut: FirstCut = "highest") -> Query:
-    """SELECT the claims that stay where a table says how many each unit keeps; units that it does not list keep all.
+    """SELECT the claims that stay if a table says how many each unit keeps; units that it does not list keep all.
 
     Parameters
     ----------
     claims, scores, unit, key, first_cut
-        As `truncate_claims` takes them.
+        As in `truncate_claims`.
     kept
-        The unit's columns, unique, and kept: how many claims stay, at least 0.
+        The unit's columns (unique) and kept, the number of claims that stay, at least 0.
 
     Raises
     ------
     ValueError
-        If the key is empty, or unit or first_cut unknown.
+        If the key is empty, or if unit or first_cut is invalid.
     """
     if not key:
         raise ValueError("the key that orders equal scores is empty")
@@ -213,31 +213,31 @@ def _best_first(first_cut: FirstCut) -> str:
 
 
 def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: bytes, first_cut: FirstCut = "highest") -> Query:
-    """SELECT the claims that stay: all of the members at most at the cap, the `cap` best supported of the others.
+    """SELECT the claims that stay: all claims of members within the cap, and the `cap` best supported claims of the others.
 
-    Only the claims of the long members are ranked; the rest pass an anti-join, which is faster than a window over
-    all claims. Equal scores are ordered by a keyed hash of the claim's id: by chance, yet the same from run to run,
-    and never by the order in a file, which tells about time.
+    Only the claims of members above the cap are ranked; the others pass an anti-join, which is faster than a window over all
+    claims. Equal scores are ordered by a keyed hash of the claim's id: randomly but reproducibly, and never by the order in
+    a file, which reveals time.
 
     Parameters
     ----------
     claims
-        claim_id (unique), member_id, year and whatever else; all columns are selected.
+        claim_id (unique), member_id, year and any other columns; all columns are selected.
     scores
         claim_id and score, as `claim_support_scores` selects them.
     cap
-        Claims that stay at most per unit, at least 1.
+        Largest number of claims that stay per unit, at least 1.
     unit
         member or member_year.
     key
-        Secret of this purpose; bound as a parameter.
+        Secret key for this purpose; bound as a parameter.
     first_cut
-        Which scores are cut first: the highest, as of the support score, or the lowest, as of the balanced one.
+        Which scores are truncated first: highest for the support score, lowest for the balanced score.
 
     Raises
     ------
     ValueError
-        If the cap is below 1, the key empty, or unit or first_cut unknown.
+        If the cap is below 1, the key is empty, or unit or first_cut is invalid.
     """
     if cap < 1:
         raise ValueError(f"the cap is {cap}; a member keeps at least one claim")
@@ -258,12 +258,12 @@ def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: byt
 
 
 def claims_truncated(members: Table, claims: Table, kept: Table) -> str:
-    """SELECT whether any claim of a member was cut: what ClaimsTruncated says in the Heritage files.
+    """SELECT whether any claim of a member was truncated, as in ClaimsTruncated of the Heritage files.
 
     Parameters
     ----------
     members
-        Members wanted: member_id, unique.
+        Members to include: member_id, unique.
     claims, kept
         Claims before and after truncation: claim_id, member_id.
 

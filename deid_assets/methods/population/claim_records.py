@@ -1,7 +1,7 @@
-"""Claims with all their values side by side: for adversaries who know more than values (methods#sensitivity).
+"""Claims with all their values kept together, for adversaries who know more than values (methods#sensitivity).
 
-`LongitudinalData` keeps the values of each quasi-identifier apart, because attack 1 assumes that nobody knows which of
-them belong to one claim, in which order they came, or in which year. `ClaimRecords` keeps them together.
+`LongitudinalData` stores the values of each quasi-identifier separately, because attack 1 assumes that nobody knows which
+of them belong to one claim, their order, or their year. `ClaimRecords` keeps them together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,30 +12,30 @@ import numpy as np
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, held_but_not_known
 
 MISSING = -1
-"""The code of a missing value: it is known to nobody and excludes nobody."""
+"""Code of a missing value; nobody knows it, and it excludes nobody."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClaimRecords:
-    """The claims of M members, C in all.
+    """The C claims of M members.
 
     Parameters
     ----------
     offsets
         (M + 1,) int64: member i has the claims offsets[i] .. offsets[i + 1] - 1.
     codes
-        (H, C) int: the generalized value of each claim-level quasi-identifier, or MISSING.
+        (H, C) int: generalized value of each claim-level quasi-identifier, or MISSING.
     year
-        (C,) int: 0, 1, .. in order; MISSING where it is not told.
+        (C,) int: 0, 1, .. in order; MISSING if not known.
     day
-        (C,) int: where in its year a claim stands, as far as it is told; MISSING where it is not.
+        (C,) int: position of a claim in its year, as precisely as it is known; MISSING if not known.
     days_across_years
-        Whether days are counted on from one year to the next, so that they tell the order alone.
+        Whether days are numbered continuously across years, so that they alone give the order.
 
     Raises
     ------
     ValueError
-        If the arrays do not fit each other.
+        If the arrays do not fit together.
     """
 
     offsets: np.ndarray
@@ -55,7 +55,7 @@ class ClaimRecords:
 
     @classmethod
     def of(cls, members: Sequence[Sequence[tuple]], histories: int) -> "ClaimRecords":
-        """From (values, year, day) for each claim of each member, None where missing; for tests and canaries.
+        """Create records from (values, year, day) of each claim of each member, None if missing; for tests and canaries.
 
         Examples
         --------
@@ -76,9 +76,9 @@ class ClaimRecords:
         return len(self.offsets) - 1
 
     def days_in_order(self, claims: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last day on which claims may have been, int32, on a scale that goes on through all years.
+        """Return the first and last possible day of each claim, int32, on a scale that is continuous across years.
 
-        A claim without a day may have been on any of its year, one without a year at any time.
+        A claim without a day may be on any day of its year; a claim without a year, on any day at all.
 
         Examples
         --------
@@ -104,14 +104,14 @@ class ClaimRecords:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     def first(self, members: int) -> "ClaimRecords":
-        """The claims of the first members."""
+        """Return the claims of the first members."""
         end = self.offsets[members]
         return ClaimRecords(
             self.offsets[: members + 1], self.codes[:, :end], self.year[:end], self.day[:end], self.days_across_years
         )
 
     def followed_by(self, others: "ClaimRecords") -> "ClaimRecords":
-        """These members, then the others."""
+        """Return the records of these members followed by those of the others."""
         return ClaimRecords(
             np.concatenate([self.offsets, self.offsets[-1] + others.offsets[1:]]),
             np.concatenate([self.codes, others.codes], axis=1),
@@ -123,12 +123,12 @@ class ClaimRecords:
 
 @dataclass(frozen=True, eq=False)
 class ClaimValues:
-    """The values of one quasi-identifier that are there, each with the claim that it stands on.
+    """The non-missing values of one quasi-identifier, each with its claim.
 
     Attributes
     ----------
     histories
-        The values by member, as the kernel takes them.
+        The values by member, as the kernel uses them.
     claims
         (values,) int64: the claim of each value.
     """
@@ -138,7 +138,7 @@ class ClaimValues:
 
 
 def claim_values(records: ClaimRecords, codes: np.ndarray) -> ClaimValues:
-    """The values (C,) of one quasi-identifier, missing ones left out.
+    """Return the non-missing values among the values (C,) of one quasi-identifier.
 
     Examples
     --------
@@ -155,24 +155,24 @@ def claim_values(records: ClaimRecords, codes: np.ndarray) -> ClaimValues:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationRecords:
-    """A release as an adversary sees it (D2), and what may be known of its members (D1), at one generalization.
+    """A release as an adversary sees it (D2), and what may be known about its members (D1), at one generalization.
 
     Parameters
     ----------
     demographics
         (N, d) int: codes of the member-level quasi-identifiers.
     demographic_sizes, history_sizes
-        How many codes each member-level and each claim-level quasi-identifier has.
+        Number of codes of each member-level and each claim-level quasi-identifier.
     held
         Claims of the N released members: D2.
     known
-        Their claims before the long tail is cut: D1.
+        Their claims before the long tail is truncated: D1.
 
     Raises
     ------
     ValueError
-        If they are not of the same members or quasi-identifiers, a code is outside its domain, or a member holds a value or
-        a year that is not known of him: what an adversary may know was then not read, and would seem harmless.
+        If members or quasi-identifiers do not match, if a code is outside its domain, or if a member holds a value or a
+        year that is not among those known: the knowledge was then not read, and the adversary would seem harmless.
     """
 
     demographics: np.ndarray
@@ -197,7 +197,7 @@ class EvaluationRecords:
             raise ValueError(f"{lacking} histories of released members hold values that what may be known of them lacks")
 
     def _held_but_not_known(self) -> Iterator[int]:
-        """For each quasi-identifier, and the year, how many members hold more than is known of them."""
+        """For each quasi-identifier and the year, yield the number of members who hold more than is known about them."""
         every = np.arange(self.members)
         years = 1 + max(int(records.year.max(initial=0)) for records in (self.held, self.known))
         columns = [(self.held.year, self.known.year, years)]
@@ -213,5 +213,5 @@ class EvaluationRecords:
 
     @property
     def demographic_domains(self) -> tuple[Domain, ...]:
-        """Domains of one level: the values are generalized."""
+        """Domains of one level, because the values are already generalized."""
         return tuple(Domain((np.arange(size),)) for size in self.demographic_sizes)

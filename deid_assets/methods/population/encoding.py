@@ -1,6 +1,6 @@
-"""Tables of the restricted store as the integer arrays that the kernel reads.
+"""Encode tables of the restricted store as the integer arrays that the kernel reads.
 
-Values move from DuckDB to NumPy as the numbers that `value_domains` gave them; no text of a person leaves the store.
+Values move from DuckDB to NumPy as the codes assigned by `value_domains`; no text about a person leaves the store.
 """
 
 from collections.abc import Sequence
@@ -13,23 +13,23 @@ from deid_assets.store.tables import Table, quoted
 
 
 def domains_of(domains: Table, columns: Sequence[str]) -> tuple[Domain, ...]:
-    """The kernel's domain of each quasi-identifier."""
+    """Return the kernel's domain of each quasi-identifier."""
     frame = domains.frame()
     return tuple(Domain(level_maps(frame, column)) for column in columns)
 
 
 def demographic_codes(profiles: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:
-    """(N, d) int32: base codes of the member-level quasi-identifiers, in the order of member_number."""
+    """Return (N, d) int32: base codes of the member-level quasi-identifiers, ordered by member_number."""
     return _coded(profiles, domains, columns, "member_number")
 
 
 def record_codes(records: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:
-    """(n, m) int32: codes of the quasi-identifiers of a flat table's records, in the order of their numbers."""
+    """Return (n, m) int32: codes of the quasi-identifiers of a flat table's records, ordered by record number."""
     return _coded(records, domains, columns, "record")
 
 
 def _coded(table: Table, domains: Table, columns: Sequence[str], order: str) -> np.ndarray:
-    """One code for each row and column, missing values with the code that `value_domains` gave them."""
+    """Return one code per row and column; missing values have the code that `value_domains` assigned."""
     codes, joins = label_joins(domains, dict.fromkeys(columns, 0), table.columns(), "t", True, "level_code")
     selects = ", ".join(f"{code} AS c{number}" for number, code in enumerate(codes))
     arrays = table.arrays(f"SELECT {selects} FROM {table.sql} AS t {joins} ORDER BY t.{quoted(order)}")
@@ -47,7 +47,7 @@ def _complete(codes: np.ndarray) -> np.ndarray:
 def histories(
     claims: Table, profiles: Table, domains: Table, columns: Sequence[str], members: int, released_only: bool = False
 ) -> tuple[Histories, ...]:
-    """The values of each claim-level quasi-identifier by member.
+    """Return the values of each claim-level quasi-identifier by member.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def histories(
     profiles
         member_id, member_number, released.
     members
-        Number of members: all of them, or, with `released_only`, the released ones in the order of member_number.
+        Number of members: all of them or, with `released_only`, the released ones, ordered by member_number.
     released_only
-        Only released members; member i is then the i-th released one.
+        Whether to include only released members; member i is then the i-th released one.
 
     Returns
     -------
     tuple of Histories
-        One per column; missing values are left out, because a blank is no knowledge.
+        One per column; missing values are left out, because they are not knowledge.
     """
     types = claims.columns()
     selects, joins = [], []
@@ -72,7 +72,7 @@ def histories(
             f"LEFT JOIN ({labels_query(domains, column, 0, types[column])}) AS d{number}"
             f" ON d{number}.value = c.{quoted(column)}"
         )
-        # A value that is present and has no class becomes -2, and is refused below.
+        # A value that is present but has no class becomes -2 and raises an error below.
         selects.append(
             f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce(d{number}.level_code, -2) END::SMALLINT AS c{number}"
         )
@@ -95,10 +95,10 @@ def histories(
 
 
 def _by_member(position: np.ndarray, codes: np.ndarray, members: int) -> Histories:
-    """Histories from (member, code) pairs in any order.
+    """Create histories from (member, code) pairs in any order.
 
-    Codes of a member are sorted: a query with several threads returns rows in any order, and the draws of a stream
-    are positions in this array.
+    Codes of a member are sorted, because a multi-threaded query returns rows in any order, and draws are positions in this
+    array.
     """
     present = codes >= 0
     width = int(codes.max(initial=0)) + 1
@@ -113,13 +113,13 @@ def _by_member(position: np.ndarray, codes: np.ndarray, members: int) -> Histori
 
 
 def released_members(profiles: Table) -> np.ndarray:
-    """(n,) int64: member_number of the released members, ascending."""
+    """Return (n,) int64: member_number of the released members, ascending."""
     arrays = profiles.arrays(f"SELECT member_number FROM {profiles.sql} WHERE released ORDER BY member_number")
     return np.asarray(arrays["member_number"], dtype=np.int64)
 
 
 def powers(power: Table, profiles: Table, columns: Sequence[str]) -> tuple[np.ndarray, ...]:
-    """For each claim-level quasi-identifier (n,) int8: the adversary's power, in the order of the released members."""
+    """Return (n,) int8 for each claim-level quasi-identifier: the adversary's power, in the order of released members."""
     found = []
     for column in columns:
         arrays = power.arrays(

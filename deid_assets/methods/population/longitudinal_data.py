@@ -1,10 +1,10 @@
-"""What the longitudinal methods work on: members, their histories of claim values, and how both generalize.
+"""Data of the longitudinal methods: members, their histories of claim values, and the generalization of both.
 
 Everything is encoded: a value is a small integer, a hierarchy is one array per level. The population is every member
-of the delivery (methods#population: risk is 1/F in the population); the adversary's targets are the released ones.
+of the delivery (methods#population: risk is 1/F in the population); the adversary's targets are the released members.
 
-Level 1 (one value per member) and level 2 (one value per claim) are the words of El Emam et al. 2012. A missing level-1 value
-is a category of its own and has its own code; a missing level-2 value is no knowledge and is left out (methods#hierarchies).
+Level 1 (one value per member) and level 2 (one value per claim) are the terms of El Emam et al. 2012. A missing level-1 value
+is a category with its own code; a missing level-2 value is not knowledge and is left out (methods#hierarchies).
 """
 
 import copy
@@ -24,14 +24,14 @@ class Domain:
     Parameters
     ----------
     levels
-        `levels[l][base_code]` is the code of that value at level l; level 0 is the identity. All have the length of
-        the base domain, codes of a level are 0, 1, .. without gaps, and equal codes at a level stay equal at every
-        higher level: the hierarchy nests (methods#hierarchies).
+        `levels[l][base_code]` is the code of that value at level l; level 0 is the identity. All levels have the length of
+        the base domain. The codes of a level are 0, 1, .. without gaps, and codes that are equal at one level are equal at
+        every higher level: the hierarchy is nested (methods#hierarchies).
 
     Raises
     ------
     ValueError
-        If level 0 is not the identity, a level has another length or gaps, or the levels do not nest.
+        If level 0 is not the identity, a level has another length or gaps, or the levels are not nested.
 
     Examples
     --------
@@ -62,20 +62,20 @@ class Domain:
 
     @property
     def height(self) -> int:
-        """The highest level."""
+        """Number of the highest level."""
         return len(self.levels) - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """For each of M members the values of one claim-level quasi-identifier, missing ones left out.
+    """The non-missing values of one claim-level quasi-identifier for each of M members.
 
     Parameters
     ----------
     offsets
-        (M + 1,) int64: member i holds `codes[offsets[i]:offsets[i + 1]]`, in no particular order.
+        (M + 1,) int64: member i has `codes[offsets[i]:offsets[i + 1]]`, in no particular order.
     codes
-        Base codes, any integer type; small ones save memory.
+        Base codes, any integer type; small types save memory.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class Histories:
 
     @classmethod
     def of(cls, values: Sequence[Sequence[int]]) -> "Histories":
-        """Histories from one sequence of codes per member; for tests and examples."""
+        """Create histories from one sequence of codes per member; for tests and examples."""
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in values], dtype=np.int64)])
         return cls(offsets, np.array([code for row in values for code in row], dtype=np.int32))
 
@@ -109,20 +109,20 @@ class Histories:
 
     @property
     def counts(self) -> np.ndarray:
-        """(M,) int64: how many values each member holds."""
+        """(M,) int64: number of values of each member."""
         return np.diff(self.offsets)
 
     def counts_of(self, members: np.ndarray) -> np.ndarray:
-        """The same for some members only, without a pass over all."""
+        """Return `counts` for some members only, without a pass over all."""
         return self.offsets[members + 1] - self.offsets[members]
 
     def slots(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the values of some members lie.
+        """Return where the values of some members are.
 
         Returns
         -------
         positions, owners
-            Indices into `codes`, and for each the index into `members` that it belongs to; in the order of `members`.
+            Indices into `codes`, and for each the index into `members` of its owner; in the order of `members`.
         """
         counts = self.counts_of(members)
         owners = np.repeat(np.arange(len(members)), counts)
@@ -130,7 +130,7 @@ class Histories:
         return np.arange(len(owners)) + np.repeat(starts, counts), owners
 
     def in_order(self) -> "Histories":
-        """The same values, ascending within each member.
+        """Return the same values, ascending within each member.
 
         Examples
         --------
@@ -150,7 +150,7 @@ class Histories:
         return Histories(self.offsets, keys.astype(self.codes.dtype))
 
     def take(self, members: np.ndarray) -> "Histories":
-        """The histories of some members, in that order."""
+        """Return the histories of some members, in that order."""
         positions, _ = self.slots(members)
         offsets = np.concatenate([[0], np.cumsum(self.counts_of(members), dtype=np.int64)])
         return Histories(offsets, self.codes[positions])
@@ -163,9 +163,9 @@ class Dimension:
     Parameters
     ----------
     demographics, histories
-        Which level-1 and level-2 quasi-identifiers move, as positions in the data.
+        Level-1 and level-2 quasi-identifiers on this axis, as positions in the data.
     levels
-        The number of levels, the same for all of them.
+        Number of levels, the same for all of them.
     """
 
     name: str
@@ -193,19 +193,19 @@ class LongitudinalData:
     demographic_domains, history_domains
         One `Domain` for each of the d level-1 and H level-2 quasi-identifiers.
     held
-        H `Histories` of all N members: the values in D', after the long tail is cut. What the adversary can match.
+        H `Histories` of all N members: the values in D', after the long tail is truncated. What the adversary can match.
     targets
-        (n,) int: the released members, as rows of the population, each once.
+        (n,) int: the released members as distinct rows of the population.
     known
-        H `Histories` of the n targets: the values in D, nothing cut. What the adversary may know. Put in order here, so
-        that the draws of a stream do not depend on the order in which a database returned the claims.
+        H `Histories` of the n targets: the values in D, without truncation. What the adversary may know. They are sorted
+        here, so that draws do not depend on the order in which a database returned the claims.
     power
         H arrays (n,) int: p_ih of methods#adversary-power; min(p_ih, N_ih) values are sampled.
 
     Raises
     ------
     ValueError
-        If shapes disagree, a code is outside its domain, or a target holds a value that its untruncated history lacks.
+        If shapes disagree, a code is outside its domain, or a target has a value that its untruncated history lacks.
     """
 
     demographics: np.ndarray
@@ -228,17 +228,17 @@ class LongitudinalData:
 
     @property
     def members(self) -> int:
-        """N, the size of the population."""
+        """Size N of the population."""
         return len(self.demographics)
 
     @property
     def most_known(self) -> int:
-        """The largest number of values of one history that any draw can hold; at least 1."""
+        """Largest number of values of one history in any draw; at least 1."""
         most = [int(np.minimum(p, k.counts).max(initial=0)) for p, k in zip(self.power, self.known, strict=True)]
         return max([1, *most])
 
     def keeping(self, keep: np.ndarray) -> "LongitudinalData":
-        """The same population with some targets only.
+        """Return the same population with some of the targets.
 
         Suppressed members leave the release, not the population (methods#population).
 
@@ -257,13 +257,13 @@ class LongitudinalData:
         )
 
     def with_power(self, power: Sequence[np.ndarray]) -> "LongitudinalData":
-        """The same with another adversary power, H arrays (n,) int."""
+        """Return the same data with another adversary power, H arrays (n,) int."""
         changed = self._with(power=tuple(np.ascontiguousarray(values) for values in power))
         _check_shapes(changed)
         return changed
 
     def released_only(self) -> "LongitudinalData":
-        """The released members as the population: what an adversary can match who holds the release alone."""
+        """Return the data with the released members as the population: what an adversary with only the release can match."""
         return self._with(
             demographics=self.demographics[self.targets],
             held=tuple(histories.take(self.targets) for histories in self.held),
@@ -279,9 +279,9 @@ class LongitudinalData:
 
 
 def truncated_targets(data: LongitudinalData, history: int) -> np.ndarray:
-    """(n,) bool: the targets of whom D' holds fewer values of this history than D.
+    """Return (n,) bool: the targets for whom D' has fewer values of this history than D.
 
-    D' is a part of D, so everyone else's knowledge is in his own D' whatever the node.
+    D' is a part of D. For all other targets, the knowledge is in their own D' at every node.
     """
     return data.held[history].counts_of(data.targets) != data.known[history].counts
 
@@ -311,7 +311,7 @@ def generalization_at(data: LongitudinalData, dimensions: Sequence[Dimension], n
 
 
 def top_node(dimensions: Sequence[Dimension]) -> tuple[int, ...]:
-    """The coarsest node."""
+    """Return the coarsest node."""
     return tuple(dimension.levels - 1 for dimension in dimensions)
 
 
@@ -353,7 +353,7 @@ def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
 
 
 def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, domain: Domain, cells: int = 1 << 21) -> int:
-    """How many members have a value more often in D' than in D, as where D was not read; in chunks of bounded memory.
+    """Count members with a value more often in D' than in D, a sign that D was not read; in chunks of bounded memory.
 
     Parameters
     ----------
@@ -362,9 +362,9 @@ def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, d
     members
         (n,) int: rows of `held`.
     known
-        Histories of the same members in D, n of them.
+        Histories in D of the same n members.
     domain
-        Of the values.
+        Domain of the values.
     """
     chunk = max(1, cells // max(1, domain.sizes[0]))
     lacking = 0
@@ -376,9 +376,9 @@ def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, d
 
 
 def value_counts(histories: Histories, members: np.ndarray, domain: Domain, level: int) -> np.ndarray:
-    """(values at the level, members) int: how often each member holds each value.
+    """Return (values at the level, members) int: how often each member has each value.
 
-    The array is dense: callers choose how many members to ask for at a time.
+    The array is dense; callers choose how many members to process at a time.
     """
     positions, owners = histories.slots(members)
     values = domain.levels[level][histories.codes[positions]]

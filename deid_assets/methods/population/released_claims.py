@@ -1,4 +1,4 @@
-"""The released rows and what may be known of them, claim by claim, read from the store (methods#sensitivity)."""
+"""Read the released rows, and what may be known about them, claim by claim from the store (methods#sensitivity)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,12 +23,12 @@ def released_records(
     day_level: int | None,
     released_date: str | None = None,
 ) -> EvaluationRecords:
-    """The release (D2) and the claims of its members before the long tail is cut (D1), at one generalization.
+    """Return the release (D2) and its members' claims before truncation of the long tail (D1), at one generalization.
 
     Parameters
     ----------
     profiles
-        `released_population.released_profiles`.
+        Result of `released_population.released_profiles`.
     claims
         Released claims.
     known
@@ -40,10 +40,10 @@ def released_records(
     claim_names
         Released name of each claim-level quasi-identifier.
     day_level
-        Level at which days since the first claim are released; None where they are not.
+        Level at which days since the first claim are released; None if they are not released.
     released_date
-        Column of the release that holds dates of service, or days since the first one; it tells the order whatever
-        `day_level` says. Without either, claims of one year have no order.
+        Released column with dates of service, or with days since the first one; it gives the order whatever `day_level`
+        is. Without either, claims of one year have no order.
     """
     members, coded = member_codes(profiles, member_columns)
     sizes, held, own = [], [], []
@@ -61,7 +61,7 @@ def released_records(
         shown = _since_1970(shown) if claims.columns()[released_date] == "DATE" else shown
         day = f"coalesce({shown}, {MISSING})"
     elif day_level is not None:
-        # Labels have no order of their own: theirs is that of the days that they stand for.
+        # Labels have no order of their own; they are ordered by the days they represent.
         places = f"""(SELECT label, dense_rank() OVER (ORDER BY min(base_code)) - 1 AS place FROM {domains.sql}
             WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
         joins_held.append(f"LEFT JOIN {places} AS d ON d.label = c.{quoted(claim_names[DAY])}")
@@ -86,9 +86,9 @@ def released_records(
 
 
 def delivered_days(claims: Table, dates: Table) -> str:
-    """SELECT claim_id, year and, as days_since_first_claim, the day of service counted from 1970 on.
+    """SELECT claim_id, year and, as days_since_first_claim, the day of service counted from 1970.
 
-    Days drawn anew keep the order of those delivered, so that an order known to the day is known of both.
+    Redrawn days keep the order of the delivered ones, so an order known to the day holds for both.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The rows that would be published, as an adversary sees them: joined by MemberID, and as the kernel's arrays."""
+"""The rows to be published, as an adversary sees them: joined by MemberID, and as the kernel's arrays."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,20 +8,20 @@ from deid_assets.methods.population.longitudinal_data import Domain, Histories, 
 from deid_assets.store.tables import Table, quoted
 
 YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
-"""Released years of days in hospital, and the columns that they are the release of."""
+"""Released years of days in hospital, and their source columns."""
 
 
 def released_profiles(members: str, days: str, names: Mapping[str, str], columns: Sequence[str]) -> str:
     """SELECT MemberID and every member-level quasi-identifier of the release under its own column name.
 
-    A member without a row for a year was not enrolled in it: the value is missing, as it is in the population.
+    A member without a row for a year was not enrolled in it; the value is missing, as in the population.
 
     Parameters
     ----------
     members, days
-        What to write after FROM for the released members and days in hospital.
+        SQL to put after FROM for the released members and days in hospital.
     names
-        Released name of each column that the members table carries.
+        Released name of each column of the members table.
     columns
         The member-level quasi-identifiers, in the order wanted.
     """
@@ -53,17 +53,17 @@ def released_data(
     member_columns: Sequence[str],
     claim_names: Mapping[str, str],
 ) -> LongitudinalData:
-    """The release as a population of its own, and what an adversary may know of each released member.
+    """Return the release as its own population, and what an adversary may know about each released member.
 
     Parameters
     ----------
     profiles
-        `released_profiles`.
+        Result of `released_profiles`.
     claims
         Released claims: D2.
     known
         member_id and the claim-level quasi-identifiers of the released members at the same generalization, before the
-        long tail is cut: D1.
+        long tail is truncated: D1.
     crosswalk, power
         Pseudonyms, and the adversary's power by member_id.
     claim_names
@@ -72,7 +72,7 @@ def released_data(
     Returns
     -------
     LongitudinalData
-        With domains of one level: values are generalized already.
+        Has domains of one level, because values are already generalized.
     """
     members, coded = member_codes(profiles, member_columns)
     demographics = np.stack([codes for codes, _ in coded], axis=1)
@@ -117,23 +117,23 @@ def released_data(
 
 
 def member_codes(profiles: Table, columns: Sequence[str]) -> tuple[int, list[tuple[np.ndarray, Domain]]]:
-    """How many members are released, and of each column the codes in the order of MemberID with their domain."""
+    """Return the number of released members, and for each column its codes, ordered by MemberID, and its domain."""
     return profiles.count(), [_codes(profiles, column) for column in columns]
 
 
 def positions(profiles: Table) -> str:
-    """A subquery: MemberID and position, the place of each released member in every array."""
+    """Return a subquery of MemberID and position, the index of each released member in every array."""
     return f'(SELECT "MemberID", row_number() OVER (ORDER BY "MemberID") - 1 AS position FROM {profiles.sql})'
 
 
 def own_positions(profiles: Table, crosswalk: Table) -> str:
-    """A subquery: the same by member_id."""
+    """Return a subquery of member_id and position."""
     return f"""(SELECT x.original_id AS member_id, p.position FROM {positions(profiles)} AS p
         JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID")"""
 
 
 def value_numbers(known: Table, column: str, claims: Table, released: str) -> str:
-    """A subquery: value and code of every value of a quasi-identifier that is known or released."""
+    """Return a subquery of value and code, for every value of a quasi-identifier that is known or released."""
     return f"""(SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM (
         SELECT DISTINCT {quoted(column)} AS value FROM {known.sql} WHERE {quoted(column)} IS NOT NULL
         UNION SELECT DISTINCT {quoted(released)} FROM {claims.sql} WHERE {quoted(released)} IS NOT NULL))"""

@@ -1,7 +1,7 @@
-"""Every value of every quasi-identifier, numbered once, with its label and its class at every level.
+"""Every value of every quasi-identifier, numbered once, with its label and class at every level.
 
-The one place where a policy's hierarchies meet a delivery's values. The kernel reads the numbers, the release reads
-the labels, and because both come from the same rows they cannot disagree.
+This is the only place where a policy's hierarchies are applied to a delivery's values. The kernel reads the codes and the
+release reads the labels; both come from the same rows, so they cannot disagree.
 """
 
 import re
@@ -13,18 +13,18 @@ import pandas as pd
 from deid_assets.store.tables import Table, quoted
 
 MISSING = ""
-"""The value of a member-level quasi-identifier that is missing: a category like any other, released as a blank."""
+"""Value of a missing member-level quasi-identifier: a category like any other, released as a blank."""
 
 _CLOSED = re.compile(r"(\d+)(-\d+)?\Z")
 _SINGLE = re.compile(r"(\d+)\+?\Z")
 _FEWEST = 2
-"""Labels up to which '+' stays: '0' and '1+' say none or any, and '1' would say one."""
+"""Largest number of labels that keep their '+': '0' and '1+' mean none or any, whereas '1' would mean one."""
 
 COLUMNS = ("quasi_identifier", "base_code", "value", "level", "level_code", "label")
 
 
 def distinct_values(table: Table, column: str) -> list:
-    """The distinct values of a column in ascending order, missing ones left out."""
+    """Return the distinct non-missing values of a column in ascending order."""
     found = table.query(
         f"SELECT DISTINCT {quoted(column)} AS value FROM {table.sql} WHERE {quoted(column)} IS NOT NULL ORDER BY 1"
     )
@@ -40,24 +40,24 @@ def value_domain(
     top_code: int | None = None,
     missing_labels: Sequence[str | None] = (),
 ) -> pd.DataFrame:
-    """Rows of `value_domains` for one quasi-identifier.
+    """Return the rows of `value_domains` for one quasi-identifier.
 
     Parameters
     ----------
     quasi_identifier
         Its column name.
     values
-        (V,) distinct values without missing ones.
+        (V,) distinct non-missing values.
     labels, codes
         One array (V,) per level: the released text, and the class as 0, 1, ..
     with_missing
         Whether a missing value is a category, as it is at member level; it is then the last code of every level.
     top_code
-        A number that stands for itself and everything above it. The class that holds it is open upwards, and its
-        label says so: '8-14' becomes '8+'; but where every class is a single number, the largest is written as a number too,
-        as 15 is in the Heritage files, so that the column is read as one of numbers.
+        A number that represents itself and everything above it. Its class is open-ended, and its label says so: '8-14'
+        becomes '8+'. If every class is a single number, the largest is also written as a number, as 15 is in the
+        Heritage files, so that the column is read as numeric.
     missing_labels
-        Per level the label of the class that missing values join, None where they are their own; empty: nowhere.
+        For each level, the label of the class that missing values join, or None if they are their own; empty: none joins.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def value_domain(
         quasi_identifier, base_code, value (text), level, level_code, label (None where missing).
     """
     values = list(values)
-    # A claim-level column without a single value has a domain too: one class, which nothing is in.
+    # A claim-level column without any value has a domain too: a single, empty class.
     with_missing = with_missing or not values
     frames = []
     for level, (own_labels, own_codes) in enumerate(zip(labels, codes, strict=True)):
@@ -92,7 +92,7 @@ def value_domain(
             )
         )
     rows = pd.concat(frames, ignore_index=True)
-    # Text columns are of pandas' str type, so that DuckDB reads text even where every value is missing.
+    # Text columns have pandas' str type, so that DuckDB reads text even if every value is missing.
     return rows.astype(
         {
             "quasi_identifier": "str",
@@ -113,9 +113,9 @@ def _opened(labels: list[str], label: str) -> list[str]:
 
 
 def _counts(labels: list[str]) -> bool:
-    """Whether the labels of a level count one by one, so that its classes are those of numbers, the last one open.
+    """Whether the labels of a level are single numbers, the last possibly open-ended.
 
-    '0' and '1+' do not: they say none or any.
+    '0' and '1+' are not: they mean none or any.
 
     Examples
     --------
@@ -126,9 +126,9 @@ def _counts(labels: list[str]) -> bool:
 
 
 def level_maps(domains: pd.DataFrame, quasi_identifier: str) -> tuple[np.ndarray, ...]:
-    """The level maps of one quasi-identifier: for each level, the class of each class of the finest level.
+    """Return, for each level of a quasi-identifier, the class of each class of the finest level.
 
-    The kernel knows no values below the finest level, where some may already be one (stays of 0 and of 1 day are).
+    The kernel has no values below the finest level, which may already merge some (stays of 0 and of 1 day, for example).
     """
     own = domains[domains["quasi_identifier"] == quasi_identifier].sort_values(["level", "base_code"])
     maps = [rows["level_code"].to_numpy() for _, rows in own.groupby("level")]
@@ -144,7 +144,7 @@ def label_joins(
     missing_is_value: bool,
     what: str = "label",
 ) -> tuple[list[str], str]:
-    """What a SELECT writes to show quasi-identifiers at their levels: the expressions, in order, and the joins.
+    """Return the expressions, in order, and the joins of a SELECT that shows quasi-identifiers at their levels.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def label_joins(
     of
         Alias of the rows.
     missing_is_value
-        Whether a missing value has a class, as it has at member level; a missing value of a claim is none.
+        Whether a missing value has a class, as at member level; a missing value of a claim has none.
     what
         'label', or 'level_code' for the number of the class.
     """

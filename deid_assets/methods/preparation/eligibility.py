@@ -13,7 +13,7 @@ _FURTHER = "string_split(further_diagnoses, ' ')"
 def codes_of_claims(claims: Table) -> str:
     """SELECT every code of every claim: claim_id, member_id, kind ('diagnosis', 'procedure', 'place'), listed, code.
 
-    `listed` is the place of a diagnosis on its claim, from 1; further diagnoses follow the fourth.
+    `listed` is the position of a diagnosis on its claim, from 1; further diagnoses follow the fourth.
     """
     columns = [(column, "diagnosis", listed) for listed, column in enumerate(DIAGNOSES, start=1)]
     columns += [("cpt", "procedure", 1), ("place", "place", 1)]
@@ -30,7 +30,7 @@ def codes_of_claims(claims: Table) -> str:
 
 
 def distinct_codes(claims: Table) -> str:
-    """SELECT the distinct codes of a delivery with their kind ('specialty' among them), in order."""
+    """SELECT the distinct codes of a delivery with their kind (including 'specialty'), in order."""
     columns = [(column, "diagnosis") for column in DIAGNOSES]
     columns += [("cpt", "procedure"), ("place", "place"), ("specialty", "specialty")]
     parts = " UNION ".join(
@@ -44,11 +44,11 @@ def distinct_codes(claims: Table) -> str:
 def removed_members(members: Table, claims: Table, quarantined: Table, code_book: Table, opted_out: Sequence[str]) -> Query:
     """SELECT the members who may not be released, one row per member and reason.
 
-    A member with one claim that carries a sensitive code is removed with all claims: other claims would let an
-    adversary infer what was deleted. Members who opted out are removed too; their absence discloses nothing but that.
-    So are members one of whose claims is in quarantine: what it would have said is not known to be harmless. Where the
-    claim names no member exactly, it may be of those whose identifier differs in case, white space, quotes or leading
-    zeros only. (A line that could not be split into fields names nobody, and removes nobody.)
+    A member with a sensitive code on any claim is removed with all claims, because the other claims would let an adversary
+    infer what was deleted. Members who opted out are removed too; their absence discloses only that. Members with a claim in
+    quarantine are also removed, because its content is not known to be harmless. If such a claim names no member exactly, it
+    may belong to members whose identifier differs only in case, white space, quotes or leading zeros. (A line that could not
+    be split into fields names nobody and removes nobody.)
 
     Parameters
     ----------
@@ -57,14 +57,14 @@ def removed_members(members: Table, claims: Table, quarantined: Table, code_book
     quarantined
         Rows that broke a rule, with `source_table` and the row as JSON under canonical names in `raw_row`.
     code_book
-        Distinct codes with `removal_reason`, null where a code is no reason.
+        Distinct codes with `removal_reason`, null if the code is no reason for removal.
     opted_out
-        Identifiers of members who opted out; `opt_out_match` counts those who are not in the delivery.
+        Identifiers of members who opted out; `opt_out_match` counts those not in the delivery.
 
     Returns
     -------
     Query
-        member_id, reason, sensitive (whether the reason is what the member's claims tell).
+        member_id, reason, sensitive (whether the reason is in the member's claims).
     """
     sql = f"""
         WITH named AS (
@@ -94,27 +94,27 @@ def removed_members(members: Table, claims: Table, quarantined: Table, code_book
 
 
 def _alike(identifier: str) -> str:
-    """SQL of an identifier without what often differs between two files.
+    """Return SQL for an identifier without the differences that are common between two files.
 
-    That is case, white space, quotes, commas, semicolons, leading zeros, letters that are not seen, and how accents are
-    encoded.
+    These are case, white space, quotes, commas, semicolons, leading zeros, invisible characters, and the encoding of
+    accents.
     """
     return rf"ltrim(lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g'))), '0')"
 
 
 @dataclass(frozen=True)
 class OptOutMatch:
-    """How a list of members who opted out meets a delivery.
+    """How a list of members who opted out matches a delivery.
 
     Attributes
     ----------
     listed
-        Identifiers listed, each once.
+        Number of distinct identifiers on the list.
     matched
-        Those of delivered members.
+        Number of these that belong to delivered members.
     nearly
-        Those of no delivered member, which would be one's if case, white space, quotes, commas, semicolons, leading
-        zeros, letters that are not seen and the way in which an accent is encoded did not count.
+        Number of these that belong to no delivered member, but would if case, white space, quotes, commas, semicolons,
+        leading zeros, invisible characters and the encoding of accents were ignored.
     """
 
     listed: int
@@ -122,7 +122,7 @@ class OptOutMatch:
     nearly: int
 
     def problems(self, matched_at_least: float) -> tuple[str, ...]:
-        """Say why the list cannot be trusted to keep out those whom it means; how many matched is not told."""
+        """Explain why the list cannot be trusted to exclude the intended members, without revealing how many matched."""
         found = []
         if self.listed and self.matched < matched_at_least * self.listed:
             found.append(
@@ -142,14 +142,14 @@ class OptOutMatch:
 
 
 def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:
-    """Count the listed identifiers that are, or nearly are, those of members.
+    """Count the listed identifiers that match, or nearly match, those of members.
 
     Parameters
     ----------
     members
         Has the member_id of every delivered member.
     opted_out
-        Identifiers, each once.
+        Distinct identifiers.
     """
     found = members.query(
         f"""WITH listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id),
@@ -165,13 +165,13 @@ def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:
 def eligible_claims(
     members: Table, claims: Table, code_book: Table, newborn_days: int | None, drop_non_procedures: bool
 ) -> Query:
-    """SELECT the claims that pass the claim-level rules, of every delivered member.
+    """SELECT the claims that pass the claim-level rules, for every delivered member.
 
-    Dropped are a newborn's claims (up to and including `newborn_days` after birth) and claims whose code is no
-    medical procedure. A claim of a young member, or of one of unknown age, is a newborn's unless dates of birth and
-    service say that it is none. These two rules act on claims, not on members: as a reason to remove a member they would
-    delete nearly everyone. Removed members' claims stay, because the class size in the population counts them; who
-    may be released is decided by `removed_members`.
+    A newborn's claims (up to and including `newborn_days` after birth) and claims whose code is not a medical procedure are
+    dropped. A claim of a young member, or of one of unknown age, counts as a newborn's unless the dates of birth and service
+    show otherwise. These rules apply to claims, not to members; as reasons to remove members they would remove nearly
+    everyone. Claims of removed members stay, because class sizes in the population include them; `removed_members` decides
+    who may be released.
     """
     rules = ["true"]
     parameters: list = []

@@ -1,15 +1,15 @@
-"""Removed members beside the remaining ones: how far removal changes the data.
+"""Compare removed with remaining members: how much removal changes the data.
 
-The comparison is that of Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012.
+The comparison follows Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012.
 
-Sex and age are compared over members; days since the first claim and length of stay over claims, known values only;
-and the median number of claims. The two-sample Kolmogorov-Smirnov distance between removed and remaining comes with a
-bootstrap over MEMBERS: claims of one member are alike, so that a p-value from claims as if independent, as the appendix
-prints, means nothing (methods#excluded-members).
+Sex and age are compared over members; days since the first claim and length of stay over claims with known values; the
+number of claims by its median. The two-sample Kolmogorov-Smirnov distance between removed and remaining comes with a
+bootstrap over MEMBERS. Claims of one member are similar, so a p-value that treats claims as independent, as the appendix
+prints, is meaningless (methods#excluded-members).
 
-The bootstrap is Poisson's: in every replicate each member, with all his claims, counts Poisson(1) times; the same as
-drawing members with replacement but for the fixed total, and computable as one product of weights and per-member
-histograms. The distance is that of the values themselves; the printed tables bin them afterwards.
+The bootstrap is a Poisson bootstrap: in each replicate, each member with all their claims counts Poisson(1) times. This equals
+drawing members with replacement except for the fixed total, and reduces to one product of weights and per-member histograms.
+The distance is computed on the values themselves; the printed tables bin them afterwards.
 """
 
 import itertools
@@ -25,13 +25,13 @@ from deid_assets.store.tables import Table, quoted
 
 _MEMBERS_AT_ONCE = 16_384
 
-# Poisson(1) by table: 2^16 equally likely entries; its mean and variance are right to 1e-4.
+# Lookup table for Poisson(1): 2^16 equally likely entries; its mean and variance are accurate to 1e-4.
 _POISSON = stats.poisson.ppf((np.arange(2**16) + 0.5) / 2**16, 1).astype(np.uint8)
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Classes of a table: lower edges, ascending, the last open; what lies below the first edge is in no class."""
+    """Bins of a table: ascending lower edges, the last bin open-ended; values below the first edge are in no bin."""
 
     lower: tuple[int, ...]
     labels: tuple[str, ...]
@@ -44,9 +44,9 @@ class Bins:
 
 
 AGE_DECADES = Bins(tuple(range(0, 90, 10)), (*(f"{a}-{a + 9}" for a in range(0, 80, 10)), "80+"))
-# Months are 28-day blocks, twelve labels, the last open (methods#hierarchies).
+# Months are 28-day blocks with twelve labels, the last open-ended (methods#hierarchies).
 DSFC_MONTHS = Bins(tuple(range(0, 336, 28)), tuple(f"{m}-{m + 1} month{'s' * (m > 0)}" for m in range(12)))
-# A stay that begins and ends on one day, length 0 in some deliveries, is a stay of one day.
+# A stay that begins and ends on the same day, of length 0 in some deliveries, counts as one day.
 LENGTHS_OF_STAY = Bins(
     (0, 2, 3, 4, 5, 6, 7, 15, 29, 57, 85, 183),
     ("1 day", "2 days", "3 days", "4 days", "5 days", "6 days",
@@ -63,13 +63,13 @@ class KolmogorovSmirnov:
     distance
         sup |F_removed - F_remaining|.
     low, high
-        Interval of the stated confidence: distance -/+ the quantile of the replicates' sup of the recentred
-        difference. Valid, as |D - true D| is at most that sup, and a little wide.
+        Interval at the stated confidence: distance -/+ the quantile of the replicates' sup of the recentred difference. It is
+        valid, because |D - true D| is at most that sup, and slightly conservative.
     p_value
-        Of "the two distributions are equal": share of replicates whose recentred sup reaches the distance, with one
-        added above and below; not smaller than 1 / (replicates + 1).
+        Of the hypothesis that the distributions are equal: share of replicates whose recentred sup reaches the distance,
+        with one added to numerator and denominator; at least 1 / (replicates + 1).
     replicates, confidence
-        As asked for.
+        As passed by the caller.
     """
 
     distance: float
@@ -90,7 +90,7 @@ def counts_by_text(members: Table, removed: Table, column: str) -> str:
 
 
 def member_values(members: Table, removed: Table, column: str) -> str:
-    """SELECT the histogram of each member's own whole-numbered value, such as age: one row per member that has one.
+    """SELECT the histogram of each member's own integer value, such as age: one row per member with a value.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def member_values(members: Table, removed: Table, column: str) -> str:
 
 
 def claim_values(claims: Table, members: Table, removed: Table, column: str) -> str:
-    """SELECT each member's histogram of a whole-numbered column of his claims; as `member_values`, n counts claims."""
+    """SELECT each member's histogram of an integer column of their claims; as `member_values`, but n counts claims."""
     return f"""
         {_numbered(members, removed)}
         SELECT m.member, m.removed, c.value, c.n FROM numbered m JOIN (
@@ -115,7 +115,7 @@ def claim_values(claims: Table, members: Table, removed: Table, column: str) -> 
 
 
 def median_claims(claims: Table, members: Table, removed: Table) -> str:
-    """SELECT removed BOOLEAN | members | median_claims, over members that have a claim."""
+    """SELECT removed BOOLEAN | members | median_claims, over members with a claim."""
     return f"""
         {_numbered(members, removed)}
         SELECT m.removed, count(*) AS members, median(c.n)::DOUBLE AS median_claims
@@ -125,7 +125,7 @@ def median_claims(claims: Table, members: Table, removed: Table) -> str:
 
 
 def _distinct(removed: Table) -> str:
-    """Removed members may be listed once per reason."""
+    """Return distinct removed members, who may be listed once per reason."""
     return f"(SELECT DISTINCT member_id FROM {removed.sql})"
 
 
@@ -138,9 +138,9 @@ def _numbered(members: Table, removed: Table) -> str:
 
 
 def percentages(labels: Sequence[str], removed_counts: NDArray, remaining_counts: NDArray) -> pd.DataFrame:
-    """Return one of Tables 1-4: value | excluded_percent | remaining_percent, each column of 100 in all.
+    """Return one of Tables 1-4: value | excluded_percent | remaining_percent; each column sums to 100.
 
-    A group without members has 0 throughout.
+    A group without members has 0 everywhere.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def binned_percentages(histogram: dict[str, NDArray], bins: Bins) -> pd.DataFram
     Raises
     ------
     ValueError
-        If a value lies below the first bin; the message does not show it.
+        If a value is below the first bin; the message does not show it.
     """
     value, removed, n = (np.asarray(histogram[name]) for name in ("value", "removed", "n"))
     place = np.searchsorted(bins.lower, value, side="right") - 1
@@ -177,29 +177,29 @@ def kolmogorov_smirnov(
     replicates: int = 999,
     confidence: float = 0.99,
 ) -> KolmogorovSmirnov | None:
-    """Compare the values of removed and remaining members, resampling members.
+    """Compare the values of removed and remaining members by resampling members.
 
     Parameters
     ----------
     histogram
-        Columns of `member_values` or `claim_values`: member (rows,) int, removed (rows,) bool, value (rows,) int,
-        n (rows,) int, the claims of that member with that value. In the order of the SELECT: the member's order
-        decides which weights he gets, and so the last digits.
+        Columns of `member_values` or `claim_values`: member (rows,) int, removed (rows,) bool, value (rows,) int, n (rows,)
+        int, number of claims of that member with that value. Rows must be in the order of the SELECT, because the order of
+        members decides their weights, and so the last digits.
     rng
         Source of the weights; the same state gives the same result.
     replicates
-        Bootstrap replicates.
+        Number of bootstrap replicates.
     confidence
-        Of the interval, in (0, 1).
+        Confidence of the interval, in (0, 1).
 
     Returns
     -------
     KolmogorovSmirnov or None
-        None when one of the two groups has no value at all: nothing can be compared.
+        None if one of the two groups has no values, so that nothing can be compared.
 
     Notes
     -----
-    A replicate in which a group has no member at all says nothing and counts as the largest deviation, 1.
+    A replicate in which a group has no members is uninformative and counts as the largest deviation, 1.
     """
     if not 0 < confidence < 1 or replicates < 1:
         raise ValueError("the confidence must lie between 0 and 1, and at least one replicate is needed")
@@ -229,18 +229,18 @@ def kolmogorov_smirnov(
 
 
 def _per_member(member: NDArray, place: NDArray, n: NDArray, width: int) -> sparse.csr_array:
-    """Return (members, values) counts; members without a value are left out, as they change no distribution."""
+    """Return (members, values) counts; members without a value are left out because they change no distribution."""
     _, row = np.unique(member, return_inverse=True)
     return sparse.csr_array(sparse.coo_array((n.astype(float), (row, place)), shape=(row.max() + 1, width)))
 
 
 def _poisson_bootstrap(per_member: sparse.csr_array, rng: np.random.Generator, replicates: int) -> NDArray[np.float64]:
-    """Return (replicates, values) counts in which every member counts Poisson(1) times."""
+    """Return (replicates, values) counts in which each member counts Poisson(1) times."""
     total = np.zeros((replicates, per_member.shape[1]))
     for first in range(0, per_member.shape[0], _MEMBERS_AT_ONCE):
         some = per_member[first : first + _MEMBERS_AT_ONCE]
         weights = _POISSON[rng.integers(0, 2**16, size=(some.shape[0], replicates), dtype=np.uint16)]
-        # Sums of products of whole numbers: exact, so that neither order nor number of threads matters.
+        # Sums of integer products are exact, so neither order nor number of threads matters.
         total += (some.T @ weights.astype(float)).T
     return total
 

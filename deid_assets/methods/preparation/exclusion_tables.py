@@ -1,6 +1,6 @@
-"""Removed against remaining members in one long table (methods#excluded-members).
+"""Removed and remaining members compared in one long table (methods#excluded-members).
 
-It holds Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012, claims per member, and KS distances.
+It contains Tables 1 to 4 of Multimedia Appendix 1 to El Emam et al. 2012, claims per member, and KS distances.
 """
 
 import numpy as np
@@ -27,15 +27,15 @@ def exclusion_tables(members: Table, claims: Table, removed: Table, seed: int) -
     Parameters
     ----------
     members, claims, removed
-        Canonical members and claims; removed member_id, once per reason.
+        Canonical members and claims; member_id of removed members, once per reason.
     seed
-        Of the bootstrap over members.
+        Seed of the bootstrap over members.
 
     Returns
     -------
     pandas.DataFrame
-        table, value, excluded, remaining, and for rows of a distance: low, high, p_value. Percentages add up to 100 in
-        each table; `claims per member` holds medians; `KS distance` rows hold the distance in `excluded`.
+        table, value, excluded, remaining, and for distances: low, high, p_value. Percentages sum to 100 in each table;
+        `claims per member` contains medians; `KS distance` rows have the distance in `excluded`.
     """
     rng = np.random.default_rng(seed)
     sex = members.query(counts_by_text(members, removed, "sex"))

@@ -1,13 +1,13 @@
-"""Codes to the groups that are released (El Emam et al. 2012, Multimedia Appendix 1, sections 7 to 10; methods#codes)."""
+"""Map codes to the groups that are released (El Emam et al. 2012, Multimedia Appendix 1, sections 7 to 10; methods#codes)."""
 
 from deid_assets.store.tables import Query, Table
 
 
 def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_delay_top_code: int | None) -> Query:
-    """SELECT claims with their codes replaced by groups, Charlson band, and pay delay top-coded.
+    """SELECT claims with codes replaced by groups, with Charlson band, and with pay delay top-coded.
 
-    The condition group is that of the first-listed diagnosis. A stay of 0 days, admission and discharge on one day,
-    counts as 1 day.
+    The condition group is that of the first-listed diagnosis. A stay of 0 days, with admission and discharge on the same
+    day, counts as 1 day.
 
     Parameters
     ----------
@@ -16,9 +16,9 @@ def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_del
     code_book
         Distinct codes with their `group_name`.
     charlson_bands
-        A SELECT of claim_id, charlson for claims with a Charlson condition; all others are in band '0'.
+        A SELECT of claim_id, charlson for claims with a Charlson condition; all other claims are in band '0'.
     pay_delay_top_code
-        Days; larger values are set to it. None leaves them.
+        Days; larger values are set to it. None changes nothing.
     """
     sql = f"""
         WITH book AS (SELECT kind, code, group_name FROM {code_book.sql}),
@@ -48,21 +48,21 @@ def member_profiles(
 ) -> Query:
     """SELECT the member-level quasi-identifiers of the whole delivered population.
 
-    Whether claims were truncated is published with the days in hospital: of a member who was enrolled in neither year
-    nothing is told, so that his value is missing here too.
+    Whether claims were truncated is published with the days in hospital. Nothing is published about a member who was
+    enrolled in neither year, so the value is missing here too.
 
     Parameters
     ----------
     members
         Canonical members.
     sample
-        A SELECT of the member_id of those who are to be released.
+        A SELECT of the member_id of members to be released.
     claims
-        Grouped claims before the long tail is cut: what an adversary may know of.
+        Grouped claims before the long tail is truncated: what an adversary may know about.
     truncated_flags
-        A SELECT of member_id, claims_truncated for members some of whose claims were cut.
+        A SELECT of member_id, claims_truncated for members with truncated claims.
     days_in_hospital_top_code
-        Days; larger values are set to it. None leaves them.
+        Days; larger values are set to it. None changes nothing.
     """
     sql = f"""
         WITH claim_counts AS (SELECT member_id, count(*) AS claims FROM {claims.sql} GROUP BY member_id),

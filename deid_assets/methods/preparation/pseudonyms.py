@@ -7,24 +7,24 @@ from collections.abc import Sequence
 import pandas as pd
 
 DIGITS = 15
-"""Decimal digits of a pseudonym: they fit a double exactly, so that every reader of the Heritage files can hold them."""
+"""Decimal digits of a pseudonym: they fit a double exactly, so that every reader of the Heritage files can store them."""
 
 
 def pseudonyms(kind: str, identifiers: Sequence[str], key: bytes) -> pd.DataFrame:
-    """Give every identifier a pseudonym: HMAC-SHA256 under a secret key, cut to 15 digits.
+    """Assign every identifier a pseudonym: HMAC-SHA256 under a secret key, truncated to 15 digits.
 
-    Without the key a pseudonym can not be traced back, not even by trying all identifiers. Two identifiers that meet
-    in 15 digits, once in some two thousand deliveries of a million members, are told apart by a counter, in the
-    order of their digests, so that the order of the delivery plays no part.
+    Without the key, a pseudonym cannot be traced back, not even by trying all identifiers. Two identifiers that collide in
+    15 digits, once in some two thousand deliveries of a million members, are separated by a counter in the order of their
+    digests, so that the order of the delivery does not matter.
 
     Parameters
     ----------
     kind
         'member', 'provider', 'vendor' or 'pcp'.
     identifiers
-        Distinct.
+        Distinct identifiers.
     key
-        Secret, derived for this kind, policy and delivery: pseudonyms of two deliveries can not be joined.
+        Secret, derived for this kind, policy and delivery, so that pseudonyms of two deliveries cannot be joined.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a delivery holds of what the rules of a policy need: shares, counted in the canonical tables."""
+"""How much of what a policy's rules need is in a delivery: shares, counted in the canonical tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,35 +10,35 @@ CODED = {
     "procedure": "cpt",
     "place": "place",
 }
-"""A readable code of each kind on a claim; unreadable ones were blanked or quarantined by the intake."""
+"""A readable code of each kind on a claim; the intake blanked or quarantined unreadable codes."""
 
 SENSITIVE, RARE_VISIBLE = "sensitive_members", "rare_visible_members"
 NEWBORN, ICD9, AGE_AND_SEX, POPULATION = "newborn_claims", "icd9_diagnoses", "age_and_sex", "population"
 
 NEWBORN_YEARS = 3
-"""Under this age a member may have been born within the three years of a delivery."""
+"""Members below this age may have been born within the three years of a delivery."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """How many of how many."""
+    """A count and its total."""
 
     count: int
     of: int
 
     @property
     def share(self) -> float | None:
-        """`count` of `of`; None of nothing."""
+        """`count` over `of`; None if `of` is 0."""
         return self.count / self.of if self.of else None
 
 
 def coded(kind: str) -> str:
-    """Name of the figure: claims with a readable code of a kind."""
+    """Return the name of the figure: claims with a readable code of a kind."""
     return f"coded_claims/{kind}"
 
 
 def readable(column: str) -> str:
-    """Name of the figure: known codes of a column."""
+    """Return the name of the figure: readable codes of a column."""
     return f"readable_codes/{column}"
 
 
@@ -52,13 +52,13 @@ def rule_figures(
     members, claims
         The canonical tables.
     delivered_codes
-        source_column | kind | written | unreadable | like_icd10, one row for each column of codes.
+        source_column | kind | written | unreadable | like_icd10, one row per column of codes.
     removed
         member_id | reason | sensitive.
     rare_visible_reason
-        The reason of the list of rare and visible diseases; others are of the list of sensitive codes.
+        Reason for the list of rare and visible diseases; all others are for the list of sensitive codes.
     population
-        Size of the population that the policy states; None where the delivery is the population.
+        Population size stated in the policy; None if the delivery is the population.
     """
     number = claims.query(
         f"""SELECT count(*) AS claims, count(DISTINCT member_id) AS patients,
@@ -79,7 +79,7 @@ def rule_figures(
 
 
 def may_be_newborn(members: str = "members") -> str:
-    """SQL that is true for members who may have been born within the years of a delivery."""
+    """Return SQL that is true for members who may have been born within the years of a delivery."""
     return f"(coalesce({members}.age, 0) < {NEWBORN_YEARS})"
 
 

@@ -4,31 +4,32 @@ from deid_assets.methods.counts.protected_counts import standard_normal
 from deid_assets.store.tables import Query, Table
 
 SIZE_SD = 10.0
-"""Standard deviation of the size of a sample, in members."""
+"""Standard deviation of the sample size, in members."""
 
 
 LEFT_OUT_MEAN, LEFT_OUT_SD = 20.0, 10.0
-"""Members of the sample who are left out at random: mean and standard deviation of their number."""
+"""Mean and standard deviation of the number of sampled members who are left out at random."""
 
 
 def released_sample(eligible: Table, size: int, key: bytes, left_out: int = 0, left_out_key: bytes = b"") -> Query:
-    """SELECT `size` eligible members at random: those whose keyed hash comes first, but some left out by another hash.
+    """SELECT `size` eligible members at random: those with the first keyed hashes, minus some left out by another hash.
 
-    The order is that of SHA-256 over a secret key and the identifier: whoever has no key can not undo the sample. Under
-    one key a larger sample holds the smaller one, and members who come or go move nobody else, but for those left out.
+    Members are ordered by SHA-256 of a secret key and the identifier; without the key, nobody can reproduce the sample. With
+    the same key, a larger sample contains the smaller one, and members who join or leave do not affect others, except for
+    those left out.
 
     Parameters
     ----------
     eligible
         Table with member_id.
     size
-        Members to draw; all of them where fewer are eligible.
+        Number of members to draw; all of them if fewer are eligible.
     key
-        32 secret bytes. Derived for this purpose alone they draw the same members from every delivery.
+        32 secret bytes. If derived for this purpose alone, they draw the same members from every delivery.
     left_out
-        Members skipped among the first `size + left_out`, see `members_left_out`; at most eligible less `size`.
+        Number of members skipped among the first `size + left_out`, see `members_left_out`; at most eligible minus `size`.
     left_out_key
-        32 secret bytes, derived for this purpose, policy and delivery: they choose whom.
+        32 secret bytes, derived for this purpose, policy and delivery: they choose the members left out.
     """
     sql = f"""
         SELECT member_id FROM (
@@ -41,19 +42,19 @@ def released_sample(eligible: Table, size: int, key: bytes, left_out: int = 0, l
 
 
 def members_left_out(size: int, eligible: int, key: bytes) -> int:
-    """How many members of a sample to leave out at random, about twenty, so that who is missing tells little.
+    """Return how many sampled members to leave out at random, about twenty, so that absence reveals little.
 
-    Samples of one order are nested. Were nobody left out, a member of a smaller release who is missing in a larger one
-    would surely be one who was suppressed there, and their number exact; likewise the number of those who are gone from
-    the next delivery would be exactly that of those newly removed, wherever nobody left. The standard deviation is that of
-    the size of a sample.
+    Samples under one key are nested. If nobody were left out, a member of a smaller release who is missing from a larger one
+    would certainly have been suppressed there, and their number would be exact. Likewise, if nobody left the delivery, the
+    number missing from the next release would be exactly that of newly removed members. The standard deviation is that of the
+    sample size.
 
     Parameters
     ----------
     size
-        `sample_size`.
+        Result of `sample_size`.
     eligible
-        Members who may be released: where all are drawn nobody is left out, and where few others are, no more than these.
+        Members who may be released. If all are drawn, nobody is left out; if few others remain, no more than these.
     key
         At least 8 secret bytes, derived for this purpose, policy and delivery.
 
@@ -67,24 +68,24 @@ def members_left_out(size: int, eligible: int, key: bytes) -> int:
 
 
 def sample_size(population: int, eligible: int, members: int | None, fraction: float | None, key: bytes) -> int:
-    """How many members to draw: about as many as the policy asks for.
+    """Return how many members to draw: approximately as many as the policy requests.
 
-    The files of a release tell how many members it holds, and a policy how many were asked for. Were exactly so many
-    drawn, the difference would be the exact number of members who were suppressed afterwards. So the size is
-    round(N(asked for, 10)). The standard deviation is four times that of the noise on published counts, so that the two
-    together tell hardly more than that noise alone.
+    A release shows how many members it contains, and a policy how many were requested. If exactly that many were drawn, the
+    difference would be the exact number of members suppressed afterwards. The size is therefore round(N(requested, 10)). The
+    standard deviation is four times that of the noise on published counts, so that both together reveal hardly more than that
+    noise alone.
 
     Parameters
     ----------
     population
-        Delivered members; `fraction` is of these, because removed members stay in the denominator of alpha.
+        Number of delivered members; `fraction` refers to these, because removed members stay in the denominator of alpha.
     eligible
-        Members who may be released; no more are drawn.
+        Number of members who may be released; no more are drawn.
     members, fraction
-        One of the two; `members` wins. Where they ask for nobody, nobody is drawn.
+        One of the two; `members` takes precedence. If they request nobody, nobody is drawn.
     key
-        At least 8 secret bytes, derived for this purpose, policy, delivery's content and what was asked for: under one key two
-        sizes asked for would differ by exactly what the two releases do, but for those suppressed.
+        At least 8 secret bytes, derived for this purpose, policy, delivery content and requested size: under one key, two
+        requested sizes would differ by exactly as much as the two releases do, except for suppressed members.
 
     Examples
     --------

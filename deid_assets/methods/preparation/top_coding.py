@@ -1,10 +1,10 @@
-"""Top codes: values above a percentile are released as one open class, such as PayDelay '162+' (methods#top-codes).
+"""Top codes: values above a percentile are released as one open-ended class, such as PayDelay '162+' (methods#top-codes).
 
 The codes are those of El Emam et al. 2012.
 
-Percentiles are nearest-rank, the smallest value that at least the wanted share of the rows do not exceed: a value that
-occurs, the same for any order of the rows, without interpolation. The top code is that value, and every value from it
-on carries the label, as in the Heritage files, where no plain '162' stands beside '162+'.
+Percentiles are nearest-rank: the smallest value that at least the required share of rows do not exceed. It is a value that
+occurs, does not depend on the order of the rows, and is not interpolated. It is the top code, and every value from it on gets
+the label, as in the Heritage files, where no plain '162' occurs beside '162+'.
 """
 
 import math
@@ -26,14 +26,14 @@ def nearest_rank(values: NDArray[np.integer], frequencies: NDArray[np.integer], 
     values
         (m,) distinct, ascending.
     frequencies
-        (m,) rows with that value, in all at least 1.
+        (m,) number of rows with that value; the total is at least 1.
     percentile
-        In (0, 100]; its decimal notation is taken exactly, so that the 95th of 20 rows is the 19th row.
+        In (0, 100]; its decimal notation is taken exactly, so that the 95th percentile of 20 rows is the 19th row.
 
     Raises
     ------
     ValueError
-        If the percentile is outside (0, 100], or there are no rows.
+        If the percentile is outside (0, 100], or if there are no rows.
 
     Examples
     --------
@@ -51,12 +51,12 @@ def nearest_rank(values: NDArray[np.integer], frequencies: NDArray[np.integer], 
 
 @dataclass(frozen=True)
 class TopCode:
-    """The value from which on values are released as one open class.
+    """The value from which values are released as one open-ended class.
 
     Attributes
     ----------
     code
-        Smallest value of the open class, at least 1.
+        Smallest value of the open-ended class, at least 1.
     """
 
     code: int
@@ -67,11 +67,11 @@ class TopCode:
         return f"{self.code}+"
 
     def number(self, column: str) -> str:
-        """SQL expression: the column as a number, cut at the code; NULL stays NULL (`least` would not keep it)."""
+        """Return SQL for the column as a number, capped at the code; NULL stays NULL (`least` would not keep it)."""
         return f"CASE WHEN {quoted(column)} > {self.code} THEN {self.code} ELSE {quoted(column)} END"
 
     def text(self, column: str) -> str:
-        r"""SQL expression: the column as released text, '0', '1' .. '162+'; NULL stays NULL.
+        r"""Return SQL for the column as released text, '0', '1' .. '162+'; NULL stays NULL.
 
         Examples
         --------
@@ -83,29 +83,29 @@ class TopCode:
 
 
 def top_code(table: Table, columns: Sequence[str], percentile: float = 99) -> TopCode | None:
-    """Find the top code of integer columns that share a scale, pooled (the two years of days in hospital, for one).
+    """Find the top code of integer columns that share a scale, pooled (such as the two years of days in hospital).
 
     Parameters
     ----------
     table
-        Where the values are; every row counts once per column, missing values do not count.
+        Table with the values; every row counts once per column, missing values do not count.
     columns
         Names of non-negative integer columns.
     percentile
-        Values above this nearest-rank percentile are coded.
+        Values above this nearest-rank percentile are top-coded.
 
     Returns
     -------
     TopCode or None
-        None when all values are missing. Where the percentile is 0 the code is 1: the values above it, and only
-        they, form the open class.
+        None if all values are missing. If the percentile is 0, the code is 1: only the values above 0 form the open-ended
+        class.
 
     Raises
     ------
     StoreError
         If a name is not an identifier.
     ValueError
-        If the percentile is outside (0, 100] or no column is named.
+        If the percentile is outside (0, 100], or if no column is named.
     """
     if not columns:
         raise ValueError("name at least one column to top-code")

@@ -1,4 +1,4 @@
-"""Confidence bounds for shares and means found by simulation.
+"""Confidence bounds for shares and means estimated by simulation.
 
 They cover Monte Carlo error only: neither the uncertainty of an estimated population class size nor the adversary's
 model (methods#confidence). Say so wherever they are shown.
@@ -10,20 +10,20 @@ import numpy as np
 from scipy import stats
 
 TRIES_AT_MOST = 3
-"""How often a release may be judged by draws after it was refused by chance, the first time among them."""
+"""Maximum number of times draws may judge a release after refusals by chance, including the first."""
 
 
 def confidence_of_try(confidence: float, number: int) -> float:
-    """The confidence of a try's bounds, so that all tries together pass what is not safe as seldom as one would.
+    """Return the confidence of one try, so that all tries together accept an unsafe release as rarely as one try would.
 
-    Try i errs with at most 1/2^i of the probability that the stated confidence leaves; they sum to less than all of it.
+    Try i errs with at most 1/2^i of the error probability that the stated confidence allows; these sum to less than all of it.
 
     Parameters
     ----------
     confidence
-        As the policy states it: of all tries together.
+        Confidence stated in the policy, for all tries together.
     number
-        1 for the first.
+        Number of the try; 1 for the first.
 
     Examples
     --------
@@ -36,14 +36,14 @@ def confidence_of_try(confidence: float, number: int) -> float:
 
 
 def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The two-sided score interval of Wilson (1927) for a share.
+    """Return the two-sided score interval of Wilson (1927) for a share.
 
-    Valid for a number of trials fixed beforehand. At a stopping time that looked at the hits it only describes.
+    It is valid for a number of trials fixed in advance. At a stopping time that depends on the hits, it is only descriptive.
 
     Parameters
     ----------
     hits, trials
-        0 <= hits <= trials. Without trials the interval is (0, 1).
+        0 <= hits <= trials. With no trials the interval is (0, 1).
 
     Examples
     --------
@@ -55,13 +55,13 @@ def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[f
 
 
 def wilson_upper_bound(hits: int, trials: int, confidence: float = 0.99) -> float:
-    """The one-sided upper bound of Wilson's score for a share."""
+    """Return the one-sided upper bound of Wilson's score interval for a share."""
     _check(hits, trials, confidence)
     return _wilson(hits, trials, float(stats.norm.isf(1 - confidence)))[1]
 
 
 def clopper_pearson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The two-sided exact interval of Clopper and Pearson (1934): it covers the share at least so often.
+    """Return the exact two-sided interval of Clopper and Pearson (1934); its coverage is at least `confidence`.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def clopper_pearson_interval(hits: int, trials: int, confidence: float = 0.95) -
 
 
 def clopper_pearson_upper_bound(hits: int, trials: int, confidence: float = 0.99) -> float:
-    """The one-sided exact upper bound of Clopper and Pearson for a share; what gates compare with a threshold.
+    """Return the exact one-sided upper bound of Clopper and Pearson for a share; gates compare it with a threshold.
 
     Examples
     --------
@@ -88,22 +88,22 @@ def clopper_pearson_upper_bound(hits: int, trials: int, confidence: float = 0.99
 
 
 def empirical_bernstein_upper_bound(values: np.ndarray, value_range: float, confidence: float = 0.99) -> float:
-    """A one-sided upper bound of the mean of independent values in [0, value_range].
+    """Return a one-sided upper bound on the mean of independent values in [0, value_range].
 
     Maurer and Pontil (2009), theorem 4: mean + sqrt(2 V ln(2/delta) / n) + 7 range ln(2/delta) / (3 (n - 1)) with the
-    unbiased sample variance V. For averages of alpha I / |class|, where Wilson's interval does not apply.
+    unbiased sample variance V. It is used for means of alpha I / |class|, where Wilson's interval does not apply.
 
     Parameters
     ----------
     values
         (n,) float, n >= 2.
     value_range
-        The largest possible value, known before the values are seen.
+        Largest possible value, known before the values are observed.
 
     Raises
     ------
     ValueError
-        If there are fewer than two values, or one is outside the range.
+        If there are fewer than two values, or if a value is outside the range.
     """
     values = np.asarray(values, dtype=np.float64)
     if len(values) < 2:
@@ -119,28 +119,28 @@ def empirical_bernstein_upper_bound(values: np.ndarray, value_range: float, conf
 def range_on_fresh_trials(
     values: np.ndarray, value_range: float, trials: int, confidence: float | None, certainty: float = 0.99
 ) -> tuple[float, float]:
-    """Where the number that a gate compares will lie when it draws for itself, as far as trials already made can say.
+    """Predict the number that a gate compares with its threshold on fresh trials, from trials already made.
 
-    The gate compares the empirical Bernstein bound of `trials` fresh values, or their mean. Its own draws move that number
-    by about the standard error of their mean, and ours say where it is centred with an error of their own. Both are taken
-    as normal: this chooses what a gate is asked about, and judges nothing.
+    The gate compares the empirical Bernstein bound of `trials` fresh values, or their mean. The number varies by about the
+    standard error of the mean of the gate's draws, and its centre is estimated with the error of the given values. Both are
+    taken as normal. The result helps to choose what the gate will judge; it decides nothing itself.
 
     Parameters
     ----------
     values
-        (m,) float in [0, value_range], m >= 2: trials on another stream than the gate's.
+        (m,) float in [0, value_range], m >= 2: trials on a stream other than the gate's.
     trials
-        The gate's.
+        Number of the gate's trials.
     confidence
-        Of the gate's bound; None where it compares the mean.
+        Confidence of the gate's bound; None if the gate compares the mean.
     certainty
-        Probability, at least, that the gate's number lies below the upper end.
+        Probability, at least, that the gate's number is below the upper end.
 
     Returns
     -------
     (float, float)
-        The lower end is what the upper end can fall to when ever more values are given: above the threshold, more trials
-        will not help; an upper end within the threshold leaves room for the gate's draws.
+        The lower end is the limit of the upper end as more values are given. If it is above the threshold, more trials will
+        not help. If the upper end is within the threshold, there is room for the gate's draws.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def _wilson(hits: int, trials: int, z: float) -> tuple[float, float]:
     scale = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    # At the ends the score interval touches 0 or 1 exactly; rounding must not move it off.
+    # With no hits or only hits the interval ends at 0 or 1 exactly; rounding must not change that.
     return (0.0 if hits == 0 else max(0.0, centre - half)), (1.0 if hits == trials else min(1.0, centre + half))
 
 

@@ -1,20 +1,20 @@
-"""How large a class is in the population, given its size in the sample (methods#class-size).
+"""Estimate the size of a class in the population from its size in the sample (methods#class-size).
 
 See El Emam & Dankar 2008; Dankar & El Emam 2010.
 
-Where the delivery holds the population, F is counted, and nothing here is needed to gate. These estimators stand
-beside the count, and gate only where no population is at hand (a public extract of a large register). f is the size
-of a class in the sample, at least 1; alpha the sampling fraction; F the size in the population.
+If the delivery is the population, F is counted and gates need no estimate. These estimators are reported beside the
+count, and gate only if the population is not available (a public extract of a large register). f is the size of a class
+in the sample, at least 1; alpha is the sampling fraction; F is the size in the population.
 
 ==================  ================================================================================================
 large_sample        F = f / alpha. Unsafe for small alpha: at alpha <= .05 every class "is" 20.
 truncated_poisson   f given f >= 1 is zero-truncated Poisson with mean alpha F (El Emam & Dankar 2008).
 truncated_binomial  f given f >= 1 is zero-truncated binomial (ours; better above alpha = .2, exact at alpha = 1).
 posterior           1 / E[1/F given f] in the model of mu-Argus: F - f is negative binomial.
-test                no estimate: f counts as F when a class of F - 1 would rarely show f or more (2008, from memory).
+test                No estimate: f counts as F if a class of F - 1 would rarely show f or more (2008, from memory).
 ==================  ================================================================================================
 
-The bounds shown with any of these cover the simulation, not the uncertainty of F.
+The bounds reported with these cover the simulation error, not the uncertainty of F.
 """
 
 import math
@@ -27,7 +27,7 @@ from scipy import special, stats
 
 Estimator = Literal["large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"]
 
-# How far below the wanted F a Poisson estimate may lie and still count as it: at alpha = .5 ten of 20 give 19.998.
+# A Poisson estimate this far below the required F still counts as F: at alpha = .5, f = 10 gives 19.998 for F = 20.
 POISSON_TOLERANCE = 0.01
 TEST_LEVEL = 0.1
 _ROUND_OFF = 1e-9
@@ -54,7 +54,7 @@ def large_sample(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
 def truncated_poisson_mean(f: ArrayLike) -> NDArray[np.float64]:
     """Return the maximum-likelihood mean of a zero-truncated Poisson from one observation.
 
-    Solves lambda / (1 - exp(-lambda)) = f, that is lambda = f + W0(-f exp(-f)); 0 for f = 1.
+    It solves lambda / (1 - exp(-lambda)) = f, that is lambda = f + W0(-f exp(-f)); 0 for f = 1.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def truncated_poisson_mean(f: ArrayLike) -> NDArray[np.float64]:
 
 
 def truncated_poisson(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
-    """Return F = max(f, lambda / alpha) with the zero-truncated Poisson's lambda; a real number.
+    """Return F = max(f, lambda / alpha), real-valued, with lambda from the zero-truncated Poisson.
 
     Examples
     --------
@@ -81,8 +81,9 @@ def truncated_poisson(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
 def truncated_binomial(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
     """Return the whole F that maximizes log C(F, f) + F log(1 - alpha) - log(1 - (1 - alpha)^F).
 
-    Of equally likely F the smallest, the cautious one. The likelihood rises and then falls, and cutting off zero
-    moves its top down from floor(f / alpha): a bisection on the ratio of neighbours between f and there finds it.
+    Among equally likely F, the smallest is returned, which is the cautious choice. The likelihood rises and then falls,
+    and truncation at zero moves its maximum below floor(f / alpha). A bisection on the ratio of neighbours, between f and
+    that value, finds it.
 
     Examples
     --------
@@ -109,10 +110,10 @@ def truncated_binomial(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
 
 
 def posterior_risk(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
-    """Return E[1/F given f], the expected probability of a right match, in the model of mu-Argus.
+    """Return E[1/F given f], the expected probability of a correct match, in the model of mu-Argus.
 
-    (alpha^f / f) 2F1(f, f; f + 1; 1 - alpha), evaluated as (alpha / f) 2F1(1, 1; f + 1; 1 - alpha), its Euler
-    transform, which neither overflows nor cancels.
+    It is (alpha^f / f) 2F1(f, f; f + 1; 1 - alpha), evaluated by its Euler transform
+    (alpha / f) 2F1(1, 1; f + 1; 1 - alpha), which neither overflows nor cancels.
 
     Examples
     --------
@@ -139,22 +140,22 @@ def estimated_class_size(f: ArrayLike, alpha: float, estimator: Estimator) -> ND
 def minimum_sample_class_size(alpha: float, estimator: Estimator, F: int = 20) -> int:  # noqa: N803
     """Return k, the smallest class size in the sample that counts as a class of at least F in the population.
 
-    Whoever is in a class of fewer than k in the sample is at high risk. For alpha = 1 the sample is the population
-    and k is F, whatever the estimator.
+    Records in sample classes smaller than k are at high risk. For alpha = 1 the sample is the population, and k is F for
+    every estimator.
 
     Parameters
     ----------
     alpha
         Sampling fraction, above 0, at most 1.
     estimator
-        One of those in this module's table. truncated_poisson is compared with a tolerance of .01 in F.
+        One of those in the module docstring. truncated_poisson is compared with a tolerance of .01 in F.
     F
-        Class size wanted in the population, ceil(1 / risk threshold).
+        Required class size in the population, ceil(1 / risk threshold).
 
     Raises
     ------
     ValueError
-        If a parameter is not one of those allowed.
+        If a parameter has an invalid value.
 
     Examples
     --------

@@ -1,23 +1,23 @@
-"""How many members of the population are unique, judged from class sizes in the sample (methods#population-uniqueness).
+"""Estimate how many members of the population are unique, from class sizes in the sample (methods#population-uniqueness).
 
-See Dankar et al. 2012. s_i is the number of classes of size i in the sample, u = sum s_i their number, n the members sampled, N
-those of the population, f = n / N. Three estimators, each wrong in its own way, and a rule that chooses among them:
+See Dankar et al. 2012. s_i is the number of classes of size i in the sample, u = sum s_i the number of classes, n the sample
+size, N the population size, and f = n / N. There are three estimators, each with its own bias, and a rule to choose among them:
 
 =======================  ===========================================================================================
-zayatz                   Each unique of the sample is unique in the population with probability P, as if classes of
-                         the population had sizes in the proportions of the sample (Zayatz 1991).
+zayatz                   Each sample unique is unique in the population with probability P, as if class sizes in the
+                         population had the same proportions as in the sample (Zayatz 1991).
 pitman                   Ewens-Pitman sampling formula with parameters theta and a, by maximum likelihood (Hoshino
-                         2001). Good at small f.
+                         2001). Good for small f.
 slide_negative_binomial  Class sizes are 1 + a negative binomial; the number of classes by Shlosser-3 (Chen & Keller-
-                         McNulty 1998; Haas & Stokes 1998). Good at large f.
+                         McNulty 1998; Haas & Stokes 1998). Good for large f.
 =======================  ===========================================================================================
 
-The rule (Dankar et al. 2012): at f <= .1 Pitman's, or Zayatz's where Pitman's has no solution; above, the smaller of
-Zayatz's and the slide negative binomial's. Where the population is in the delivery uniques are counted, and these stand
-beside the count.
+The rule (Dankar et al. 2012): for f <= .1, Pitman's estimate, or Zayatz's if Pitman's has no solution; for larger f, the
+smaller of Zayatz's and the slide negative binomial's. If the delivery is the population, uniques are counted, and these
+estimates are reported beside the count.
 
-Public implementations carry slips in two places, E s2 and Shlosser-3; both are derived here from the thinning of the
-model and held against simulation by the tests.
+Public implementations have errors in two places, E s2 and Shlosser-3. Here both are derived from binomial thinning of the
+model and tested against simulation.
 """
 
 import math
@@ -28,32 +28,32 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 SMALL_FRACTION = 0.1
-"""Sampling fraction up to which the rule takes Pitman's estimate."""
+"""Largest sampling fraction for which the rule takes Pitman's estimate."""
 _EDGE = 1e-6
-"""How near to 0 and 1 the solver looks for Pitman's a."""
+"""Distance from 0 and 1 of the solver's search range for Pitman's a."""
 _BOUNDARY = 1e-4
-"""How near to 0 and 1 an a counts as lying on the boundary: the maximum is outside then."""
+"""Distance from 0 and 1 within which a counts as on the boundary: the maximum is then outside the range."""
 _SOLVED = 1e-6
-"""Relative error of s1 and s2 at which the negative binomial's equations count as solved."""
+"""Relative error of s1 and s2 below which the negative binomial's equations count as solved."""
 
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """Estimated members of the population who are alone in their class.
+    """Estimated number of members of the population who are unique, that is, alone in their class.
 
     Attributes
     ----------
     zayatz, pitman, slide_negative_binomial
-        Estimated uniques; None where the estimator has no solution on these class sizes.
+        Estimated uniques; None if the estimator has no solution for these class sizes.
     rule
-        The estimate that the decision rule takes.
+        The estimate chosen by the decision rule.
     taken
-        Whose it is: "zayatz", "pitman" or "slide_negative_binomial"; "counted" where the sample is the population.
+        Its estimator: "zayatz", "pitman" or "slide_negative_binomial"; "counted" if the sample is the population.
     why_not
-        (estimator, reason) for each one without a solution.
+        (estimator, reason) for each estimator without a solution.
     pitman_at_boundary
         Whether Pitman's likelihood still rises at a = 0, the edge of its range. The estimate is then that of the Ewens
-        formula, the limit of the model, and not of a maximum.
+        formula, the limit of the model, and not a maximum.
     """
 
     zayatz: float
@@ -66,19 +66,19 @@ class Uniqueness:
 
 
 def population_uniqueness(sizes: ArrayLike, classes: ArrayLike, population: int) -> Uniqueness:
-    """Return every estimate, and the one that the decision rule takes.
+    """Return all estimates, and the one chosen by the decision rule.
 
     Parameters
     ----------
     sizes, classes
-        (m,) whole numbers: class sizes i that occur in the sample, each once, and s_i, the classes of that size.
+        (m,) integers: distinct class sizes i in the sample, and s_i, the number of classes of each size.
     population
-        N, members of the population; at least n.
+        N, the population size; at least n.
 
     Raises
     ------
     ValueError
-        If sizes repeat or are below 1, if a count is negative, if nobody is sampled, or more than the population has.
+        If sizes repeat or are below 1, a count is negative, the sample is empty, or it is larger than the population.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def _checked(sizes: ArrayLike, classes: ArrayLike) -> tuple[NDArray[np.float64],
 def zayatz(i: NDArray, s: NDArray, population: int) -> float:
     """Return s1 P N/n, with P = s1 Hyp(1; N, 1, n) / sum_i s_i Hyp(1; N, i, n).
 
-    Hyp(1; N, i, n) is the probability that one of i members is sampled.
+    Hyp(1; N, i, n) is the probability that exactly one of i members is sampled.
     """
     n = int(i @ s)
     one_sampled = np.asarray(stats.hypergeom.pmf(1, population, i.astype(np.int64), n))
@@ -143,12 +143,12 @@ def zayatz(i: NDArray, s: NDArray, population: int) -> float:
 
 
 def fit_pitman(i: NDArray, s: NDArray) -> tuple[float, float] | str:
-    """Return theta and a of greatest likelihood under the Ewens-Pitman formula, or why there are none.
+    """Return the maximum-likelihood theta and a of the Ewens-Pitman formula, or the reason why there are none.
 
-    For each a the score in theta falls through zero once between -a and infinity, where it is found by bisection; what
-    is left is a curve in a, which is searched on a grid and then between its neighbours. No step can overflow, unlike
-    Newton's from the moment start of Hoshino on data that are far from the model. Where classes vary less in size than any
-    a > 0 allows, the likelihood rises towards a = 0, and an a next to 0 is returned: the Ewens formula.
+    For each a, the score in theta has one zero between -a and infinity, found by bisection. The remaining curve in a is
+    searched on a grid and then between neighbouring grid points. No step can overflow, unlike Newton's method from
+    Hoshino's moment estimates on data far from the model. If class sizes vary less than any a > 0 allows, the likelihood
+    rises towards a = 0, and an a close to 0 is returned: the Ewens formula.
     """
     n, u = int(i @ s), int(s.sum())
     if u == n:
@@ -190,7 +190,7 @@ def fit_pitman(i: NDArray, s: NDArray) -> tuple[float, float] | str:
 def pitman_uniques(theta: float, a: float, population: int) -> float:
     """Return the expected uniques N Gamma(theta+1) Gamma(theta+a+N-1) / (Gamma(theta+a) Gamma(theta+N)) of a population.
 
-    For large N this is Gamma(theta+1)/Gamma(theta+a) N^a, as the literature prints it.
+    For large N this is Gamma(theta+1)/Gamma(theta+a) N^a, as printed in the literature.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def pitman_uniques(theta: float, a: float, population: int) -> float:
 
 
 def shlosser_3(i: NDArray, s: NDArray, fraction: float) -> float:
-    """Return the estimated number of classes in the population (Haas & Stokes 1998, their third of Shlosser's form).
+    """Return the estimated number of classes in the population (Haas & Stokes 1998, their third estimator of Shlosser's form).
 
     u + s1 [sum i q^2 (1-q^2)^(i-1) s_i / sum (1-q)^i ((1+q)^i - 1) s_i] [sum (1-q)^i s_i / sum i q (1-q)^(i-1) s_i]^2
     with q the sampling fraction.
@@ -218,10 +218,10 @@ def shlosser_3(i: NDArray, s: NDArray, fraction: float) -> float:
 
 
 def fit_slide_negative_binomial(i: NDArray, s: NDArray, fraction: float) -> tuple[float, float, float] | str:
-    """Return K, a and b, or why there are none: K classes by Shlosser-3, and a, b that give the s1 and s2 observed.
+    """Return K, a and b, or the reason why there are none: K classes by Shlosser-3, and a, b that fit the observed s1 and s2.
 
-    A class of 1 + Y members, Y negative binomial with P(Y = 0) = b^a, of which each is sampled with probability f.
-    Where several pairs solve both equations, the one whose expected sample is nearest to n.
+    A class has 1 + Y members, Y negative binomial with P(Y = 0) = b^a; each member is sampled with probability f. If
+    several pairs solve both equations, the one whose expected sample size is closest to n is returned.
     """
     s1, s2, n = float(s[i == 1].sum()), float(s[i == 2].sum()), float(i @ s)
     if not s1 or not s2:

@@ -1,9 +1,9 @@
-"""When to stop drawing: whether a node's high-risk share is above or below MaxSup (methods#sequential-decision).
+"""Sequential test of whether a node's high-risk share is above or below MaxSup (methods#sequential-decision).
 
 These are steps 4 and 5 in section 5 of Multimedia Appendix 1 to El Emam et al. 2012. The appendix repeats 10,000 draws a
-thousand times 'or until the stopping criterion is met' and does not state the criterion. This one is a pair of test martingales
-with a Beta mixture, valid at any stopping time by Ville's inequality: whatever the true share, a wrong rejection and a wrong
-acceptance each have at most the stated probability.
+thousand times 'or until the stopping criterion is met' without stating the criterion. The one used here is a pair of test
+martingales with a Beta mixture, valid at any stopping time by Ville's inequality: for every true share, the probabilities of a
+wrong rejection and of a wrong acceptance are each at most the stated error.
 """
 
 import math
@@ -22,11 +22,11 @@ class SequentialRule:
     Parameters
     ----------
     threshold
-        m: the node is a candidate when its share is below m.
+        m: the node is a candidate if its share is below m.
     error
-        delta: bound of either wrong decision. For a lattice of L nodes give delta / L to each.
+        delta: bound on the probability of each wrong decision. For a lattice of L nodes, use delta / L for each.
     a, b
-        The Beta mixture. The default puts its mass near the small shares that MaxSup lies among.
+        Parameters of the Beta mixture. The default puts its mass near the small shares around MaxSup.
 
     Examples
     --------
@@ -49,9 +49,9 @@ class SequentialRule:
             raise ValueError("a and b must be positive")
 
     def log_evidence(self, flagged: int, draws: int) -> tuple[float, float]:
-        """The logarithms of E_up, evidence that the share is above m, and of E_low, that it is below.
+        """Return the logarithms of E_up, evidence that the share is above m, and of E_low, evidence that it is below.
 
-        E_up is the mixture, over the Beta cut to q > m, of the likelihood ratio of q to m; E_low over q < m:
+        E_up is the mixture, over the Beta restricted to q > m, of the likelihood ratio of q to m; E_low over q < m:
 
             log E_up = log B(a+S, b+t-S) + log sf(m; a+S, b+t-S) - log B(a, b) - log sf(m; a, b)
                        - S log m - (t-S) log(1-m)
@@ -67,7 +67,7 @@ class SequentialRule:
         return float(up), float(low)
 
     def decide(self, flagged: int, draws: int) -> Decision:
-        """Decide after `draws` draws, or say that more are needed."""
+        """Return the decision after `draws` draws; 'undecided' if more are needed."""
         up, low = self.log_evidence(flagged, draws)
         needed = -math.log(self.error)
         if up >= needed:
@@ -76,5 +76,5 @@ class SequentialRule:
 
 
 def _log(probability: float) -> float:
-    # A tail that underflows belongs to the side without evidence.
+    # If a tail underflows, its side has no evidence.
     return math.log(probability) if probability > 0 else -math.inf
