@@ -59,7 +59,7 @@ class BothReadings:
 
 
 def literal_power(computation: NodeComputation, node: Sequence[int], adversary: Adversary) -> tuple[np.ndarray, ...]:
-    """p_ih recomputed from the values as generalized at the node; one (n,) int8 array per claim-level quasi-identifier."""
+    """Recompute p_ih from the values generalized at the node; one (n,) int8 array per claim-level quasi-identifier."""
     data = computation.data
     levels = generalization_at(data, computation.dimensions, node).histories
     powers = []

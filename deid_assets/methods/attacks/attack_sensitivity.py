@@ -208,7 +208,7 @@ class AttackSensitivity:
         claim: np.ndarray | None,
         draws: int,
     ) -> tuple[list[Facts], list[np.ndarray]]:
-        """What is known beyond values, and the draws that know it."""
+        """Return the facts known beyond values, and the draws that know them."""
         if claim is not None:
             return [self._like_claims.facts(claim)], [np.arange(draws)]
         if knows != "order":
@@ -258,7 +258,7 @@ class AttackSensitivity:
         return 1 + max(int(records.year.max(initial=0)) for records in self._both)
 
     def _indexed(self, held: Sequence[np.ndarray], known: Sequence[np.ndarray], sizes: Sequence[int]) -> _Indexed:
-        """Bit-sets of the values in D2, the values in D1, and domains of one level."""
+        """Build the index of the values in D2, the values in D1, and domains of one level."""
         domains = tuple(Domain((np.arange(size),)) for size in sizes)
         values = [claim_values(self.records.held, codes).histories for codes in held]
         levels = [(0,)] * len(domains)

@@ -154,7 +154,7 @@ def _except_in(
 def _in_order(
     x: int, y: int, z: int, histories: int, history: int, years: tuple[int, int], days: tuple[int, int]
 ) -> list[Canary]:
-    """Two members whose values of one quasi-identifier come in opposite order, by year or by day; all else is alike."""
+    """Return two members whose values of one quasi-identifier are in opposite order, by year or by day; all else is equal."""
     told: dict[Knows, int] = {"order": 1, "dated_values": 1} if years[0] != years[1] else {"order": 1}
 
     def in_turn(first: int, then: int) -> tuple[Claim, ...]:
@@ -167,7 +167,7 @@ def _in_order(
 
 
 def _linked(x: int, y: int, histories: int) -> list[Canary]:
-    """Members who all hold two values of each quasi-identifier, linked in another way by their claims."""
+    """Return members who all have two values of each quasi-identifier, linked differently by their claims."""
     # Of two quasi-identifiers either can be crossed, with the same result; of one, none.
     crossed = range(histories if histories > 2 else histories - 1)
     told: dict[Knows, int] = {"claim": 1} if crossed else {}
@@ -287,7 +287,7 @@ def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray
 
 
 def _codes(canary: Canary, place: int, first: int, truncated: bool) -> list[int]:
-    """Its values of one quasi-identifier, numbered from `first` on: all, or those that truncation spares."""
+    """Return its values of one quasi-identifier, numbered from `first`: all, or those that truncation keeps."""
     there = [(values[place], held) for values, _, _, held in canary.claims]
     return [first + value for value, held in there if value is not None and (held or not truncated)]
 

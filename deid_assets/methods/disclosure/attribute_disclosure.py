@@ -236,7 +236,7 @@ def _furthest(difference: NDArray) -> NDArray:
 def _distances(
     group: NDArray, rank: NDArray, share: NDArray, whole: NDArray, classes: int, distance: Callable[[NDArray], NDArray]
 ) -> NDArray:
-    """(classes,) distance of each class's shares from those of the whole, some classes at a time."""
+    """Return (classes,) distance of each class's distribution from the overall one, computed in blocks of classes."""
     order = np.argsort(group, kind="stable")
     group, rank, share = group[order], rank[order], share[order]
     found = np.empty(classes)

@@ -226,7 +226,7 @@ class NodeComputation:
     def generalization(
         self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()
     ) -> Generalization[int | None]:
-        """The levels at a node, with some quasi-identifiers dropped from what the adversary knows."""
+        """Return the levels at a node, with some quasi-identifiers removed from the adversary's knowledge."""
         levels = generalization_at(self.data, self.dimensions, node)
         return Generalization(
             tuple(None if i in without_demographics else level for i, level in enumerate(levels.demographics)),
@@ -333,7 +333,7 @@ class NodeComputation:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
     def _exempt(self, batch: Batch, levels: Generalization[int | None], exemption: Exemption) -> np.ndarray:
-        """(B,) bool: step 4.b.i.2, in the reading asked for. Histories that are dropped exempt nobody."""
+        """Return (B,) bool: step 4.b.i.2, in the requested reading; removed histories exempt nobody."""
         if exemption == "literal":
             return self._draws.lost(batch, levels.histories)
         if exemption != "once":
@@ -381,7 +381,7 @@ class NodeComputation:
 
 
 def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization[int | None], exempt: np.ndarray, limit: int) -> np.ndarray:
-    """Step 4.b.ii, (B,) int32: members of the population who match each draw; 0 for exempt ones, not asked about."""
+    """Step 4.b.ii: return (B,) int32, members of the population who match each draw; 0 for exempt draws, not counted."""
     cells = draws.index.cells(levels.demographics)
     cell = np.where(exempt, TOO_RARE, cells.cell_of[batch.members])
     return draws.matching_members(batch, cells, cell, levels.histories, limit)

@@ -91,7 +91,7 @@ def _of(index: MemberIndex, cells: DemographicCells) -> tuple[np.ndarray, int, n
 
 @compiled
 def _rows(codes: np.ndarray, level: np.ndarray, rows_of: np.ndarray) -> np.ndarray:
-    """(P, B) int32: for each value known, at its last occurrence, the row of 'holds it so often'."""
+    """Return (P, B) int32: for each known value, at its last occurrence, the row of 'has it that often'."""
     slots, draws = codes.shape
     rows = np.full((slots, draws), NO_ROW, np.int32)
     for slot in range(slots):
@@ -115,7 +115,7 @@ def _rows(codes: np.ndarray, level: np.ndarray, rows_of: np.ndarray) -> np.ndarr
 def _ask(
     codes: np.ndarray, values: np.ndarray, rows_of: np.ndarray, first: int, asked: np.ndarray, lengths: np.ndarray
 ) -> None:
-    """Add the rows that one history's knowledge asks for; `rows_of` (base codes, most) by base code.
+    """Add the rows needed for one history's knowledge; `rows_of` (base codes, most) is indexed by base code.
 
     Every occurrence of a value adds a row, not only the last: a member who has a value twice also has it once, and an extra
     row costs less than removing the previous one.
@@ -162,7 +162,7 @@ def _count(
     limit: int,
     found: np.ndarray,
 ) -> None:
-    """Write the count of each of these draws, at most the limit."""
+    """Write the count of each of these draws, capped at the limit."""
     in_order = np.empty(asked.shape[1] + _ROWS_BEFORE_LOOK, np.int64)
     left = np.empty(WORDS, np.uint64)
     for draw in range(min(len(lengths), len(cell) - first)):
@@ -197,7 +197,7 @@ def _count(
 
 @compiled
 def _rarest_first(rows: np.ndarray, in_order: np.ndarray) -> np.int64:
-    """Put the three rarest rows in front, in order, and the others behind as they come; the rarest row, or NO_ROW.
+    """Put the three rarest rows first, sorted, and the others after them in any order; return the rarest row, or NO_ROW.
 
     Each row passes the three rarest so far and replaces one of them, or is passed on: there is no branch for the processor to
     mispredict. The first three replace no actual row.
@@ -217,7 +217,7 @@ def _rarest_first(rows: np.ndarray, in_order: np.ndarray) -> np.int64:
 
 @compiled
 def _bit_count(word: np.uint64) -> np.int64:
-    """The number of bits of a uint64; the compiler knows this sum as one instruction."""
+    """Return the number of bits of a uint64; the compiler recognizes this sum as one instruction."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)

@@ -43,7 +43,7 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
 
 @compiled
 def _turns(samples: np.ndarray, places: np.ndarray, order: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """When each draw takes its random number in a step, and how many take one.
+    """Return when each draw takes its random number within a step, and how many draws take one.
 
     `turn` (B,) int32 is in the order of the stream and counts within a block: draws that sample most come first, and draws that
     sample equally many keep their order, so that a turn is the same at every step. The second array, (blocks, P) int64, gives
@@ -85,7 +85,7 @@ def _sample(
     order: np.ndarray,
     block_of: np.ndarray,
 ) -> None:
-    """Fill (P, B) codes: Floyd's algorithm, as in `claim_sampling.sample_positions`, draw by draw.
+    """Fill (P, B) codes by Floyd's algorithm, as in `claim_sampling.sample_positions`, draw by draw.
 
     `begin` (blocks, P) is where the random numbers of a block's steps begin. Where most draws do the same, code is branch-free,
     because mispredictions cost more than the work: first the first value of all draws, then all values of the few draws that

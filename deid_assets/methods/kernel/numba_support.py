@@ -14,7 +14,7 @@ Found = TypeVar("Found")
 
 
 def compiled(function: Callable[Given, Found]) -> Callable[Given, Found]:
-    """Compile on first use; keep the machine code beside its file, or in the user's cache, for the next process.
+    """Compile on first use; cache the machine code beside its file, or in the user's cache, for the next process.
 
     The cached code is rebuilt if that file changes, but not if another file does. The compiled code therefore calls nothing in
     other files and writes out their constants.

@@ -157,7 +157,7 @@ class OtherGates:
 
     @cached_property
     def _attacks(self) -> dict[str, _Attack]:
-        """The attacks that gate."""
+        """Return the attacks that gate."""
         both = (
             (ATTACK, self.success_at_most, self.trials, self.confidence),
             (NUMBER, self.number_at_most, self.number_trials, self.number_confidence),

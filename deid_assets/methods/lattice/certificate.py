@@ -82,7 +82,7 @@ class Criterion:
         return flagged > math.floor(self.threshold * of + _ROUND_OFF)
 
     def is_open(self, measured: MeasuredNode) -> bool:
-        """Whether more draws could still decide, as where another node decided this one before its own draws did."""
+        """Whether more draws could still decide, as when another node decided this one before its own draws did."""
         flagged, of = measured.flagged, measured.of
         if self.kind != "sequential" or flagged is None or of is None:
             return False

@@ -129,7 +129,7 @@ class DiagnosisRow(Protocol):
 
 
 def outcome_of_change(row: DiagnosisRow) -> str:
-    """What came of a change, in words, of a row of the diagnosis; empty where it only tells where the risk is."""
+    """Return the outcome of a change in words, from a row of the diagnosis; empty if the row only locates the risk."""
     return "yes" if row.would_pass else "" if row.against == NOT_TRIED else f"no: {row.against}"
 
 

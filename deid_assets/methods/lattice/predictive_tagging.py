@@ -53,7 +53,7 @@ def lower_neighbours(node: Node) -> list[Node]:
 
 
 def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:
-    """For each node of the lattice, by its levels, the sum of one loss from each dimension.
+    """Return for each node of the lattice, indexed by its levels, the sum of one loss from each dimension.
 
     Examples
     --------

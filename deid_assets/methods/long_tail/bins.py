@@ -66,12 +66,12 @@ class Bins:
         return found if self.cap is None or open_bin is None else np.where(counts >= self.cap, open_bin, found)
 
     def lowest(self, bins: ArrayLike) -> np.ndarray:
-        """Lowest number of claims of each bin."""
+        """Return the lowest number of claims of each bin."""
         lowest = np.asarray(bins, dtype=np.int64) * self.width + 1
         return lowest if self.cap is None else np.where(np.asarray(bins) == self.open_bin, self.cap, lowest)
 
     def highest(self, bins: ArrayLike) -> np.ndarray:
-        """Highest number of claims of each bin that is not open."""
+        """Return the highest number of claims of each bin that is not open-ended."""
         highest = (np.asarray(bins, dtype=np.int64) + 1) * self.width
         return highest if self.cap is None else np.minimum(highest, self.cap - 1)
 

@@ -37,7 +37,7 @@ def _coded(table: Table, domains: Table, columns: Sequence[str], order: str) -> 
 
 
 def _complete(codes: np.ndarray) -> np.ndarray:
-    """The codes, after making sure that every row found its value."""
+    """Return the codes after checking that every row has a value in the domain."""
     lacking = int(np.count_nonzero(np.ma.getmaskarray(codes))) if isinstance(codes, np.ma.MaskedArray) else 0
     if lacking:
         raise ValueError(f"{lacking} values have no class; value_domains is of another delivery")

@@ -176,7 +176,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Generalization(Generic[Level]):
-    """The level of every quasi-identifier; None drops it from what the adversary knows."""
+    """The level of every quasi-identifier; None removes it from the adversary's knowledge."""
 
     demographics: tuple[Level, ...]
     histories: tuple[Level, ...]
@@ -271,7 +271,7 @@ class LongitudinalData:
         )
 
     def _with(self, **changes: np.ndarray | tuple[Histories, ...] | tuple[np.ndarray, ...]) -> "LongitudinalData":
-        """A changed copy whose values were checked before: another pass over millions of claims would find nothing."""
+        """Return a changed copy without checking values again, which would take another pass over millions of claims."""
         changed = copy.copy(self)
         for name, value in changes.items():
             object.__setattr__(changed, name, value)
@@ -287,7 +287,7 @@ def truncated_targets(data: LongitudinalData, history: int) -> np.ndarray:
 
 
 def generalization_at(data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int]) -> Generalization[int]:
-    """The levels of all quasi-identifiers at a node; those in no dimension stay at level 0.
+    """Return the levels of all quasi-identifiers at a node; those in no dimension stay at level 0.
 
     Raises
     ------

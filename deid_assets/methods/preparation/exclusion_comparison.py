@@ -246,7 +246,7 @@ def _poisson_bootstrap(per_member: sparse.csr_array, rng: np.random.Generator, r
 
 
 def _distribution_function(counts: NDArray) -> NDArray[np.float64]:
-    """Return the cumulated shares of each row; NaN where a row is empty."""
+    """Return the cumulative shares of each row; NaN for an empty row."""
     cumulated = counts.cumsum(axis=1)
     with np.errstate(invalid="ignore"):
         return cumulated / cumulated[:, -1:]

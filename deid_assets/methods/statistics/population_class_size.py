@@ -125,7 +125,7 @@ def posterior_risk(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
 
 
 def estimated_class_size(f: ArrayLike, alpha: float, estimator: Estimator) -> NDArray[np.float64]:
-    """Return the estimated population size of classes of size f; `test` decides without estimating and is refused."""
+    """Return the estimated population size of classes of size f; `test` gives no estimate and raises ValueError."""
     estimators: dict[Estimator, Callable[[ArrayLike, float], NDArray[np.float64]]] = {
         "large_sample": large_sample,
         "truncated_poisson": truncated_poisson,
