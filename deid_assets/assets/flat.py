@@ -15,7 +15,7 @@ from deid_assets.assets.flat_attributes import attribute_leaks
 from deid_assets.assets.flat_intake import population_of, population_refusals
 from deid_assets.assets.flat_report import flat_report
 from deid_assets.assets.public_cells import shape, shapes_of_measurements
-from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.record_risk import levels_of, measured_risk
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.counts.protected_counts import TOO_SMALL, CountNoise, shown_if_large
@@ -230,12 +230,15 @@ def release(
                 AttritionStep("records", "records", records.count(), "delivered_records", "rows in quarantine", shape=usable),
                 AttritionStep("released_records", "records", staged.count(), "records", "classes below k", "data/Records.csv"),
             )
-            return publish(
-                context, policy, workplace, releases, staging, every, attrition, b"", proof, True,
-                shapes_of_measurements(policy, workplace.delivery(context.partition_key), levels),
-                lambda public: flat_report(policy, public, levels, record_lattice.frame()),
-                roll=b"", removal_digest="",
-            )  # fmt: skip
+            passed = Passed(
+                every,
+                attrition,
+                proof,
+                counts_people=True,
+                shapes=shapes_of_measurements(policy, workplace.delivery(context.partition_key), levels),
+                report=lambda public: flat_report(policy, public, levels, record_lattice.frame()),
+            )
+            return publish(context, policy, workplace, releases, staging, passed)
         finally:
             drop_schema(records.file, SCHEMA)
 

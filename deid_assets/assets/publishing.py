@@ -5,6 +5,7 @@ The gate of each kind of release adds its own measurements on the staged files.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
@@ -92,46 +93,53 @@ def common_refusals(
     return found + _delivery_refusals(context, [dg.AssetKey([policy.name, name]) for name in taken_in], workplace)
 
 
+@dataclass(frozen=True)
+class Passed:
+    """What passed the gate, and what is said of it when it is published.
+
+    Attributes
+    ----------
+    evidence
+        Evidence of the assessments, with that of the gate last.
+    attrition
+        Exact number of rows after every stage.
+    proof, counts_people
+        Why the chosen node is optimal, and whether the measurements of its nodes count people.
+    shapes
+        The parts of the policy that affect each measurement, `public_cells.shapes_of_measurements`.
+    report
+        Renders the report as HTML from the public edition of the manifest.
+    still_so
+        Called under the lock, while nobody else can publish: whether earlier releases are still those that the gate
+        counted.
+    member_tags
+        `Workplace.member_tags` of the released members; empty if records have no identifier.
+    roll, removal_digest, tried
+        As in `Manifest`.
+    """
+
+    evidence: tuple[Evidence, ...]
+    attrition: tuple[AttritionStep, ...]
+    proof: OptimalityCertificate
+    counts_people: bool
+    shapes: Mapping[str, str]
+    report: Callable[[bytes], bytes]
+    still_so: Callable[[], bool] = lambda: True
+    member_tags: bytes = b""
+    roll: bytes = b""
+    removal_digest: str = ""
+    tried: Tried | None = None
+
+
 def publish(
     context: dg.AssetExecutionContext,
     policy: AnyPolicy,
     workplace: Workplace,
     releases: Releases,
     staging: Staging,
-    evidence: tuple[Evidence, ...],
-    attrition: tuple[AttritionStep, ...],
-    member_tags: bytes,
-    proof: OptimalityCertificate,
-    counts_people: bool,
-    shapes: Mapping[str, str],
-    render: Callable[[bytes], bytes],
-    still_so: Callable[[], bool] = lambda: True,
-    *,
-    roll: bytes,
-    removal_digest: str,
-    tried: Tried | None = None,
+    passed: Passed,
 ) -> pd.DataFrame:
     """Describe, sign and publish what passed the gate; an earlier release of the same inputs stands instead.
-
-    Parameters
-    ----------
-    evidence
-        Evidence of the assessments, with that of the gate last.
-    attrition
-        Exact number of rows after every stage.
-    member_tags
-        `Workplace.member_tags` of the released members; empty if records have no identifier.
-    proof, counts_people
-        Why the chosen node is optimal, and whether the measurements of its nodes count people.
-    shapes
-        The parts of the policy that affect each measurement, `public_cells.shapes_of_measurements`.
-    render
-        Renders the report as HTML from the public edition of the manifest.
-    still_so
-        Called under the lock, while nobody else can publish: whether earlier releases are still those that the gate
-        counted.
-    roll, removal_digest, tried
-        As in `Manifest`.
 
     Returns
     -------
@@ -150,13 +158,13 @@ def publish(
     key_digest = delivery_key_digest(secret, delivery.key)
     created = clock.now(releases.registry.chain().last_time)
 
-    people = next(step.count for step in reversed(attrition) if step.unit in ("members", "records"))
+    people = next(step.count for step in reversed(passed.attrition) if step.unit in ("members", "records"))
     certificate = certificate_editions(
-        proof,
+        passed.proof,
         policy.name,
         staging.number,
         people,
-        counts_people,
+        passed.counts_people,
         secret.derive("certificate salt", policy.name, context.partition_key, str(staging.number)),
     )
     staging.write_file(CERTIFICATE, certificate.public)
@@ -164,7 +172,7 @@ def publish(
     def describe(place: Place) -> Editions:
         if not _is_still(policy, workplace):
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
-        if not still_so():
+        if not passed.still_so():
             raise ReleaseError(
                 "members of this population were released meanwhile, or another try of this delivery was refused, so that what "
                 "the gate judged is no longer so; run again"
@@ -179,16 +187,16 @@ def publish(
             code_version=deid_assets.__version__,
             packages=package_versions(),
             lineage=lineage,
-            evidence=evidence,
-            attrition=attrition,
+            evidence=passed.evidence,
+            attrition=passed.attrition,
             secret_commitment=secret.commitment(),
             salt=secret.derive("manifest salt", policy.name, context.partition_key, str(place.number)),
-            member_tags=member_tags,
+            member_tags=passed.member_tags,
             exact_certificate=certificate.exact,
-            shapes=shapes,
-            roll=roll,
-            removal_digest=removal_digest,
-            tried=tried,
+            shapes=passed.shapes,
+            roll=passed.roll,
+            removal_digest=passed.removal_digest,
+            tried=passed.tried,
         )
         return editions(manifest, CountNoise(secret.derive("protected counts"), digest).protect)
 
@@ -204,7 +212,7 @@ def publish(
             staging.files,
         )
     )
-    staging.write_file("report.html", render(draft.public))
+    staging.write_file("report.html", passed.report(draft.public))
     earlier = releases.registry.already_released(policy.name, inputs)
     if earlier is not None:
         return _unchanged(context, releases, earlier, staging)
@@ -216,7 +224,7 @@ def publish(
             "report": dg.MetadataValue.path(str(published.folder / "report.html")),
             "number": published.entry.number,
             "registry_head": published.entry.hash,
-            "gates": markdown_table(_gates_table(evidence)),
+            "gates": markdown_table(_gates_table(passed.evidence)),
         }
     )
     return _files_frame(staging)

@@ -30,7 +30,7 @@ from deid_assets.assets.long_tail_cut import bin_refusals
 from deid_assets.assets.passed_on_columns import passed_on_leaks
 from deid_assets.assets.preparation import pseudonym_key
 from deid_assets.assets.public_cells import drawn, shape, shapes_of_measurements
-from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.rule_needs import need_refusals
@@ -105,83 +105,106 @@ def release(
 ) -> pd.DataFrame:
     """The published release: staged, measured again, judged, and renamed into place; or a refusal that says why."""
     policy = policies.of(context, Policy)
-    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    candidate = {
-        "release_members": release_members,
-        "release_claims": release_claims,
-        "release_days_in_hospital": release_days_in_hospital,
-    }
-    releases = releases_of(workplace)
+    made = _Made(
+        members=members,
+        claims=claims,
+        delivered_codes=delivered_codes,
+        removed_members=removed_members,
+        eligible_members=eligible_members,
+        eligible_claims=eligible_claims,
+        released_sample=released_sample,
+        crosswalk=pseudonym_crosswalk,
+        population=PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power),
+        lattice=generalization_lattice,
+        passed_over=passed_over_nodes,
+        chosen=chosen_generalization,
+        suppressed=suppressed_members,
+        candidate={
+            "release_members": release_members,
+            "release_claims": release_claims,
+            "release_days_in_hospital": release_days_in_hospital,
+        },
+        assessments=(
+            longitudinal_risk,
+            neighbor_attack,
+            attack_sensitivity,
+            demographic_risk,
+            voter_list_attack,
+            inpatient_attack,
+            population_estimates,
+            attribute_disclosure,
+            membership_disclosure,
+            provider_graph_attack,
+        ),
+    )
+    releases, profiles = releases_of(workplace), member_profiles
     with releases.stage(policy.name) as staging:
         try:
-            staged = _stage(policy, staging, candidate, member_profiles)
-            kept = original_members(pseudonym_crosswalk, staged.members)
+            staged = _stage(policy, staging, made.candidate, profiles)
+            kept = original_members(made.crosswalk, staged.members)
             told, not_drawn = None, []
             if policy.dates is not None:
                 services = released_dates(policy, members, truncated_claims, eligible_claims, kept)
                 told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
                 staging.write_json("data/dates.json", told)
-            released_before = partial(workplace.released_before, member_profiles, kept)
-            tries = delivery_tries(context, policy, workplace, member_profiles, value_domains)
-            tried = tries.at(chosen_levels(policy, chosen_generalization))
-            before = released_before()
-            against_earlier = _against_earlier(
-                context, policy, workplace, tables, staged, chosen_generalization, pseudonym_crosswalk, removed_members
-            )
-            earlier = against_earlier()
-            refusals, gate_evidence, evidence = _judge(
-                context, policy, workplace, tries, tried, tables, staged, before, earlier.measured,
-                chosen_generalization, suppressed_members, pseudonym_crosswalk, eligible_members, removed_members,
-                released_sample, eligible_claims,
-                (
-                    longitudinal_risk, neighbor_attack, attack_sensitivity, demographic_risk, voter_list_attack,
-                    inpatient_attack, population_estimates, attribute_disclosure, membership_disclosure,
-                    provider_graph_attack,
-                ),
-            )  # fmt: skip
-            refusals += earlier.refusals
+            standing = _Standing.of(context, policy, workplace, made, staged, kept)
+            refusals, evidence = _judge(context, policy, workplace, made, staged, standing)
+            refusals += standing.earlier.refusals
             refusals += need_refusals(policy, members, claims, delivered_codes, removed_members)
-            proof = longitudinal_certificate(policy, generalization_lattice, chosen_generalization, passed_over_nodes)
+            proof = longitudinal_certificate(policy, made.lattice, made.chosen, made.passed_over)
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
-                others = workplace.releases_before(member_profiles, kept) if before else ()
-                raise refusal(naming_releases(refusals, others), tries.advice(tried))
-            delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, chosen_generalization)
-            described = described_tables(policy, levels, staged, _staged_days(policy, member_profiles))
+                others = workplace.releases_before(profiles, kept) if standing.before else ()
+                raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
+            delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made.chosen)
+            described = described_tables(policy, levels, staged, _staged_days(policy, profiles))
             staging.write_json(DICTIONARY, dictionary(described))
             rare = rare_labels(described)
-            attrition = _attrition(
-                policy,
-                delivery,
-                members,
-                removed_members,
-                eligible_members,
-                member_profiles,
-                claims,
-                eligible_claims,
-                truncated_claims,
-                candidate,
-            )
-            every = (*evidence, gate_evidence)
-            return publish(
-                context, policy, workplace, releases, staging, every, attrition,
-                workplace.member_tags(member_profiles, kept).tobytes(),
-                proof, False,
-                shapes_of_measurements(policy, delivery, levels),
-                lambda public: report_of(
-                    policy, public, generalization_lattice, chosen_generalization, proof, notes_of(told) if told else (), rare
+            passed = Passed(
+                evidence,
+                _attrition(policy, delivery, made),
+                proof,
+                counts_people=False,
+                shapes=shapes_of_measurements(policy, delivery, levels),
+                report=lambda public: report_of(
+                    policy, public, made.lattice, made.chosen, proof, notes_of(told) if told else (), rare
                 ),
-                lambda: released_before() == before and against_earlier() == earlier and tries.is_still(tried),
-                roll=earlier.roll, removal_digest=earlier.removal_digest, tried=tried,
-            )  # fmt: skip
+                still_so=standing.is_still,
+                member_tags=workplace.member_tags(profiles, kept).tobytes(),
+                roll=standing.earlier.roll,
+                removal_digest=standing.earlier.removal_digest,
+                tried=standing.tried,
+            )
+            return publish(context, policy, workplace, releases, staging, passed)
         finally:
-            drop_schema(member_profiles.file, SCHEMA)
-            drop_schema(member_profiles.file, "scratch")
+            drop_schema(profiles.file, SCHEMA)
+            drop_schema(profiles.file, "scratch")
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The tables of the restricted store from which a release is made and judged."""
+
+    members: Table
+    claims: Table
+    delivered_codes: Table
+    removed_members: Table
+    eligible_members: Table
+    eligible_claims: Table
+    released_sample: Table
+    crosswalk: Table
+    population: PopulationTables
+    lattice: Table
+    passed_over: Table
+    chosen: Table
+    suppressed: Table
+    candidate: Mapping[str, Table]
+    assessments: tuple[Table, ...]
 
 
 @dataclass(frozen=True)
 class _Earlier:
-    """What earlier releases imply for the one about to be made, and what later ones will know about it."""
+    """What earlier releases mean for this one, and what later releases will know of it."""
 
     measured: tuple[Measurement, ...]
     refusals: list[Refusal]
@@ -189,18 +212,66 @@ class _Earlier:
     removal_digest: str
 
 
+@dataclass(frozen=True)
+class _Standing:
+    """Where a release stands among the others: earlier releases of its members, and earlier tries.
+
+    Attributes
+    ----------
+    before
+        Members of the population who are in earlier releases and not in this one.
+    earlier
+        What members disclose who are in one of two releases only.
+    tries, tried
+        The tries of this delivery and sample, and which of them this release is.
+    """
+
+    before: int
+    earlier: _Earlier
+    tries: DeliveryTries
+    tried: Tried
+    _before_now: Callable[[], int]
+    _earlier_now: Callable[[], _Earlier]
+
+    @classmethod
+    def of(
+        cls,
+        context: dg.AssetExecutionContext,
+        policy: Policy,
+        workplace: Workplace,
+        made: _Made,
+        staged: judgement.Staged,
+        kept: str,
+    ) -> "_Standing":
+        """Ask the registry; `kept` is a SELECT of the members about to be released, as the delivery identifies them."""
+        profiles = made.population.profiles
+        before = partial(workplace.released_before, profiles, kept)
+        earlier = _against_earlier(context, policy, workplace, made, staged)
+        tries = delivery_tries(context, policy, workplace, profiles, made.population.domains)
+        return cls(before(), earlier(), tries, tries.at(chosen_levels(policy, made.chosen)), before, earlier)
+
+    def is_still(self) -> bool:
+        """Whether nothing was released or refused meanwhile that changes it."""
+        return self._before_now() == self.before and self._earlier_now() == self.earlier and self.tries.is_still(self.tried)
+
+
 def _against_earlier(
-    context: dg.AssetExecutionContext,
-    policy: Policy, workplace: Workplace, tables: PopulationTables, staged: judgement.Staged, chosen: Table,
-    crosswalk: Table, removed: Table,
-) -> Callable[[], _Earlier]:  # fmt: skip
-    """Return a function that compares the staged rows with the current earlier releases on every call."""
+    context: dg.AssetExecutionContext, policy: Policy, workplace: Workplace, made: _Made, staged: judgement.Staged
+) -> Callable[[], _Earlier]:
+    """Compare the staged rows with the earlier releases that exist when the result is called."""
+    population = made.population
     present = present_members(
-        policy, chosen_levels(policy, chosen), tables.profiles, tables.domains, removed_for_claims(removed),
-        original_members(crosswalk, staged.members), workplace.tags_in_order,
-    )  # fmt: skip
+        policy,
+        chosen_levels(policy, made.chosen),
+        population.profiles,
+        population.domains,
+        removed_for_claims(made.removed_members),
+        original_members(made.crosswalk, staged.members),
+        workplace.tags_in_order,
+    )
     roll, released = present.roll.to_bytes(), staged.members.count()
-    list_now = removal_digest(removed.query(removed_for_claims(removed))["member_id"].tolist())
+    removed = made.removed_members.query(removed_for_claims(made.removed_members))
+    list_now = removal_digest(removed["member_id"].tolist())
     delivery = workplace.delivery(context.partition_key).digest()
 
     def held() -> _Earlier:
@@ -249,43 +320,45 @@ def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
 
 def _judge(
     context: dg.AssetExecutionContext,
-    policy: Policy, workplace: Workplace, tries: DeliveryTries, tried: Tried, tables: PopulationTables,
-    staged: judgement.Staged, before: int, changes: Sequence[Measurement], chosen: Table, suppressed: Table,
-    crosswalk: Table, eligible: Table, removed: Table, sample: Table, eligible_claims: Table, assessments: tuple[Table, ...],
-) -> tuple[list[Refusal], Evidence, tuple[Evidence, ...]]:  # fmt: skip
-    """Collect every reason to refuse, without stopping at the first, so that a person sees all of them.
+    policy: Policy,
+    workplace: Workplace,
+    made: _Made,
+    staged: judgement.Staged,
+    standing: _Standing,
+) -> tuple[list[Refusal], tuple[Evidence, ...]]:
+    """Everything that can refuse, and the evidence with that of the gate last.
 
-    `tried` is the current try. `before` counts members of the population who are in earlier releases and not in this
-    one. `changes` are the disclosures about members who are in only one of two releases.
+    Nothing stops at the first reason, so that a person sees all of them.
     """
-    levels, node = chosen_levels(policy, chosen), chosen_node(policy, chosen)
+    tables, before, tried = made.population, standing.before, standing.tried
+    levels, node = chosen_levels(policy, made.chosen), chosen_node(policy, made.chosen)
     commitment = workplace.secret().commitment()
     digest = tables_digest(staged.by_name())
-    evidence, refusals = read_evidence(assessments)
-    refusals += tries.refusals(tried)
+    evidence, refusals = read_evidence(made.assessments)
+    refusals += standing.tries.refusals(tried)
     refusals += judgement.contract_refusals(policy, staged)
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
     write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
     refusals += judgement.consistency_refusals(
-        policy, staged, staged_profiles, levels, tables.profiles, tables.held, tables.domains, crosswalk, suppressed
+        policy, staged, staged_profiles, levels, tables.profiles, tables.held, tables.domains, made.crosswalk, made.suppressed
     )
-    common = (policy, levels, tables.profiles, suppressed, crosswalk, tables.domains)
+    common = (policy, levels, tables.profiles, made.suppressed, made.crosswalk, tables.domains)
     expected = {
         "release_members": members_query(*common),
         "release_days_in_hospital": days_query(*common),
-        "release_claims": claims_query(*common, ClaimTables(eligible_claims, tables.known, tables.held)),
+        "release_claims": claims_query(*common, ClaimTables(made.eligible_claims, tables.known, tables.held)),
     }
     refusals += judgement.identity_refusals(staged, expected)
     refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
-    refusals += judgement.membership_refusals(policy, staged, crosswalk, sample, removed)
+    refusals += judgement.membership_refusals(policy, staged, made.crosswalk, made.released_sample, made.removed_members)
     refusals += judgement.opt_out_refusals(policy, tables.profiles)
     secret = workplace.secret()
-    refusals += judgement.pseudonym_refusals(crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
+    refusals += judgement.pseudonym_refusals(made.crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
     refusals += judgement.provider_refusals(policy, staged, levels, tables.known, tables.domains)
     refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS, tried.number)
     refusals += common_refusals(context, policy, workplace, tables.profiles.file, evidence, ("members", "claims"))
 
-    keep = kept_targets(tables.profiles, suppressed)
+    keep = kept_targets(tables.profiles, made.suppressed)
     # Earlier releases increase what absence and membership disclose; the classes of this release stand alone.
     cumulative = sampling_fraction(policy, int(keep.sum()) + before, tables.profiles.count())
     refusals += cumulative_refusals(policy, evidence, cumulative)
@@ -301,8 +374,8 @@ def _judge(
     )  # fmt: skip
     alone = risk.demographics
     refusals += judgement.demographic_refusals(alone, staged.members.count())
-    absence = absence_numbers(eligible, removed, alone.released + before)
-    measured = [*measure.demographic_measurements(policy, alone, *absence), *changes]
+    absence = absence_numbers(made.eligible_members, made.removed_members, alone.released + before)
+    measured = [*measure.demographic_measurements(policy, alone, *absence), *standing.earlier.measured]
     measured += measure.number_of_claims_measurements(policy, risk.with_number_of_claims)
 
     computation = node_computation(policy, tables, node).keeping(keep)
@@ -314,36 +387,34 @@ def _judge(
     note_if_refused(workplace, tried, measured)
     disagreements, cross = judgement.cross_check_refusals(
         policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
-        crosswalk, suppressed, key, commitment,
+        made.crosswalk, made.suppressed, key, commitment,
     )  # fmt: skip
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
     by_level = kept_by_level(policy, computation.data)
     detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
     refusals += detail_refusals(detail)
-    delays = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
-    leaks, leaking = passed_on_leaks(policy, staged.claims, tables, suppressed, levels, delays)
+    delays = top_code(made.eligible_claims, ["pay_delay"], policy.top_coding.percentile)
+    leaks, leaking = passed_on_leaks(policy, staged.claims, tables, made.suppressed, levels, delays)
     refusals += leaking
     gate_evidence = Evidence(
         "gate", context.partition_key, policy.hash, digest, "5", (*measured, *detail, *leaks, cross), tried.number
     )
-    return refusals, gate_evidence, evidence
+    return refusals, (*evidence, gate_evidence)
 
 
-def _attrition(
-    policy: Policy, delivery: Delivery, members: Table, removed: Table, eligible: Table, profiles: Table, claims: Table,
-    eligible_claims: Table, truncated: Table, candidate: Mapping[str, Table],
-) -> tuple[AttritionStep, ...]:  # fmt: skip
+def _attrition(policy: Policy, delivery: Delivery, made: _Made) -> tuple[AttritionStep, ...]:
     """Rows in and out of every stage, of members and of claims; exact, for the restricted edition."""
-    opted_out = removed.query(
+    profiles = made.population.profiles
+    opted_out = made.removed_members.query(
         f"SELECT count(DISTINCT member_id) FILTER (reason = 'opted out') AS opted, "
-        f"count(DISTINCT member_id) AS all_removed FROM {removed.sql}"
+        f"count(DISTINCT member_id) AS all_removed FROM {made.removed_members.sql}"
     ).iloc[0]
     sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
     of_sample = f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
-    eligible_sampled = int(profiles.query(of_sample.format(eligible_claims.sql))["n"].iloc[0])
-    truncated_sampled = int(profiles.query(of_sample.format(truncated.sql))["n"].iloc[0])
-    delivered = members.count()
+    eligible_sampled = int(profiles.query(of_sample.format(made.eligible_claims.sql))["n"].iloc[0])
+    truncated_sampled = int(profiles.query(of_sample.format(made.population.held.sql))["n"].iloc[0])
+    delivered = made.members.count()
     remaining = ("source", "opt_outs", "removal")
     steps = (
         ("delivered_members", delivered, "", shape(policy, "source")),
@@ -352,23 +423,23 @@ def _attrition(
             "members_not_removed", delivered - int(opted_out["all_removed"]),
             "sensitive codes, rare and visible diseases, claims in quarantine", shape(policy, *remaining),
         ),
-        ("eligible_members", eligible.count(), "no eligible claim", shape(policy, *remaining)),
+        ("eligible_members", made.eligible_members.count(), "no eligible claim", shape(policy, *remaining)),
         (
             "sampled_members", sampled, "random sample",
             # The number drawn is random for each policy and delivery: the same noise would reveal the exact difference.
             shape(policy, *remaining, "sample", **drawn(policy, delivery)),
         ),
         (
-            "released_members", candidate["release_members"].count(),
+            "released_members", made.candidate["release_members"].count(),
             "suppressed as flagged, or standing out beside an earlier release", "",
         ),
     )  # fmt: skip
     of_claims = (
-        ("delivered_claims", claims.count(), ""),
-        ("eligible_claims", eligible_claims.count(), "newborns and codes that are no procedure"),
+        ("delivered_claims", made.claims.count(), ""),
+        ("eligible_claims", made.eligible_claims.count(), "newborns and codes that are no procedure"),
         ("sampled_claims", eligible_sampled, "random sample of members"),
         ("truncated_claims", truncated_sampled, "long tail"),
-        ("released_claims", candidate["release_claims"].count(), "suppressed members"),
+        ("released_claims", made.candidate["release_claims"].count(), "suppressed members"),
     )
     return (
         *_steps("members", steps, "data/Members.csv"),
