@@ -317,7 +317,7 @@ class Sleeper:
 
 class TestFailure:
     def test_says_what_and_where_and_no_value(self, executor, two_workers):
-        said = r"failed: ValueError at cluster/worker.py:\d+, test_executors.py:\d+$"
+        said = r"failed: ValueError at worker.py:\d+, test_executors.py:\d+$"
         with pytest.raises(ExecutorError, match=said) as caught:
             executor.submit(Sleeper().fail, CANARY).result()
         assert caught.value.__cause__ is None and CANARY not in str(caught.value)
