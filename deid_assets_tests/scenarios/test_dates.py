@@ -60,7 +60,7 @@ def test_dates_are_released_and_what_follows_from_them_is_told(released):
     assert "data/dates.json" in listed
     report = (folder / "report.html").read_text()
     assert "95 % of the dates are at most" in report and "lower edges of their bins grow: at a width of 7 days" in report
-    assert "Expected to be identified, from the measured share at high risk" in report
+    assert "Expected to be re-identified, from the measured share at high risk" in report
 
 
 @pytest.mark.matrix

@@ -147,7 +147,7 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
     manifest = json.loads((release / "manifest.json").read_text())
     assert manifest["try"] == {"number": 2, "at_most": 3}
     assert (
-        "Judged as try 2 of at most 3: each bound that decides holds with confidence 0.9975."
+        "Judged as try 2 of at most 3. Each bound that decides holds with confidence 0.9975."
         in (release / "report.html").read_text()
     )
     key = releases_of(Workplace(root=str(pipeline.home.root))).key.public
