@@ -47,8 +47,8 @@ def test_every_command_explains_itself_with_h(path):
 
 
 def test_releases_and_deliveries_of_a_new_home_are_none(home):
-    assert deid("releases") == (0, "Nothing was published here.\n")
-    assert deid("deliveries") == (0, "No delivery was registered here.\n")
+    assert deid("releases") == (0, "Nothing has been published here.\n")
+    assert deid("deliveries") == (0, "No delivery has been registered here.\n")
     assert [json.loads(deid(one, "--json")[1]) for one in ("releases", "deliveries")] == [[], []]
     assert not home.root.exists(), "looking makes nothing"
 
@@ -65,7 +65,7 @@ def test_releases_are_listed_with_their_delivery_and_folder(home):
         path.chmod(0o700)
     shutil.rmtree(folder)
     code, printed = deid("releases")
-    assert code == 0 and "delivery not told by this store  its folder is gone: restore it from a backup" in printed
+    assert code == 0 and "delivery not in this store  its folder is gone: restore it from a backup" in printed
     (home.releases / "registry.jsonl").write_text("nonsense\n")
     code, printed = deid("releases")
     assert code == 1 and "not a registry entry" in printed

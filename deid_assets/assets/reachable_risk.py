@@ -91,10 +91,10 @@ def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]
     """What stands against a release, with its numbers: what is counted first, then what was drawn."""
     suppressed = policy.risk.suppression.at_most
     for proven, said in (
-        (True, "No generalization of this policy can hold, as sizes alone tell:"),
+        (True, "No generalization of this policy can pass, as class sizes alone show:"),
         (
             False,
-            "No generalization of this policy is likely to hold, by bounds from draws that are wrong with a probability of "
+            "No generalization of this policy is likely to pass, by bounds from draws that are wrong with a probability of "
             f"{ERROR}:",
         ),
     ):
@@ -103,7 +103,7 @@ def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]
             yield said
         for reach in against:
             besides = (
-                f", and at least {reach.least:.4f} at any, were a share of {suppressed:g} of the members left out"
+                f", and at least {reach.least:.4f} at any node, even with a share of {suppressed:g} of the members left out"
                 if suppressed
                 else ""
             )

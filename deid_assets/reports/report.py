@@ -22,7 +22,7 @@ from deid_assets.reports.rendering import data_uri, words
 Number = float | int | str | None
 
 LIMITS = (
-    "Bounds cover only Monte Carlo error: how far a simulation with this number of draws may be off. They do not cover the error "
+    "Bounds cover only Monte Carlo error: how far a simulation with this many draws may be off. They do not cover the error "
     "of class sizes estimated for the population, or the choice of what an adversary is assumed to know.",
     "The modeled adversary knows demographics and some values of each quasi-identifier, without error. An adversary who "
     "knows other things, or which values belong to the same claim, is not covered unless a measurement says so.",

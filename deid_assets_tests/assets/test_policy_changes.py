@@ -120,7 +120,9 @@ class TestAbsence:
         """.2 / (.2 + .8 * .9) = .217, whatever was released before."""
         gate, because = self.told(tmp_path, before=40, at_most=0.21)
         assert gate == ABSENCE and "ours/0001" not in because
-        assert because.startswith("20 of 100 members were removed for what their claims tell, too many however few")
+        assert because.startswith(
+            "20 of 100 members were removed for what their claims disclose, which is too many however few"
+        )
 
     def test_what_helps_is_a_number_that_holds(self):
         """1,000 removed of 10,000: .1 / (.1 + .9 * (1 - 3333 / 9000)) = .15.

@@ -253,7 +253,7 @@ class TestGate:
 
     def test_a_record_slipped_back_in(self, pipeline):
         pipeline.edit_store(KEY, "INSERT INTO candidate.release_records SELECT 'town 11', '20', 'F', 'tea' FROM range(1)")
-        refused(pipeline, "the staged rows are not those that the restricted store gives")
+        refused(pipeline, "the staged rows differ from those that the restricted store gives")
 
     def test_a_candidate_and_evidence_made_of_edited_hierarchies(self, pipeline):
         pipeline.edit_store(KEY, "UPDATE generalization.record_domains SET label = 'x' WHERE quasi_identifier = 'Town'")

@@ -10,7 +10,7 @@ from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.test_gate_refuses import refused
 
-NOT_THE_STORES = "the staged rows are not those that the restricted store gives"
+NOT_THE_STORES = "the staged rows differ from those that the restricted store gives"
 ONE_MEMBER = '(SELECT min("MemberID") FROM candidate.release_members)'
 OTHER_MEMBER = '(SELECT max("MemberID") FROM candidate.release_members)'
 SUPPRESSED = """(SELECT min(x.pseudonym) FROM preparation.pseudonym_crosswalk AS x

@@ -253,7 +253,7 @@ def test_nodes_that_keep_too_little_are_not_chosen(pipeline):
     summary = pipeline.run(KEY, ["lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"])
     assert summary.exit_code == REFUSED and summary.release is None
     (reason,) = summary.reasons
-    assert "too little detail at 2 nodes" in reason and "ask for less to try them" in reason
+    assert "too little detail at 2 nodes" in reason and "lower it to try them" in reason
     passed_over = pipeline.table(KEY, "passed_over_nodes").frame().set_index("node")["gate"]
     assert passed_over[["1,0", "1,1"]].tolist() == ["too little detail"] * 2, "age at its coarser level"
 
@@ -310,7 +310,9 @@ def test_members_released_while_the_gate_was_judging_are_not_left_out_of_its_cou
     monkeypatch.setattr(Workplace, "released_before", lambda *_: next(counts, 40))
     before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
-    assert summary.exit_code == ERROR and "were released meanwhile" in " ".join(summary.reasons), summary.reasons
+    assert summary.exit_code == ERROR and "in the meantime, members of this population were released" in " ".join(
+        summary.reasons
+    ), summary.reasons
     assert pipeline.published_bytes() == before
 
 

@@ -63,7 +63,7 @@ def test_the_summary_says_everything_once_and_what_the_columns_still_tell(publis
     (canaries,) = [line for line in published.printed.splitlines() if "canaries_found" in line]
     assert f"canaries_found ({len(STAGES['assessment'])} assessments)" in canaries and "passed" in canaries
     policy = policies_in(published.pipeline.home.policies)["small"]
-    shown = published.printed.split("What the columns still tell")[1]
+    shown = published.printed.split("What the columns still disclose")[1]
     for qi in policy.quasi_identifiers.all:
         (line,) = [line for line in shown.splitlines() if f" {qi.release_as} " in line]
         assert line.split("│")[2].strip() in policy.hierarchy_of(qi.column).level_names, line

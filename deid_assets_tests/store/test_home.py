@@ -189,5 +189,5 @@ def test_a_damaged_history_of_runs_is_named_with_what_to_do(tmp_path, file):
             instance.get_dynamic_partitions("deliveries")
             instance.all_instigator_state()
 
-    with pytest.raises(StoreError, match="the history of runs in .* is damaged: .* Move that folder away"):
+    with pytest.raises(StoreError, match="the run history in .* is damaged: .* Move that folder away"):
         read()

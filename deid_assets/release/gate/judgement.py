@@ -106,7 +106,7 @@ def consistency_refusals(
     for name, sql in differences.items():
         rows = int(staged.members.query(sql)["n"].iloc[0])
         if rows:
-            text = f"{name}: the staged rows are not those that the restricted store gives at the chosen generalization"
+            text = f"{name}: the staged rows differ from those that the restricted store gives at the chosen generalization"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
     return found
 
@@ -123,7 +123,7 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
     for name, table in staged.by_name().items():
         rows = int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected[name]})"))["n"].iloc[0])
         if rows:
-            text = f"{name}: the staged rows are not those that the restricted store gives"
+            text = f"{name}: the staged rows differ from those that the restricted store gives"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
     return found
 
