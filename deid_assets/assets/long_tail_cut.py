@@ -88,8 +88,8 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
     if smallest >= needed:
         return []
     text = (
-        f"{truncated.name}: a bin of the number of claims contains fewer members than long_tail.risk requires; materialize "
-        "it again"
+        f"{truncated.name}: a bin of the number of claims contains members, but fewer than long_tail.risk requires; "
+        "materialize it again"
     )
     return [Refusal("small_bin", truncated.name, float(smallest), float(needed), text, "members")]
 

@@ -145,7 +145,8 @@ def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
         ("without", "age", 0.0051, 0.008, 0.012, "", True, "quasi_identifiers: ..."),
     ]
     text = no_choice({(1,): "share at high risk"}, pd.DataFrame(rows, columns=list(COLUMNS)), 0.03, "").description
-    assert "Against it: share at high risk at 1 node." in text and "with at most 0.03 of the sampled members suppressed" in text
+    assert "Failed gates: share at high risk at 1 node." in text
+    assert "with at most 0.03 of the sampled members suppressed" in text
     assert (
         "without age (share at high risk 0.0051 before suppression, at most 0.0080; 0.0120 of the sampled members left out)"
         in text
@@ -153,4 +154,4 @@ def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
     assert "sex" not in text and "coarsest node (" not in text
     none = no_choice({}, pd.DataFrame(rows[:2], columns=list(COLUMNS)), 0.03, "they are in ours/0001").description
     assert "None of the changes" in none and "(attack given membership against 1)" in none
-    assert none.endswith("Of absence: they are in ours/0001.")
+    assert none.endswith("For absence: they are in ours/0001.")

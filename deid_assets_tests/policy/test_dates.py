@@ -63,7 +63,7 @@ class TestLongTail:
 
     def test_it_is_explained(self):
         text = explain(policy_from(public_values(long_tail=BINS | {"method": "optimal_bins", "cap": 500, "score": "balanced"})))
-        assert "each bin of 5 numbers of claims per member, from 500 on one bin holds none or at least 10" in text
+        assert "each bin of 5 numbers of claims per member, with one bin from 500 on is empty or contains at least 10" in text
 
 
 class TestDates:

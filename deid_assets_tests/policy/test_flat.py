@@ -34,24 +34,25 @@ def test_it_is_read_and_knows_its_lattice():
 def test_it_is_explained():
     text = explain(policy_from(FLAT))
     assert "Town (home town): town > district > any" in text
-    assert "every released record is like at least 4 records in the release" in text
+    assert "every released record is in a class of at least 4 records in the release" in text
     assert "at most 5 % of the records are left out" in text
     assert (
-        "what a class tells of Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit" in text
+        "attribute disclosure by a class, for Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit"
+        in text
     )
 
 
 def test_the_detail_that_is_asked_for_is_explained():
-    assert "nothing is asked" in explain(policy_from(FLAT))
+    assert "no minimum is set" in explain(policy_from(FLAT))
     text = explain(policy_from(changed(FLAT, detail_at_least={"Town": 0.25})))
-    assert "Town keeps at least 25 % of its information, or nothing is published" in text and "nothing is asked" not in text
+    assert "Town keeps at least 25 % of its information, or nothing is published" in text and "no minimum is set" not in text
 
 
 def test_reviewed_attributes_are_explained():
     text = explain(policy_from(changed(FLAT, reviewed_attributes={"Likes": "Everybody says\n it."})))
-    assert "Likes is measured in the same way and published whatever it tells, because: Everybody says it." in text
+    assert "Likes is measured in the same way, and published whatever it discloses, because: Everybody says it." in text
     text = explain(policy_from(changed(FLAT, attributes=[{"column": "Last Name", "release_as": "Likes"}])))
-    assert "published as they are, and measured by what they tell: Likes" in text
+    assert "published as they are, after measuring what they disclose: Likes" in text
     assert "Likes will be refused: its name says that it identifies people" in text
 
 

@@ -77,7 +77,7 @@ def test_a_gate_that_cannot_fail_is_refused_at_the_alpha_measured():
 
 
 def test_the_explanation_says_whether_it_gates():
-    assert "measured and reported, and gates nothing" in explain(policy_from(with_section()))
+    assert "measured and reported, but not gated" in explain(policy_from(with_section()))
     told = explain(policy_from(with_section(given_membership={"at_most": 0.3})))
     assert "in the worst plausible case (original, one claim jointly, one pair ordered; power 5, 10, 15)" in told
     assert "finds a target known to be in the release with probability at most 0.3" in told

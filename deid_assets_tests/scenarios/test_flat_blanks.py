@@ -106,7 +106,7 @@ def test_prefixes_and_files_may_take_blanks_in_too(tmp_path):
         policy = policy_from(changed(FLAT, hierarchies=FLAT["hierarchies"] | {"town": spec}), folder=tmp_path)
         hierarchy = policy.hierarchy_of("Town")
         assert [hierarchy.missing_label(level) for level in range(levels)] == [None, None, "*"]
-        assert "on a missing value is one of them" in explain(policy)
+        assert "on, a missing value joins a class" in explain(policy)
 
 
 @pytest.mark.parametrize(("sign", "shown"), [(",", "','"), ("\t", "tab")])

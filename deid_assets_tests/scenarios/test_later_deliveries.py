@@ -58,7 +58,7 @@ def test_the_next_delivery_of_the_same_members_is_published_with_nearly_the_same
         before, now = released(pipeline, KEY), released(pipeline, LATER)
     left = {member for member in before if member not in set(pipeline.table(LATER, "members").frame()["member_id"])}
     assert len(before) > 0.8 * RELEASED and len(left) > 0.05 * len(before)
-    assert len(now & before) > 0.75 * len(before - left), "members are drawn by an order of their own"
+    assert len(now & before) > 0.75 * len(before - left), "members are drawn in a secret order"
 
 
 @pytest.mark.matrix
