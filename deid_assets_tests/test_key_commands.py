@@ -73,7 +73,7 @@ def test_a_lost_secret_is_made_anew_only_when_asked(home, monkeypatch):
     for name in ("DEID_SECRET", "DEID_SECRET_FILE", "DEID_SECRET_COMMAND"):
         monkeypatch.delenv(name, raising=False)
     code, printed = deid("run", "--policy", "heritage_public", "--members", 100)
-    assert code == 1 and "the secret is gone" in printed and "deid key new-secret" in printed
+    assert code == 1 and "the secret is missing" in printed and "deid key new-secret" in printed
     assert not (home.keys / "secret").exists()
     assert deid("key", "new-secret")[0] == 0 and (home.keys / "secret").exists()
     assert deid("key", "new-secret")[0] == 1

@@ -112,10 +112,10 @@ class Quarantine:
         years = self._delivered.years
         if years is not None and rule.startswith(OUTSIDE):
             last = years.first + years.count - 1
-            return f"expected {years.first} to {last}; of a longer history, source.years can leave other years out"
+            return f"expected {years.first} to {last}; source.years can leave out other years of a longer history"
         if rule == UNPARSEABLE:
             formats = self._delivered.formats(table, column)
-            expected = " or ".join(formats) + (", and no two of them that read another day" if len(formats) > 1 else "")
+            expected = " or ".join(formats) + (", and no two of them that read different days" if len(formats) > 1 else "")
         elif rule == WRONG_TYPE:
             expected = "a whole number"
         else:

@@ -45,8 +45,8 @@ def test_reference_levels_are_numbered():
     ("changes", "message"),
     [
         ({"reference": {"age": "40 years"}}, "number_of_claims.reference: names no level of days_in_hospital"),
-        ({"reference": SECTION["reference"] | {"sex": "any"}}, "number_of_claims.reference.sex: is no dimension of members"),
-        ({"reference": SECTION["reference"] | {"length_of_stay": "days"}}, "length_of_stay: is no dimension of members"),
+        ({"reference": SECTION["reference"] | {"sex": "any"}}, "number_of_claims.reference.sex: is not a dimension of members"),
+        ({"reference": SECTION["reference"] | {"length_of_stay": "days"}}, "length_of_stay: is not a dimension of members"),
         ({"reference": SECTION["reference"] | {"age": "30 years"}}, "number_of_claims.reference.age: has no level '30 years'"),
         ({"width": 51}, "must be at most 50"),
         ({"width": 0}, "must be at least 1"),
@@ -81,7 +81,7 @@ def test_bins_of_the_long_tail_are_made_of_these(long_tail, fits):
 
 def test_years_that_follow_from_dates_drawn_later_cannot_be_counted():
     with pytest.raises(
-        PolicyError, match="number_of_claims.per: is member_year, and the year of a claim is made from its released"
+        PolicyError, match="number_of_claims.per: is member_year, but the year of a claim follows from its released"
     ):
         policy_from(with_value(SHIPPED["claims-dates"], "number_of_claims.per", "member_year"))
 

@@ -122,7 +122,7 @@ def test_who_is_gone_from_an_earlier_release_for_a_sensitive_condition_refuses(p
 def test_who_comes_after_a_removal_refuses(pipeline):
     came = sorted(released(pipeline, KEY))[:30]
     reason = judged(pipeline, delivered(pipeline) | dict.fromkeys(came, REMOVED))
-    assert "small/0002: of the members of this release who are not in it" in reason
+    assert "small/0002: too many members of this release who are not in it" in reason
 
 
 @pytest.mark.matrix
@@ -130,7 +130,7 @@ def test_a_few_newcomers_refuse(pipeline):
     classes = delivered(pipeline)
     for member in sorted(released(pipeline, KEY))[:3]:
         del classes[member]
-    assert "as newcomers with fewer newcomers" in judged(pipeline, classes)
+    assert "newcomers with fewer than that of newcomers" in judged(pipeline, classes)
 
 
 def test_newcomers_who_would_stand_out_are_left_out(pipeline):
@@ -192,7 +192,7 @@ def test_a_roll_that_is_not_the_one_that_was_kept_lets_nothing_pass(pipeline, ha
         file.write_bytes(b"" if harm == "emptied" else roll_of(delivered(pipeline), pipeline))
     before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
-    assert summary.exit_code == ERROR and "0002.json, or the file of its members beside it, or its roll" in " ".join(
+    assert summary.exit_code == ERROR and "0002.json, or the file of its members next to it, or its roll" in " ".join(
         summary.reasons
     )
     assert pipeline.published_bytes() == before

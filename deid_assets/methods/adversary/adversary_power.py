@@ -144,7 +144,7 @@ def _rounded(facts: NDArray[np.int64], cap: float, most: int, rounding: Rounding
 
 
 def _largest(facts: NDArray[np.int64], ratio: NDArray[np.float64], cap: float) -> int:
-    """The row of the largest ratio, by exact arithmetic where floats can not tell; one below the cap if both are there."""
+    """The row of the largest ratio, by exact arithmetic where floats cannot tell; one below the cap if both are there."""
     near = np.flatnonzero(ratio >= ratio.max() * (1 - _NEAR))
     below = near[facts[near, 0] <= cap]
     return max(below if len(below) else near, key=lambda row: _exact(facts[row], cap))

@@ -13,7 +13,7 @@ DIGITS = 15
 def pseudonyms(kind: str, identifiers: Sequence[str], key: bytes) -> pd.DataFrame:
     """Give every identifier a pseudonym: HMAC-SHA256 under a secret key, cut to 15 digits.
 
-    Without the key a pseudonym can not be traced back, not even by trying all identifiers. Two identifiers that meet
+    Without the key a pseudonym cannot be traced back, not even by trying all identifiers. Two identifiers that meet
     in 15 digits, once in some two thousand deliveries of a million members, are told apart by a counter, in the
     order of their digests, so that the order of the delivery plays no part.
 
@@ -24,7 +24,7 @@ def pseudonyms(kind: str, identifiers: Sequence[str], key: bytes) -> pd.DataFram
     identifiers
         Distinct.
     key
-        Secret, derived for this kind, policy and delivery: pseudonyms of two deliveries can not be joined.
+        Secret, derived for this kind, policy and delivery: pseudonyms of two deliveries cannot be joined.
 
     Returns
     -------

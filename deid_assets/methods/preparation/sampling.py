@@ -14,7 +14,7 @@ LEFT_OUT_MEAN, LEFT_OUT_SD = 20.0, 10.0
 def released_sample(eligible: Table, size: int, key: bytes, left_out: int = 0, left_out_key: bytes = b"") -> Query:
     """SELECT `size` eligible members at random: those whose keyed hash comes first, but some left out by another hash.
 
-    The order is that of SHA-256 over a secret key and the identifier: whoever has no key can not undo the sample. Under
+    The order is that of SHA-256 over a secret key and the identifier: whoever has no key cannot undo the sample. Under
     one key a larger sample holds the smaller one, and members who come or go move nobody else, but for those left out.
 
     Parameters

@@ -143,7 +143,7 @@ def membership_refusals(policy: Policy, staged: Staged, crosswalk: Table, sample
     published = f"""SELECT p."MemberID", x.original_id AS member_id FROM ({ids}) AS p
         LEFT JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID" """
     rules = {
-        "unknown_member": ("are no members of the delivery", "member_id IS NULL", []),
+        "unknown_member": ("are not members of the delivery", "member_id IS NULL", []),
         "opted_out_member": (
             "opted out",
             "member_id IN (SELECT unnest(?::VARCHAR[]))",
@@ -210,7 +210,7 @@ def provider_refusals(
                 WHERE s.{quoted(released)} IS NOT NULL AND coalesce(p.{quoted(f"n_{identifier}")}, 0) < {int(needed)}"""
         )["n"].iloc[0]
         if rows:
-            text = f"release_claims: {released} is shown beside a pattern of care that fewer than {needed} share"
+            text = f"release_claims: {released} is shown next to a pattern of care that fewer than {needed} share"
             found.append(Refusal("unsuppressed_identifier", released, float(rows), 0.0, text, "rows"))
     return found
 
