@@ -69,9 +69,9 @@ def longitudinal_risk(
 ) -> pd.DataFrame:
     """Evidence: share of simulated adversaries who find a class of too few members of the population.
 
-    Where classes are those of the release, they are counted among the members that are published; what the share would be
-    if suppressed ones counted is told too. Beside it stands what it comes to: the exposure, as Safe Harbor's is reckoned,
-    and who is expected to be re-identified.
+    If classes are those of the release, they are counted among the published members; the share with suppressed members
+    counted is reported too. Two numbers follow from the share: the exposure, computed as for Safe Harbor, and the expected
+    share of members who are re-identified.
     """
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)

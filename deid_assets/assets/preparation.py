@@ -131,8 +131,8 @@ def released_sample(
 ) -> Query:
     """The random sample of eligible members that is released. Nobody is drawn if a rule cannot apply.
 
-    It is keyed by member, unless the policy says otherwise: deliveries and policies then have as many members in common
-    as they can. How many are drawn, and who is left out, is random for each policy and delivery.
+    It is keyed by member, unless the policy says otherwise: deliveries and policies then share as many members as
+    possible. How many are drawn, and who is left out, is random for each policy and delivery.
     """
     sample = policies.of(context, Policy).sample
     delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
@@ -199,8 +199,8 @@ def claim_support_scores(
 ) -> str:
     """How rare the released values of each claim are among members: the rarest value, or mean and variability of all.
 
-    Released values are those of the policy's claim-level quasi-identifiers, dates included: what is not published
-    makes no claim stand out.
+    Released values are those of the policy's claim-level quasi-identifiers, dates included, because only published
+    values make a claim stand out.
     """
     policy = policies.of(context, Policy)
     claims = grouped_claims

@@ -49,9 +49,9 @@ def reachable_risk(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """For gates that can be foreseen, the least that any node can have.
+    """Lowest value that any node can reach, for gates that can be predicted.
 
-    It decides nothing: it says early what will be refused.
+    It decides nothing, and shows early what will be refused.
     """
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)

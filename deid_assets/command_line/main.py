@@ -146,12 +146,12 @@ def run(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Take a delivery to a gated release.
+    """Run the pipeline on a delivery, up to a gated release.
 
     Exit code 0: published; 2: refused, because privacy is not protected well enough; 1: error; 64: wrong command line;
     130 and 143: interrupted by Ctrl-C or SIGTERM.
 
-    Without --delivery a synthetic delivery is made.
+    Without --delivery, a synthetic delivery is created.
     """
     from deid_assets.command_line.progress import Detail
     from deid_assets.command_line.run import run_policy
@@ -176,12 +176,12 @@ def plan(
     release_members: int | None,
     seed: int,
 ) -> None:
-    """Say what cannot pass, before the long work: the best that any generalization can reach with this delivery.
+    """Find out what cannot pass before a long run: the lowest risk that any generalization can reach with this delivery.
 
-    Exit code 0: nothing rules a release out for sure, which promises nothing; 2: a release is ruled out; 1: error;
+    Exit code 0: nothing rules a release out for certain, which is no guarantee; 2: a release is ruled out; 1: error;
     64: wrong command line; 130 and 143: interrupted.
 
-    Nothing is published. Without --delivery a synthetic delivery is made.
+    Nothing is published. Without --delivery, a synthetic delivery is created.
     """
     from deid_assets.command_line.plan import plan as plan_release
     from deid_assets.command_line.run import run_policy
@@ -195,7 +195,7 @@ def plan(
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
-    """Open the Dagster UI on everything that was run here."""
+    """Open the Dagster UI with everything that was run here."""
     from deid_assets.command_line.instance import prepare_dagster_home, workspace_file
 
     home = Home.here().create()
@@ -210,13 +210,13 @@ def ui(port: int, host: str) -> None:
 
 @main.group()
 def policy() -> None:
-    """Policies: check one, list those that there are, begin one of your own."""
+    """Check, list and create policies."""
 
 
 @policy.command("check")
 @click.argument("file", type=str)
 def policy_check(file: str) -> None:
-    """Explain a policy in plain words, or say what is wrong in it and where."""
+    """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
     from deid_assets.policy import explain
 
@@ -226,7 +226,7 @@ def policy_check(file: str) -> None:
 
 @policy.command("list")
 def policy_list() -> None:
-    """List the policies that ship, and those that were run here."""
+    """List the shipped policies, and those that were run here."""
     from deid_assets.policy.loading import policies_in
 
     for found in policies_in(Home.here().policies).values():
@@ -247,9 +247,9 @@ def policy_list() -> None:
 @click.option("--like", default="heritage_public", show_default=True, help="The shipped policy to copy.")
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
 def policy_new(name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None) -> None:
-    """Begin a policy of your own: a copy of one that ships, with your name, title and owners.
+    """Create a policy as a copy of a shipped one, with your name, title and owners.
 
-    Change its section `source` to what fits your files, and run `deid policy check` on it.
+    Then adapt its section `source` to your files, and run `deid policy check` on it.
     """
     from deid_assets.policy.scaffold import new_policy
 
@@ -271,7 +271,7 @@ def _print_listed(found: Sequence, as_json: bool, line: Callable, nothing: str) 
 @main.command("releases")
 @_AS_JSON
 def releases_list(as_json: bool) -> None:
-    """List the releases that were published here, as the registry has them."""
+    """List the releases that were published here, according to the registry."""
     from deid_assets.command_line.listing import ListedRelease, listed_releases
 
     def line(one: ListedRelease) -> str:
@@ -286,7 +286,7 @@ def releases_list(as_json: bool) -> None:
 @main.command("deliveries")
 @_AS_JSON
 def deliveries_list(as_json: bool) -> None:
-    """List the deliveries that were registered here, and the policies under which they were taken in."""
+    """List the deliveries registered here, and the policies under which they were taken in."""
     from deid_assets.command_line.listing import ListedDelivery, listed_deliveries
 
     def line(one: ListedDelivery) -> str:
@@ -312,7 +312,7 @@ def verify(
 ) -> None:
     """Check a release offline: digests, signature, certificate of optimality, registry chain.
 
-    Exit code 0 only if all hold under a trusted key. A registry that is not there does not hold; --no-registry leaves it out.
+    Exit code 0 only if all checks pass under a trusted key. A missing registry fails; --no-registry skips its checks.
     """
     from deid_assets.release.keys import PublicKey
     from deid_assets.release.publication.verification import verify as verify_release
@@ -327,7 +327,7 @@ def verify(
 
 @main.group()
 def key() -> None:
-    """The signing key and the secret."""
+    """Manage the signing key and the secret."""
 
 
 @key.command("rotate")
@@ -337,9 +337,9 @@ def key() -> None:
     help="The old key cannot sign the new one, because it was lost or stolen. Describe what happened.",
 )
 def key_rotate(lost: str | None) -> None:
-    """Replace the signing key by a new one, and record it in the registry.
+    """Replace the signing key with a new one, and record it in the registry.
 
-    The old key signs the new one, so that recipients who trust the old key can go on. With --lost they need the new key.
+    The old key signs the new one, so recipients who trust the old key can continue. With --lost, they need the new key.
     The old private key is removed; its public key stays in the registry.
     """
     from deid_assets.release.keyring import rotate
@@ -356,7 +356,7 @@ def key_rotate(lost: str | None) -> None:
 
 @key.command("new-secret")
 def key_new_secret() -> None:
-    """Make a new secret after the old one was lost: pseudonyms, noise and sample change from now on."""
+    """Create a new secret after the old one was lost: pseudonyms, noise and sample change from then on."""
     from deid_assets.release.keyring import new_secret
 
     new_secret(Home.here().create())
@@ -365,13 +365,13 @@ def key_new_secret() -> None:
 
 @main.group("clock")
 def clock_group() -> None:
-    """The clock of this machine, as the registry knows it."""
+    """Correct how the registry sees the clock of this machine."""
 
 
 @clock_group.command("correct")
 @click.option("--reason", required=True, help="Reason for the correction; recorded in the registry.")
 def clock_correct(reason: str) -> None:
-    """Record that the registry's newest entries were made while the clock was ahead, so that the next ones may go back."""
+    """Record that the newest registry entries were made while the clock was ahead, so later ones may have earlier times."""
     from deid_assets.release.keyring import correct_clock
 
     entry = correct_clock(Home.here().create(), reason)
@@ -381,7 +381,7 @@ def clock_correct(reason: str) -> None:
 @key.command("export")
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the key is printed.")
 def key_export(output: Path | None) -> None:
-    """Print the public key with which recipients check signatures."""
+    """Print the public key with which recipients verify signatures."""
     from deid_assets.release.keyring import signing_key_of
 
     home = Home.here().create()
