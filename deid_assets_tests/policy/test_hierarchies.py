@@ -165,7 +165,7 @@ class TestAnswers:
             "hierarchy 'age' has no class at level 'years' for 5 of 6 distinct values of column age; it covers whole "
             "numbers from 0 to 120. Correct the delivery, or extend the hierarchy in the policy"
         )
-        with pytest.raises(DeliveryError, match="for 1 of 2 distinct values; it covers the 2 values that") as caught:
+        with pytest.raises(DeliveryError, match="for 1 of 2 distinct values; it covers the 2 listed values") as caught:
             PUBLIC.hierarchy("sex").labels(["F", "secret"], 0)
         assert "secret" not in str(caught.value)
 

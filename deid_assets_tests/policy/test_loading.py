@@ -159,7 +159,8 @@ class TestMessages:
             ({"risk__threshold": float("nan")}, "risk.threshold: nan is not a finite number: a member is at high risk "
              "above this probability of re-identification"),
             ({"neighbor_attack__unconditional": {"at_most": 1.5}}, "neighbor_attack.unconditional.at_most: 1.5 is not "
-             "allowed: it must be below 1: highest success probability that is acceptable"),
+                                                                   "allowed: it must be below 1: highest acceptable "
+                                                                   "success probability"),
             ({"risk__gate__confidence": 0.3}, "risk.gate.confidence: 0.3 is not allowed: it must be at least 0.5: "
              "confidence of the upper bound, over all tries together"),
             ({"risk__search__aim": 1.01}, "risk.search.aim: 1.01 is not allowed: it must be at most 1: the search accepts "
