@@ -382,5 +382,5 @@ def test_a_bound_that_holds_less_surely_than_this_try_demands_is_refused():
 def test_a_stored_number_that_is_none_is_not_read(number):
     frame = to_frame([making.evidence(try_number=1)])
     frame["try_number"] = number
-    with pytest.raises(ReleaseError, match="number of a try|counted from 1"):
+    with pytest.raises(ReleaseError, match="try number that is not valid|counted from 1"):
         from_frame(frame)

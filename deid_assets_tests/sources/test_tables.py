@@ -293,7 +293,7 @@ def test_diagnoses_that_are_numbers_have_lost_their_leading_zeros(tmp_path, kind
     if code == "NULL":
         assert take_in(folder, options).report.rows_kept["claims"] == 1
     else:
-        with pytest.raises(DeliveryError, match=r"column dx \(to be read as diagnosis_1\) holds numbers"):
+        with pytest.raises(DeliveryError, match=r"column dx \(to be read as diagnosis_1\) contains numbers"):
             take_in(folder, options)
 
 

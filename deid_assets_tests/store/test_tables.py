@@ -255,7 +255,7 @@ class TestPlainTables:
         write_table(table, "SELECT 1 AS a")
         with connect(table.file) as connection:
             connection.execute(statement)
-        with pytest.raises(StoreError, match=f"holds {kind}, which this product never creates"):
+        with pytest.raises(StoreError, match=f"contains {kind}, which this product never creates"):
             require_plain_tables(table.file)
 
     def test_tables_and_the_views_of_a_step_are_no_obstacle(self, table):
