@@ -47,8 +47,8 @@ def test_every_command_explains_itself_with_h(path):
 
 
 def test_releases_and_deliveries_of_a_new_home_are_none(home):
-    assert deid("releases") == (0, "Nothing was published here.\n")
-    assert deid("deliveries") == (0, "No delivery was registered here.\n")
+    assert deid("releases") == (0, "Nothing has been published here.\n")
+    assert deid("deliveries") == (0, "No delivery has been registered here.\n")
     assert [json.loads(deid(one, "--json")[1]) for one in ("releases", "deliveries")] == [[], []]
     assert not home.root.exists(), "looking makes nothing"
 
@@ -65,7 +65,7 @@ def test_releases_are_listed_with_their_delivery_and_folder(home):
         path.chmod(0o700)
     shutil.rmtree(folder)
     code, printed = deid("releases")
-    assert code == 0 and "delivery not told by this store  its folder is gone: restore it from a backup" in printed
+    assert code == 0 and "delivery not in this store  its folder is gone: restore it from a backup" in printed
     (home.releases / "registry.jsonl").write_text("nonsense\n")
     code, printed = deid("releases")
     assert code == 1 and "not a registry entry" in printed
@@ -83,7 +83,7 @@ def test_deliveries_are_listed_and_a_damaged_record_does_not_hide_the_others(hom
     assert code == 0
     first, second = printed.splitlines()
     assert first == f"a  tables  {tmp_path}/a  taken in under ours"
-    assert second.startswith("b  this is not a delivery's record")
+    assert second.startswith("b  this is not the record of a delivery")
     assert [one["key"] for one in json.loads(deid("deliveries", "--json")[1])] == ["a", "b"]
 
 
@@ -108,8 +108,8 @@ def test_a_new_policy_passes_its_check_under_its_own_name_title_and_owners(home,
     ("arguments", "said"),
     [
         (("ours", "--title", "t", "--owner", "nobody"), "an owner is an e-mail address"),
-        (("Our Claims", "--title", "t", "--owner", "team:us"), "a name is lower-case letters"),
-        (("heritage", "--title", "t", "--owner", "team:us"), "a policy that ships is called heritage"),
+        (("Our Claims", "--title", "t", "--owner", "team:us"), "a name consists of lower-case letters"),
+        (("heritage", "--title", "t", "--owner", "team:us"), "a shipped policy is called heritage"),
         (("ours", "--title", "t", "--owner", "team:us", "--like", "heritage-public"), "did you mean heritage_public?"),
         (("ours", "--title", "t", "--owner", "team:us", "--output", "nowhere/x.yaml"), "nowhere/x.yaml cannot be written"),
     ],
@@ -123,7 +123,7 @@ def test_a_policy_that_would_not_be_valid_is_not_written(home, tmp_path, argumen
 def test_a_new_policy_replaces_no_file(home, tmp_path):
     (tmp_path / "ours.yaml").write_text("mine")
     code, printed = deid("policy", "new", "ours", "--title", "t", "--owner", "team:us")
-    assert code == 1 and "is there already" in printed
+    assert code == 1 and "already exists" in printed
     assert (tmp_path / "ours.yaml").read_text() == "mine"
 
 

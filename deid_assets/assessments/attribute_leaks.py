@@ -27,22 +27,24 @@ from deid_assets.methods.disclosure.leak_limits import (
 )
 
 MEANINGS: Mapping[str, str] = {
-    SINGLED_OUT: "Records, of those with a value, whose value too few others hold: the value singles people out.",
-    REFINEMENT: "How much better a quasi-identifier is guessed, more finely than it is released, by whoever knows the column.",
-    SURE: "Of what would be guessed wrongly of a quasi-identifier, the share that the column tells as good as certainly.",
-    MADE_OF: "How much better the column is guessed by whoever knows a quasi-identifier more finely than it is released.",
+    SINGLED_OUT: "Records, of those with a value, whose value is shared by too few others: the value singles people out.",
+    REFINEMENT: "How much better a quasi-identifier can be guessed, at a finer level than it is released at, by an "
+    "adversary who knows the column.",
+    SURE: "Of what would be guessed wrongly of a quasi-identifier, the share that the column discloses with near certainty.",
+    MADE_OF: "How much better the column can be guessed by an adversary who knows a quasi-identifier at a finer level than it "
+    "is released at.",
     IDENTIFIERS: "Records whose value looks like a direct identifier: social security or telephone number, e-mail, date ...",
-    FORMATS: "Records whose value has the form of a ZIP code or of the number of a person, which other numbers may have too.",
+    FORMATS: "Records whose value has the form of a ZIP code or of a person's number, which other numbers may also have.",
     RARE_NAMES: "Of the records whose value is rare, those whose value may be a person's name.",
     NAMED: "Whether the column's name says that it identifies people.",
-    TOGETHER: "The same as refinement, of several columns of which none does it alone.",
+    TOGETHER: "The same as refinement, for several columns together, none of which does it alone.",
 }
 
 _WHY: Mapping[str, str] = {
     SINGLED_OUT: "its values single people out",
-    REFINEMENT: "it tells a quasi-identifier more finely than the release shows it",
-    SURE: "for some records it tells a quasi-identifier more finely than the release shows it",
-    MADE_OF: "it follows from a quasi-identifier that the release shows less finely, as if it were made of it",
+    REFINEMENT: "it discloses a quasi-identifier at a finer level than the release shows it",
+    SURE: "for some records it discloses a quasi-identifier at a finer level than the release shows it",
+    MADE_OF: "it follows from a quasi-identifier that the release shows at a coarser level, as if it were made of it",
     IDENTIFIERS: "its values look like direct identifiers",
     FORMATS: "its values have the form of direct identifiers",
     RARE_NAMES: "its rare values look like names of persons",
@@ -149,8 +151,9 @@ def leak_refusals(
         else:
             sets = sorted({one.columns for one in together if one.fall > TOGETHER_AT_MOST})
             text = (
-                f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they tell a quasi-identifier more "
-                f"finely than the release shows it. {instead}, or list all of them under reviewed_attributes with a reason"
+                f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they disclose a "
+                f"quasi-identifier at a finer level than the release shows it. {instead}, or list all of them under "
+                "reviewed_attributes with a reason"
             )
         refusals.append(Refusal("attribute_leak", f"gate/{column or TOGETHER}", None, None, text))
     return refusals

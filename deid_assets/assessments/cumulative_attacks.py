@@ -45,8 +45,8 @@ def cumulative_refusals(policy: Policy, evidence: Sequence[Evidence], alpha: flo
 def because_of(releases: Sequence[str]) -> str:
     """Why a number that counts earlier releases is as high as it is, and what does not lower it."""
     return (
-        f"members of this population whom earlier releases hold count too, and are in {', '.join(releases)}; what was "
-        "published cannot be taken back, and more members in this delivery do not undo it"
+        f"members of this population in earlier releases count too, and are in {', '.join(releases)}; a publication cannot "
+        "be undone, and more members in this delivery do not help"
     )
 
 
@@ -72,12 +72,12 @@ def _judged(asset: str, gate: AttackGate, evidence: Sequence[Evidence], alpha: f
     found = [one for item in evidence if item.asset == asset for one in item.measurements if one.name == given]
     success = [_compared(one, gate) for one in found]
     if len(found) != 1 or success[0] is None:
-        text = f"{asset}/{name}: its success given membership was not measured, so that it cannot be judged at alpha now"
+        text = f"{asset}/{name}: its success given membership was not measured, so it cannot be judged at the current alpha"
         return [Refusal("absent_measurement", f"{asset}/{name}", None, gate.at_most, text)]
     now = alpha * success[0]
     if now <= gate.at_most:
         return []
-    text = f"{asset}/{name}: with the members whom other releases hold by now, the neighbour finds any member too often"
+    text = f"{asset}/{name}: with the members that other releases now contain, the neighbor finds any member too often"
     return [Refusal("failed_measurement", f"{asset}/{name}", now, gate.at_most, text, "probability")]
 
 

@@ -79,10 +79,10 @@ def _undiscriminating(item: Evidence) -> Iterator[Refusal]:
             continue
         name = f"{item.asset}/{measured.name}"
         if measured.name not in LAID_OPEN:
-            text = f"{name}: it gates, and nothing says what it would be in a release that must be refused"
+            text = f"{name}: it gates, but no value is known for a release that must be refused"
             yield Refusal("vacuous_threshold", name, None, measured.threshold, text)
         elif passes(measured, LAID_OPEN[measured.name]):
-            text = f"{name}: a release of which half the members are laid open would pass this threshold"
+            text = f"{name}: this threshold would pass a release in which half the members are disclosed"
             yield Refusal("vacuous_threshold", name, None, measured.threshold, text)
 
 

@@ -117,7 +117,7 @@ class Measurement:
     def _contradiction(self) -> str | None:
         """What is wrong with the combination of fields; None if nothing is."""
         if not _texts(self.name, self.unit, self.method, self.section):
-            return "name, unit, method and section must be texts that are not empty"
+            return "name, unit, method and section must be non-empty text"
         if self.comparison not in ("at_most", "at_least"):
             return "comparison must be at_most or at_least"
         allowed = ("value", "upper_bound" if self.comparison == "at_most" else "lower_bound")
@@ -136,7 +136,7 @@ class Measurement:
         if not (_finite(self.value) and _finite(self.bound)) or self.bound == self.value:
             return None
         if (self.bound < self.value) == (self.comparison == "at_most"):
-            return "the bound lies on the wrong side of the value"
+            return "the bound is on the wrong side of the value"
         return None
 
     @property
@@ -241,7 +241,7 @@ class Evidence:
             raise ReleaseError(f"evidence {self.asset!r}: rows_digest must be 64 hexadecimal digits")
         names = [measurement.name for measurement in self.measurements]
         if not names or len(set(names)) != len(names):
-            raise ReleaseError(f"evidence {self.asset!r}: it needs measurements, each with a name of its own")
+            raise ReleaseError(f"evidence {self.asset!r}: it needs measurements, each with its own name")
 
     def digest(self) -> str:
         """SHA-256 of its whole content; the event log keeps it, so that edits in the store are detected."""
@@ -294,7 +294,7 @@ def _try_number(text: object) -> int | None:
     if text == "":
         return None
     if not (isinstance(text, str) and text.isascii() and text.isdigit()):
-        raise ReleaseError("stored evidence has a number of a try that is none")
+        raise ReleaseError("stored evidence has a try number that is not valid")
     return int(text)
 
 
@@ -390,7 +390,7 @@ def judge(evidence: Sequence[Evidence], required: Iterable[Requirement], context
             wanted = [requirement for requirement in required if requirement.asset == asset]
             refusals += _unbound(found[0], context) + _unmet(found[0], wanted, context) + _failed(found[0])
         elif found:
-            text = f"{asset}: there is evidence more than once; materialize it again"
+            text = f"{asset}: there is more than one evidence; materialize it again"
             refusals.append(Refusal("repeated_evidence", asset, None, None, text))
         else:
             text = f"{asset}: no evidence; materialize it for this delivery"
@@ -410,7 +410,7 @@ def _unbound(item: Evidence, context: Context) -> list[Refusal]:
     if item.try_number != context.numbers.get(item.asset):
         found.append(("evidence_of_another_try", "it was measured in another try than this one; run the whole job again"))
     if item.rows_digest != context.digests.get(item.asset):
-        found.append(("stale_evidence", "it judged other rows than those staged; materialize it again"))
+        found.append(("stale_evidence", "it judged rows other than those staged; materialize it again"))
     return [Refusal(rule, item.asset, None, None, f"{item.asset}: {text}") for rule, text in found]
 
 
@@ -422,13 +422,16 @@ def _unmet(item: Evidence, wanted: Iterable[Requirement], context: Context) -> l
         name = f"{item.asset}/{requirement.measurement}"
         measurement = measured.get(requirement.measurement)
         if measurement is None:
-            rule, text = "absent_measurement", "the policy demands it; it was not measured"
+            rule, text = "absent_measurement", "the policy requires it, but it was not measured"
         elif not measurement.gating:
-            rule, text = "not_gating", "the policy gates on it; it was measured as information only"
+            rule, text = "not_gating", "the policy gates on it, but it was only measured for information"
         elif requirement.threshold is not None and measurement.threshold != requirement.threshold:
-            rule, text = "another_threshold", "it was compared with another threshold than the policy's"
+            rule, text = "another_threshold", "it was compared with a threshold other than the policy's"
         elif not _is_as_sure(measurement, requirement, context):
-            rule, text = "laxer_confidence", "its bound holds less surely than in this try it must; run the whole job again"
+            rule, text = (
+                "laxer_confidence",
+                "its bound holds with less confidence than this try requires; run the whole job again",
+            )
         else:
             continue
         found.append(Refusal(rule, name, None, requirement.threshold, f"{name}: {text}"))
@@ -494,6 +497,6 @@ def _written(value: object) -> object:
 
 def _read(value: Json) -> float | None:
     if isinstance(value, str) and value not in _WRITTEN:
-        raise ReleaseError("a stored measurement holds a text where a number belongs")
+        raise ReleaseError("a stored measurement contains text instead of a number")
     number: float | None = _WRITTEN[value] if isinstance(value, str) else value
     return number

@@ -107,22 +107,22 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
     for one in changes:
         if not one.disappeared <= at_most:
             text = (
-                f"{one.release}: of its members who are gone from this release too many, in one demographic class, now have a "
-                "sensitive condition, so that who is gone likely has one; publish once more members have left, or do not "
-                "publish this delivery"
+                f"{one.release}: too many of its members who are gone from this release have, in one demographic class, a "
+                "new sensitive condition, so members who are gone likely have one; publish after more members have left, or "
+                "do not publish this delivery"
             )
             found.append(Refusal(DISAPPEARED, one.release, one.disappeared, at_most, text, "share of members"))
         if not one.appeared <= at_most:
             text = (
-                f"{one.release}: of the members of this release who are not in it too many, in one demographic class, were "
-                "removed from it for a sensitive condition, so that who came likely has one; remove them again, by the list of "
-                "codes that it had"
+                f"{one.release}: too many members of this release who are not in it were, in one demographic class, removed "
+                "from it for a sensitive condition, so members who are new likely have one; remove them again, by the list "
+                "of codes that it had"
             )
             found.append(Refusal(APPEARED, one.release, one.appeared, at_most, text, "share of members"))
         if not one.in_small_classes <= 0:
             text = (
-                f"{one.release}: members of this release who are not in it share their demographics with fewer than {k} others "
-                "who are not in it either, or as newcomers with fewer newcomers; choose the generalization again, "
+                f"{one.release}: members of this release who are not in it share their demographics with fewer than {k} "
+                "others who are not in it, or newcomers with fewer than that of newcomers; choose the generalization again, "
                 "which leaves them out"
             )
             found.append(Refusal(CAME, one.release, float(one.in_small_classes), 0.0, text, "members"))

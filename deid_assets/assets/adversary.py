@@ -27,7 +27,7 @@ def _measured(policy: Policy) -> tuple[str, ...]:
 def value_diversity(
     context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table, policies: Policies
 ) -> str:
-    """Simpson diversity of each released member's values, before the long tail is cut; year beside the six."""
+    """Simpson diversity of each released member's values, before the long tail is cut; year is added to the six."""
     return value_diversity_query(grouped_claims, released_sample, _measured(policies.of(context, Policy)))
 
 
@@ -43,7 +43,7 @@ def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Ta
 def adversary_power(
     context: dg.AssetExecutionContext, value_diversity: Table, member_profiles: Table, policies: Policies
 ) -> pd.DataFrame:
-    """How many values of each quasi-identifier an adversary knows about each released member, p_ih."""
+    """The adversary power p_ih: how many values of each quasi-identifier an adversary knows about each released member."""
     adversary = policies.of(context, Policy).adversary
     rows = value_diversity.query(
         f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, claims

@@ -67,11 +67,11 @@ def longitudinal_risk(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: the share of simulated adversaries whose target shares his known history with too few members.
+    """Evidence: share of simulated adversaries who find a class of too few members of the population.
 
-    Where classes are those of the release, they are counted among the members that are published; what the share would be
-    if suppressed ones counted is told too. Beside it stands what it comes to: the exposure, as Safe Harbor's is reckoned,
-    and who is expected to be re-identified.
+    If classes are those of the release, they are counted among the published members; the share with suppressed members
+    counted is reported too. Two numbers follow from the share: the exposure, computed as for Safe Harbor, and the expected
+    share of members who are re-identified.
     """
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
@@ -128,7 +128,7 @@ def neighbor_attack(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: simulated nosey neighbours (methods#attack-1) on the release, over all members and given membership."""
+    """Evidence: success of simulated nosey neighbors on the release, for any member and given membership (methods#attack-1)."""
     policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tried = delivery_tries(context, policy, workplace, member_profiles, value_domains).at(levels)
@@ -173,7 +173,7 @@ def neighbor_attack(
             "attack": dg.MetadataValue.md(
                 markdown_image(
                     neighbor_attack_figure([(m.name, m.value, m.bound, m.threshold) for m in measured]),
-                    "success of simulated neighbours with bounds and thresholds",
+                    "success of simulated neighbors with bounds and thresholds",
                 )
             ),
         }
@@ -198,7 +198,7 @@ def demographic_risk(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: how many members of the population share a released member's demographics; what absence discloses."""
+    """Evidence: how many members of the population share a released member's demographics, and what absence discloses."""
     policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tables = {

@@ -33,7 +33,7 @@ def attribute_disclosure(
     release_days_in_hospital: Table,
     policies: Policies,
 ) -> pd.DataFrame:
-    """Evidence: what the demographic class of a released member tells of his sensitive attributes."""
+    """Evidence: what the demographic class of a released member discloses about their sensitive attributes."""
     policy = policies.of(context, Policy)
     tables = {table.name: table for table in (release_members, release_claims, release_days_in_hospital)}
     found = {released_name(policy, column): disclosed(policy, column, tables) for column in policy.sensitive_columns}
@@ -99,8 +99,8 @@ def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
     numberless = counts.loc[counts["place"].isna() & ~missing, "value"].nunique()
     if numberless:
         raise PolicyError(
-            f"column {column}: {numberless} of its values begin with no number, so that they have no order; take it out of "
-            "attribute_disclosure.ordered"
+            f"column {column}: {numberless} of its values do not begin with a number, so they have no order; remove the "
+            "column from attribute_disclosure.ordered"
         )
     known = counts.loc[~missing, ["place", "value"]].drop_duplicates().sort_values(["place", "value"])["value"]
     first = int(missing.any())
@@ -129,7 +129,7 @@ def attribute_metadata(found: dict[str, attributes.AttributeDisclosure]) -> dict
     if found:
         figure = dots_figure(
             [(name, [one.greatest_distance, one.mean_distance]) for name, one in found.items()],
-            ["greatest over classes", "mean over members"], "distance from the whole release [%]",
+            ["maximum over classes", "mean over members"], "distance from the whole release [%]",
         )  # fmt: skip
         shown["closeness"] = dg.MetadataValue.md(markdown_image(figure, "t-closeness of every sensitive attribute"))
     return shown

@@ -130,7 +130,7 @@ def release_days_in_hospital(
     suppressed_members: Table,
     policies: Policies,
 ) -> str:
-    """Days in hospital as they would be published, one row per member and year of enrolment."""
+    """Days in hospital as they would be published, one row per member and year of enrollment."""
     policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     return days_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)

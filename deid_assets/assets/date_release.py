@@ -78,7 +78,7 @@ def date_refusals(released: ReleasedDates) -> list[Refusal]:
     at_most = len(firsts) * _LIKELIEST + 5 * np.sqrt(len(firsts) * _LIKELIEST) + 1
     found = []
     if same > at_most:
-        text = "release_claims: released dates are those delivered, more often than drawing them anew explains"
+        text = "release_claims: more released dates equal the delivered ones than redrawing explains"
         shares = same / len(firsts), at_most / len(firsts)
         found.append(Refusal("dates_as_delivered", "release_claims", *shares, text, "share of members"))
     return found + _interval_refusals(released)
@@ -102,7 +102,7 @@ def _interval_refusals(released: ReleasedDates) -> list[Refusal]:
     at_most = expected + (n - expected) / 2 + 5 * np.sqrt(n)
     if same <= at_most:
         return []
-    text = "release_claims: intervals between released dates are those delivered, more often than drawing them anew explains"
+    text = "release_claims: more intervals between released dates equal the delivered ones than redrawing explains"
     return [Refusal("intervals_as_delivered", "release_claims", same / n, at_most / n, text, "share of claims")]
 
 
@@ -201,10 +201,10 @@ def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
     """The same information for readers of the report."""
     anchor, bins, errors = told["anchor"]["generalized_to"].replace("_", " "), told["interval_bins"], told["errors"]
     found = [
-        f"{told['column']}: the first event of a member is a random day of its {anchor}, and intervals between events were "
-        f"drawn anew from bins of at most {bins['widest_days']} days. Exactly preserved: "
-        f"{'; '.join(told['preserved_exactly'])}. Approximately: {', '.join(told['preserved_approximately'])}. Not: "
-        f"{', '.join(told['not_preserved'])}.",
+        f"{told['column']}: the first event of a member is a random day of its {anchor}, and intervals between events are "
+        f"redrawn from bins of at most {bins['widest_days']} days. Exactly preserved: "
+        f"{'; '.join(told['preserved_exactly'])}. Approximately preserved: {', '.join(told['preserved_approximately'])}. Not "
+        f"preserved: {', '.join(told['not_preserved'])}.",
     ]
     found.append(_bias_of(told["bias"]))
     of, one = ("dates", "date") if told["format"] == "dates" else ("days since a member's first service", "day")
@@ -215,12 +215,14 @@ def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
     other = told["not_recommended"]
     if other is not None:
         found += [
-            "Dates were not randomized independently of one another: of neighbouring services of a member "
-            f"{_per_cent(other[INDEPENDENT]['order_violated_share'])} would have changed their order or become one day.",
-            "Nor was a member's sequence shifted as a whole: it keeps every interval, and "
-            f"{_per_cent(other[SHIFTED]['unique_intervals_share'])} of the released members with several services have "
-            "intervals that no other has in this order. Who knows whole sequences of bins in order, which the adversary of the "
-            f"model does not, finds {_per_cent(other[GENERALIZED]['unique_intervals_share'])} of them alone in the release.",
+            "Dates were not randomized independently of one another: of adjacent services of a member, "
+            f"{_per_cent(other[INDEPENDENT]['order_violated_share'])} would have changed their order or fallen on the same "
+            "day.",
+            "A member's sequence was not shifted as a whole either, because a shift keeps every interval: "
+            f"{_per_cent(other[SHIFTED]['unique_intervals_share'])} of the released members with several services have a "
+            "sequence of intervals that no other member has. An adversary who knows whole sequences of bins in order, which "
+            f"is beyond the modeled adversary, finds {_per_cent(other[GENERALIZED]['unique_intervals_share'])} of them alone "
+            "in the release.",
         ]
     found.append("The machine-readable form is data/dates.json.")
     return tuple(found)

@@ -45,7 +45,7 @@ def dated_claims(
     policies: Policies,
     workplace: Workplace,
 ) -> str:
-    """Claims after the long tail is cut, with dates drawn anew, and with what follows from them computed again."""
+    """Claims after the long tail is cut, with redrawn dates and with the columns derived from them computed again."""
     policy = policies.of(context, Policy)
     columns = date_columns(policy, eligible_claims)
     recompute = policy.dates_section.derived == "recompute"
@@ -53,7 +53,7 @@ def dated_claims(
     found = members.arrays(dated.events(*delivered))
     events = Events(*(np.ma.getdata(found[name]) for name in ("member", "day", "service")))
     if not len(events):
-        raise DeliveryError("no claim has a service date, so that no dates can be released; take the section dates out")
+        raise DeliveryError("no claim has a service date, so no dates can be released; remove the section dates")
     key = date_keys(workplace, prefix_of(context), context.partition_key)
     width = widths_of(policy, members, events)
     days = redraw(events, width, _redrawing(policy, columns, eligible_claims), key[0])
@@ -92,7 +92,7 @@ def known_claims(
     dated_claims: Table,
     policies: Policies,
 ) -> str:
-    """All eligible claims with what an adversary may know of their dates: what the release says of those it holds."""
+    """All eligible claims, with what an adversary may know of their dates: for released claims, what the release says."""
     columns = date_columns(policies.of(context, Policy), eligible_claims)
     return dated.known_claims(grouped_claims, eligible_claims, dated_claims, columns)
 

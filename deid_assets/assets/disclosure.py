@@ -62,7 +62,7 @@ def population_estimates(
     release_days_in_hospital: Table,
     policies: Policies,
 ) -> pd.DataFrame:
-    """Evidence: small demographic classes and uniques of the population as every estimator sees them, beside the count."""
+    """Evidence: small demographic classes and population uniques by every estimator, and by count."""
     policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tables = {
@@ -118,7 +118,7 @@ def membership_disclosure(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: how well one can tell whether a member of the delivery is in the release (delta-presence)."""
+    """Evidence: how well an adversary can infer whether a member of the delivery is in the release (delta-presence)."""
     policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     by_demographics = {

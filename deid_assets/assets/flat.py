@@ -53,7 +53,7 @@ from deid_assets.store.tables import Table, connect, drop_schema
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
 def record_domains(context: dg.AssetExecutionContext, records: Table, policies: Policies) -> pd.DataFrame:
-    """Every value of every quasi-identifier, numbered once, with its label and class at every level."""
+    """Every value of every quasi-identifier, numbered, with its label and class at every level."""
     return domains_frame(policies.of(context, FlatPolicy), records)
 
 
@@ -80,7 +80,7 @@ def domains_frame(policy: FlatPolicy, records: Table) -> pd.DataFrame:
 def record_lattice(
     context: dg.AssetExecutionContext, records: Table, record_domains: Table, policies: Policies
 ) -> pd.DataFrame:
-    """Every node that the search looked at: loss, share of records in small classes, and which one is chosen."""
+    """Every node that the search evaluated: loss, share of records in small classes, and whether it is chosen."""
     policy = policies.of(context, FlatPolicy)
     table = flat_table(policy, records, record_domains)
     found = search(policy, table)
@@ -123,9 +123,9 @@ def record_generalization(
     if not len(chosen):
         least = float(record_lattice.query(f"SELECT min(share) AS least FROM {record_lattice.sql}")["least"].iloc[0])
         raise dg.Failure(
-            f"refused: even at the coarsest node {_about(least, policy.risk.max_suppressed, records.count())} in "
-            f"classes of fewer than {policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer "
-            "quasi-identifiers, give a hierarchy a coarser level, or allow more "
+            f"refused: even at the coarsest node {_about(least, policy.risk.max_suppressed, records.count())} in classes of "
+            f"fewer than {policy.risk.k}, and at most {policy.risk.max_suppressed:g} may be suppressed: list fewer "
+            "quasi-identifiers, add a coarser level to a hierarchy, or allow more "
             f"suppression{_of_blanks(context, policy, records, record_domains, workplace)}",
             metadata={"refused": True},
             allow_retries=False,
@@ -149,7 +149,7 @@ def suppressed_records(
     record_generalization: Table,
     policies: Policies,
 ) -> str:
-    """Numbers of the records that stay in classes below k at the chosen node: they are not released."""
+    """Numbers of the records in classes below k at the chosen node, which are not released (local suppression)."""
     policy = policies.of(context, FlatPolicy)
     levels = levels_of(policy, record_generalization)
     return queries.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
@@ -186,7 +186,7 @@ def release(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """The published table: staged, counted again, judged, and renamed into place; or a refusal that says why."""
+    """The published table: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy = policies.of(context, FlatPolicy)
     releases = releases_of(workplace)
     with releases.stage(policy.name) as staging:
@@ -346,8 +346,8 @@ def _of_blanks(
             shown = shown_if_large(f"about {noisy:,}", noisy)
             counted.append(f"{qi.column} ({'few' if shown == TOO_SMALL else shown})")
     return (
-        f". Blanks are classes of their own, also at the coarsest level, in the columns {', '.join(counted)}: "
-        "`missing_joins: LEVEL` of a hierarchy, where its LEVEL is a single class such as *, puts them into it"
+        f". In the columns {', '.join(counted)} blanks are classes of their own, also at the coarsest level: set "
+        "`missing_joins: LEVEL` in the hierarchy, where LEVEL is a single class such as *, to put them into that class"
     )
 
 
@@ -381,7 +381,7 @@ def _row_refusals(policy: FlatPolicy, staged: Table, expected: str) -> list[Refu
         found.append(Refusal("broken_contract", "release_records", float(rows), 0.0, text, "rows"))
     rows = int(staged.query(judgement.either_way(f"SELECT * FROM {staged.sql}", f"SELECT * FROM ({expected})"))["n"].iloc[0])
     if rows:
-        text = "release_records: the staged rows are not those that the restricted store gives"
+        text = "release_records: the staged rows differ from those that the restricted store gives"
         found.append(Refusal("inconsistent_rows", "release_records", float(rows), 0.0, text, "rows"))
     return found
 

@@ -24,7 +24,7 @@ from deid_assets.store.tables import Table
     kinds=("duckdb", "numpy"),
 )
 def record_attribute_disclosure(context: dg.AssetExecutionContext, release_records: Table, policies: Policies) -> pd.DataFrame:
-    """Evidence: what the class of a released record tells of its sensitive attributes."""
+    """Evidence: what the class of a released record discloses about its sensitive attributes."""
     policy = policies.of(context, FlatPolicy)
     found = {column: attribute_disclosure_of(policy, column, release_records) for column in policy.sensitive_columns}
     measured = measures.attribute_measurements(policy.attribute_disclosure, found, release_records.count())

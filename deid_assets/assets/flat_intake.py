@@ -33,14 +33,14 @@ def population_of(policy: FlatPolicy, records: Table) -> Table | None:
             kinds={"duckdb"},
         ),
         QUARANTINED: dg.AssetOut(
-            description="Rows that could not be used, with the rule that they broke; restricted.",
+            description="Rows that could not be used, with the rule that they break; restricted.",
             metadata=asset_metadata(QUARANTINED, _INTAKE, "1"),
             kinds={"duckdb"},
         ),
     }
 )
 def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
-    """Read the delivered table, and the population's where the policy names one."""
+    """Read the delivered table, and the population's table if the policy names one."""
     start_meter(context)
     policy = policies.of(context, FlatPolicy)
     delivery = workplace.delivery(context.partition_key)

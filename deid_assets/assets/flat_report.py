@@ -29,8 +29,9 @@ def flat_report(policy: FlatPolicy, public_edition: bytes, levels: dict[str, int
     # Recipients therefore see the decision against a loss that depends on levels only. The frontier stays in the UI.
     lattice = ReportFigure(
         "The lattice",
-        "Every generalization that the search looked at, by whether it is safe enough; lines lead from the chosen one "
-        "(dashed: its level) to those one step finer. The mean is over all columns, each in per cent of its highest.",
+        "Every generalization that the search evaluated, by whether it is safe enough. Lines lead from the chosen node "
+        "(dashed: its level) to the nodes one step finer. The mean level is over all columns, each in per cent of its "
+        "highest level.",
         heights_figure(
             nodes.assign(loss=precision_of(policy, levels, nodes)), policy.node_count, "mean level [% of the highest]"
         ),

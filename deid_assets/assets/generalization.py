@@ -65,7 +65,7 @@ _DIAGNOSIS_DRAWS = 100_000
 def value_domains(
     context: dg.AssetExecutionContext, members: Table, member_profiles: Table, grouped_claims: Table, policies: Policies
 ) -> pd.DataFrame:
-    """Every value of every quasi-identifier, numbered once, with its label and class at every level."""
+    """Every value of every quasi-identifier, numbered, with its label and class at every level."""
     policy = policies.of(context, Policy)
     days = top_code(members, ["days_in_hospital_y2", "days_in_hospital_y3"], policy.top_coding.percentile)
     frames = []
@@ -92,7 +92,7 @@ def generalization_lattice(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Every node of the lattice: loss, share at high risk with its interval, decision and how it was reached."""
+    """Every node of the lattice: loss, share at high risk with its interval, and decision with how it was reached."""
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     computation = node_computation(policy, tables)
@@ -149,26 +149,26 @@ _CHOICE_SECTIONS = [
 @dg.multi_asset(
     outs={
         "lattice_diagnosis": dg.AssetOut(
-            description="Where no node holds: what carries the risk at the coarsest one, and which changes of the policy "
-            "passed when they were tried there. Empty where one holds.",
+            description="Filled only if no node passes: which columns and members carry the risk at the coarsest node, and "
+            "which changes of the policy passed when they were tried there.",
             metadata=asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "4"),
             kinds={"duckdb", "numpy"},
         ),
         "passed_over_nodes": dg.AssetOut(
-            description="Nodes that were tried and did not hold on fresh draws, each with the gate that stood against it; and "
-            "nodes that were not tried, with the reason.",
+            description="Nodes that were tried and failed on fresh draws, each with the gate that it failed, and nodes that "
+            "were not tried, with the reason.",
             metadata=asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "2"),
             kinds={"duckdb", "numpy"},
         ),
         "chosen_generalization": dg.AssetOut(
-            description="The node that loses least among those that hold on fresh draws, read as the search does and as "
-            "the appendix does. One row per dimension: its level and the level's name.",
+            description="The node of least loss among those that pass on fresh draws, in the reading of the search and in that "
+            "of the appendix. One row per dimension, with its level and the level's name.",
             metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "4"),
             kinds={"duckdb", "numpy"},
         ),
         "suppressed_members": dg.AssetOut(
             description="Sampled members who are left out because they were flagged, or would stand out beside an earlier "
-            "release; they stay in the population.",
+            "release. They stay in the population.",
             metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "5"),
             kinds={"duckdb", "numpy"},
         ),
@@ -187,7 +187,7 @@ def generalization_choice(
     policies: Policies,
     workplace: Workplace,
 ) -> Iterator[dg.Output[object]]:
-    """Try the candidates from the least loss on, and suppress flagged members only where the policy allows it."""
+    """Try candidates in the order of their loss. Suppress flagged members only where the policy allows it."""
     start_meter(context)
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
@@ -231,7 +231,7 @@ def generalization_choice(
         passed_over |= not_tried
         diagnosis, because = pd.DataFrame(columns=list(COLUMNS)), ""
         if choice is None:
-            context.log.info("no node holds; looking for what carries the risk, and trying what would take it away")
+            context.log.info("no node passes; finding out what carries the risk, and trying changes of the policy")
             never, because = absence_tells_too_much(policy, eligible_members, removed_members, member_profiles, workplace)
             # Changes are tried at the coarsest node.
             never = never or not_tried.get(top_node(computation.dimensions), "")

@@ -18,15 +18,15 @@ _SECTIONS = ["source", "intake"]
     outs={
         name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "4"), kinds={"duckdb"})
         for name, text in (
-            ("members", "One row per delivered member: the population in which risk is counted."),
+            ("members", "One row per delivered member: the population in which risk is measured."),
             ("claims", "The claims of the delivered members, in canonical form."),
-            ("quarantined_rows", "Rows of the delivery that broke a rule, with the rule's name; restricted."),
-            ("delivered_codes", "How many codes of each column the delivery holds, and how many cannot be read."),
+            ("quarantined_rows", "Rows of the delivery that break a rule, with the rule's name; restricted."),
+            ("delivered_codes", "How many codes of each column the delivery contains, and how many cannot be read."),
         )
     }
 )
 def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
-    """Read the delivery, hold it against the row-level rules, and write the canonical tables."""
+    """Read the delivery, apply the row-level rules, and write the canonical tables."""
     start_meter(context)
     policy = policies.of(context, Policy)
     delivery = workplace.delivery(context.partition_key)

@@ -94,7 +94,7 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
     if smallest >= needed:
         return []
     text = (
-        f"{truncated.name}: a bin of the number of claims holds members, but fewer than long_tail.risk demands; "
+        f"{truncated.name}: a bin of the number of claims contains members, but fewer than long_tail.risk requires; "
         "materialize it again"
     )
     return [Refusal("small_bin", truncated.name, float(smallest), float(needed), text, "members")]
@@ -119,10 +119,10 @@ def require_bins(tail: LongTail, claims: Table, left: dict[str, np.ndarray]) -> 
     smallest, needed = _smallest_bin(tail, claims, left)
     if smallest < needed:
         raise DeliveryError(
-            "long_tail: once number_of_claims has taken claims as well, a bin of the number of claims holds members, but fewer "
-            f"than the {needed} of risk {tail.risk:g}; let long_tail be {{method: percentile, percentile: 95, unit: "
-            f"{tail.unit}, score: {tail.score}}}, as number_of_claims makes bins of its own safe, or name coarser levels in "
-            "number_of_claims.reference"
+            "long_tail: after number_of_claims has removed claims as well, a bin of the number of claims contains members, "
+            f"but fewer than the {needed} that risk {tail.risk:g} requires; set long_tail to {{method: percentile, "
+            f"percentile: 95, unit: {tail.unit}, score: {tail.score}}}, because number_of_claims makes its own bins safe, or "
+            "name coarser levels in number_of_claims.reference"
         )
 
 
@@ -143,14 +143,14 @@ def bins_of(tail: LongTail, units: dict[str, np.ndarray], counts: np.ndarray) ->
         If there are no claims, or fewer members with claims than a bin must contain.
     """
     if len(counts) == 0:
-        raise DeliveryError("grouped_claims holds no claims, so there is no long tail to cut; check the exclusions")
+        raise DeliveryError("grouped_claims has no claims, so there is no long tail to cut; check the exclusions")
     bins, m = Bins(tail.width, tail.cap), smallest_at_least(1 / tail.risk)
     tables = list(_tables(units, len(counts)))
     few = sum(0 < int(np.count_nonzero(table)) < m for table in tables)
     if few:
         raise DeliveryError(
-            f"long_tail: in {few} of {len(tables)} tables of the number of claims are fewer members than a bin must hold "
-            f"({m} at risk {tail.risk:g}), so that no bins hold; deliver more members, or set unit: member"
+            f"long_tail: {few} of {len(tables)} tables of the number of claims have fewer members than a bin must contain "
+            f"({m} at risk {tail.risk:g}), so no bins are possible; deliver more members, or set unit: member"
         )
     if tail.method == "bins" and tail.lowest_bin == "widen":
         while any((wider := widened(counts[table], bins, m)) != bins for table in tables):

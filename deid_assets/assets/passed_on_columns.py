@@ -26,7 +26,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
 from deid_assets.store.tables import Table, quoted
 
-_INSTEAD = "Lower top_coding.percentile if payment delays are rare, or mend the delivery if a column holds what it should not"
+_INSTEAD = "Lower top_coding.percentile if payment delays are rare, or correct the delivery if a column is wrongly filled"
 
 
 def passed_on_leaks(
@@ -73,7 +73,7 @@ def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
     judged = {*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, *released_dates(policy).values()}
     judged |= {qi.release_as for qi in policy.quasi_identifiers.claims}
     return [
-        Refusal("unjudged_column", name, None, None, f"release_claims: nothing measures what column {name} tells")
+        Refusal("unjudged_column", name, None, None, f"release_claims: nothing measures what column {name} discloses")
         for name in staged.columns()
         if name not in judged
     ]

@@ -27,7 +27,7 @@ from deid_assets.store.tables import Table
 
 ABSENCE = "what absence from the release tells"
 _TRIED = (
-    "every gate that can be asked before a release is made: share at high risk in both readings, demographic classes, "
+    "every gate that can be checked before a release is made: share at high risk in both readings, demographic classes, "
     "attack 1, and absence"
 )
 
@@ -130,9 +130,9 @@ def what_helps_against_absence(removed: int, eligible: int, before: int, posteri
             "(--release, under another --key)"
         )
     return (
-        f"{removed:,} of {removed + eligible:,} members were removed for what their claims tell, too many however few of the "
-        "others are released; removed_members says for which reasons, and who is left out for a claim in quarantine, which a "
-        "mended file would bring back"
+        f"{removed:,} of {removed + eligible:,} members were removed for what their claims disclose, which is too many "
+        "however few others are released; removed_members gives the reasons, and names members left out for a claim in "
+        "quarantine, whom a corrected file would bring back"
     )
 
 
@@ -148,12 +148,12 @@ def no_choice(
     """
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
-    against = against or "too many members at high risk at every node, even were all suppressed that may be"
+    against = against or "too many members at high risk at every node, even with maximum suppression"
     return dg.Failure(
-        f"refused: no generalization of this policy holds. Against it: {against}. "
-        f"{_advice(diagnosis, suppress_at_most)}{f' Of absence: {because}.' if because else ''}"
+        f"refused: no generalization of this policy passes. Failed gates: {against}. "
+        f"{_advice(diagnosis, suppress_at_most)}{f' For absence: {because}.' if because else ''}"
         + (
-            " Nodes that keep less than detail_at_least asks for were not tried; ask for less to try them."
+            " Nodes that keep less information than detail_at_least requires were not tried; lower it to try them."
             if TOO_LITTLE in gates
             else ""
         ),
@@ -173,11 +173,9 @@ def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
     if passed:
         return (
             f"Tried at the coarsest node, {tried}, these changes passed {_TRIED}: {'; '.join(passed)}. The best one is in "
-            "lattice_diagnosis as YAML, and printed by `deid run`. What else the policy gates, such as the voter list, is "
-            "judged once it runs."
+            "lattice_diagnosis as YAML, and `deid run` prints it. Other gates of the policy, such as the voter list, are "
+            "judged when it runs."
         )
     stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
     listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())
-    return (
-        f"None of the changes that were tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."
-    )
+    return f"None of the changes tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."

@@ -91,7 +91,7 @@ def voter_list_attack(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: released members matched by age and sex with a list of everybody (methods#voter-list)."""
+    """Evidence: released members matched with a list of everybody by age and sex (methods#voter-list)."""
     policy = policies.of(context, Policy)
     attack, levels = policy.voter_list_attack, chosen_levels(policy, chosen_generalization)
     columns = [c for c in MEMBER_LEVEL if policy.publishes(c) and (attack.table is None or c in attack.table.columns)]
@@ -144,7 +144,7 @@ def inpatient_attack(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: released inpatients matched by all of their visits with a discharge database (methods#inpatient-database)."""
+    """Evidence: released inpatients matched with a discharge database by all of their visits (methods#inpatient-database)."""
     policy = policies.of(context, Policy)
     attack, levels = policy.inpatient_attack, chosen_levels(policy, chosen_generalization)
     columns = tuple(

@@ -47,8 +47,8 @@ def read_table(
     context.add_output_metadata(report.metadata())
     if table.people_at_most is not None and people_of(target) > table.people_at_most:
         raise DeliveryError(
-            f"population table: {table.file} stands for more people than its people_at_most: it is of a larger area, or "
-            "counts people twice, as rows of totals do; choose rows by `only` and `leave_out`"
+            f"population table: {table.file} counts more people than its people_at_most: it covers a larger area, or counts "
+            "people twice, as rows of totals do; choose rows with `only` and `leave_out`"
         )
     return target
 

@@ -45,7 +45,7 @@ CLAIM_QUASI_IDENTIFIERS = (
 
 @stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})
 def code_book(context: dg.AssetExecutionContext, claims: Table, policies: Policies) -> pd.DataFrame:
-    """Every distinct code of the delivery: its group, whether it is a medical procedure, whether it removes a member."""
+    """Every distinct code of the delivery: its group, whether it is a medical procedure, and whether it removes a member."""
     removal = policies.of(context, Policy).removal
     codes = claims.query(distinct_codes(claims))
     return code_book_of(codes, removal.code_list, removal.rare_visible_diseases)
@@ -60,7 +60,7 @@ def comorbidity_codes(context: dg.AssetExecutionContext, code_book: Table, polic
 
 @stage_asset(derived_columns={"original_id": ["members.member_id", "claims.provider_id", "claims.vendor_id"]})
 def pseudonym_crosswalk(context: dg.AssetExecutionContext, members: Table, claims: Table, workplace: Workplace) -> pd.DataFrame:
-    """Irreversible keyed pseudonyms of members, providers, vendors and PCPs; restricted, and never released."""
+    """Irreversible keyed pseudonyms of members, providers, vendors and PCPs; restricted and never released."""
     secret = workplace.secret()
     frames = []
     for kind, table, column in (
@@ -84,7 +84,7 @@ def removed_members(
     code_book: Table,
     policies: Policies,
 ) -> Query:
-    """Members who may not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out."""
+    """Members who must not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out."""
     opt_outs = policies.of(context, Policy).opt_outs
     opted_out = opt_outs.all_members
     problems = opt_out_match(members, opted_out).problems(opt_outs.matched_at_least)
@@ -97,7 +97,7 @@ def removed_members(
 def eligible_claims(
     context: dg.AssetExecutionContext, members: Table, claims: Table, code_book: Table, policies: Policies
 ) -> Query:
-    """Claims that pass the claim-level rules, of every delivered member; the population is counted in them."""
+    """Claims of all delivered members that pass the claim-level rules. The population is counted in them."""
     removal = policies.of(context, Policy).removal
     return eligible_claims_query(members, claims, code_book, removal.newborn_days, removal.non_procedure_claims)
 
@@ -112,7 +112,7 @@ def eligible_members(context: dg.AssetExecutionContext, members: Table, removed_
 def exclusion_comparison(
     context: dg.AssetExecutionContext, members: Table, claims: Table, removed_members: Table, workplace: Workplace
 ) -> pd.DataFrame:
-    """Removed against remaining members: Tables 1 to 4 of Multimedia Appendix 1, claims per member, and distances.
+    """Removed members compared with remaining ones: Tables 1 to 4 of Multimedia Appendix 1, claims per member, and distances.
 
     The Kolmogorov-Smirnov distances come with a bootstrap over members, because claims of one member are not independent.
     """
@@ -129,10 +129,10 @@ def released_sample(
     policies: Policies,
     workplace: Workplace,
 ) -> Query:
-    """The random sample of the eligible members that is released; nobody is drawn where a rule cannot apply.
+    """The random sample of eligible members that is released. Nobody is drawn if a rule cannot apply.
 
-    It is keyed by member, unless the policy says otherwise: deliveries and policies then have as many members in common
-    as they can. How many are drawn, and who is left out, is random for each policy and delivery.
+    It is keyed by member, unless the policy says otherwise: deliveries and policies then share as many members as
+    possible. How many are drawn, and who is left out, is random for each policy and delivery.
     """
     sample = policies.of(context, Policy).sample
     delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
@@ -143,7 +143,7 @@ def released_sample(
     size = sample_size(delivered, eligible, asked, sample.fraction, secret.derive("sample size", *size_of))
     if size < 1:
         raise dg.Failure(
-            f"refused: no member may be released: of {delivered:,} delivered members {eligible:,} are eligible (not removed, "
+            f"refused: no member can be released: of {delivered:,} delivered members {eligible:,} are eligible (not removed, "
             "and with at least one eligible claim), and the policy's sample of them is empty; see removed_members",
             metadata={"refused": False},
             allow_retries=False,
@@ -172,7 +172,7 @@ def grouped_claims(
     comorbidity_codes: Table,
     policies: Policies,
 ) -> Query:
-    """Claims with codes replaced by the groups that are released, and the pay delay top-coded."""
+    """Claims with codes replaced by the released groups, and with top-coded payment delay."""
     policy = policies.of(context, Policy)
     first = "" if policy.grouping.charlson_diagnoses == "all" else " AND listed > 1"
     bands = charlson_bands_query(
@@ -197,10 +197,10 @@ def grouped_claims(
 def claim_support_scores(
     context: dg.AssetExecutionContext, grouped_claims: Table, eligible_claims: Table, policies: Policies
 ) -> str:
-    """How rare the released values of each claim are among members: the rarest, or mean and variability of all.
+    """How rare the released values of each claim are among members: the rarest value, or mean and variability of all.
 
-    Released values are those of the policy's claim-level quasi-identifiers, dates included: what is not published
-    makes no claim stand out.
+    Released values are those of the policy's claim-level quasi-identifiers, dates included, because only published
+    values make a claim stand out.
     """
     policy = policies.of(context, Policy)
     claims = grouped_claims
@@ -225,7 +225,7 @@ def truncated_claims(
     policies: Policies,
     workplace: Workplace,
 ) -> Query:
-    """Claims after the long tail is cut, and after numbers of claims that too few members share are."""
+    """Claims after the long tail is cut, and after numbers of claims that too few members share are reduced."""
     policy = policies.of(context, Policy)
     left = cut_long_tail(context, grouped_claims, claim_support_scores, policy.long_tail, workplace)
     if policy.number_of_claims is None:
@@ -247,7 +247,7 @@ def member_profiles(
     truncated_claims: Table,
     policies: Policies,
 ) -> Query:
-    """The member-level quasi-identifiers of the whole delivered population, days in hospital top-coded."""
+    """Member-level quasi-identifiers of the whole delivered population, with top-coded days in hospital."""
     years = ["days_in_hospital_y2", "days_in_hospital_y3"]
     policy = policies.of(context, Policy)
     days = top_code(members, years, policy.top_coding.percentile)

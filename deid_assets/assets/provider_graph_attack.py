@@ -50,7 +50,7 @@ def provider_graph_attack(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Evidence: recognizing providers by patterns of care and by shared patients, before and after suppression."""
+    """Evidence: re-identification of providers by patterns of care and by shared patients, before and after suppression."""
     policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
     tables = {
@@ -82,9 +82,9 @@ def provider_graph_attack(
                             for kind in measures.KINDS
                             for knowledge in measures.KNOWLEDGE
                         ],
-                        ["before suppression", "after"], "expected to be recognized [%]",
+                        ["before suppression", "after"], "expected to be re-identified [%]",
                     ),
-                    "expected success of recognizing a provider, before and after suppression",
+                    "expected share of providers re-identified, before and after suppression",
                 )
             )
         }

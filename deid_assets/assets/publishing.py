@@ -174,8 +174,8 @@ def publish(
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not passed.still_so():
             raise ReleaseError(
-                "members of this population were released meanwhile, or another try of this delivery was refused, so that what "
-                "the gate judged is no longer so; run again"
+                "in the meantime, members of this population were released, or another try of this delivery was refused, so "
+                "the judgement of the gate no longer applies; run again"
             )
         manifest = Manifest(
             place=place,
@@ -246,7 +246,7 @@ def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, deliver
 def _unchanged(context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging) -> pd.DataFrame:
     """The same inputs were released before and passed again: nothing is published, and the earlier release stands."""
     folder = releases.path(earlier.policy, earlier.number)
-    context.log.info(f"unchanged: the same delivery and policy were released before, as {folder}")
+    context.log.info(f"unchanged: this delivery was released under this policy before, as {folder}")
     context.add_output_metadata(
         {
             "release": dg.MetadataValue.path(str(folder)),
@@ -301,8 +301,8 @@ def _policy_refusals(context: dg.AssetExecutionContext, policy: AnyPolicy, workp
     found = [
         Refusal(
             "changed_policy_file", policy.name, None, None,
-            f"policy {policy.name}: the file {file} is not the one that it was read with: it was changed or is gone; run the "
-            "whole job again",
+            f"policy {policy.name}: the file {file} is not the one that was read with the policy: it was changed or is gone; "
+            "run the whole job again",
         )
         for file in policy.changed_files()
     ]  # fmt: skip

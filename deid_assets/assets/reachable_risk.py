@@ -49,9 +49,9 @@ def reachable_risk(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """For gates that can be foreseen, the least that any node can have.
+    """Lowest value that any node can reach, for gates that can be predicted.
 
-    It decides nothing: it says early what will be refused.
+    It decides nothing, and shows early what will be refused.
     """
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
@@ -91,10 +91,10 @@ def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]
     """What speaks against a release, with its numbers: first counts, then draws."""
     suppressed = policy.risk.suppression.at_most
     for proven, said in (
-        (True, "No generalization of this policy can hold, as sizes alone tell:"),
+        (True, "No generalization of this policy can pass, as class sizes alone show:"),
         (
             False,
-            "No generalization of this policy is likely to hold, by bounds from draws that are wrong with a probability of "
+            "No generalization of this policy is likely to pass, by bounds from draws that are wrong with a probability of "
             f"{ERROR}:",
         ),
     ):
@@ -103,7 +103,7 @@ def _notices(policy: Policy, found: Sequence[Reach], remedies: Mapping[str, str]
             yield said
         for reach in against:
             besides = (
-                f", and at least {reach.least:.4f} at any, were a share of {suppressed:g} of the members left out"
+                f", and at least {reach.least:.4f} at any node, even with a share of {suppressed:g} of the members left out"
                 if suppressed
                 else ""
             )

@@ -27,7 +27,7 @@ def record_risk(
     release_records: Table,
     policies: Policies,
 ) -> pd.DataFrame:
-    """Evidence: the smallest class that a record of the candidate is in, and the share of records left out."""
+    """Evidence: the size of the smallest class of the candidate release, and the share of records left out."""
     policy = policies.of(context, FlatPolicy)
     levels = levels_of(policy, record_generalization)
     measured = measured_risk(policy, release_records, records, record_domains, levels)

@@ -38,8 +38,8 @@ from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
 
 RESTRICTED = (
-    "Restricted: this report holds exact numbers about people, and was made for those who answer for the delivery. It must not "
-    "leave the restricted store."
+    "Restricted: this report contains exact numbers about people, for those who answer for the delivery. It must not leave "
+    "the restricted store."
 )
 
 
@@ -108,22 +108,22 @@ def _figures(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[Report
         chosen = chosen_node(policy, tables["chosen_generalization"]) if "chosen_generalization" in tables else None
         nodes["chosen"] = nodes["node"] == (node_text(chosen) if chosen else "")
         limit, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
-        mark = f" The chosen one is {named(policy, chosen)}." if chosen else " None holds."
+        mark = f" The chosen one is {named(policy, chosen)}." if chosen else " No node passes."
         yield ReportFigure(
             "The lattice",
-            f"Every generalization that the policy allows, with everybody who was sampled.{mark} {levels_by_number(policy)}",
+            f"Every generalization that the policy allows, for the whole sample.{mark} {levels_by_number(policy)}",
             lattice_figure(nodes, limit, names),
             wide=True,
         )
         yield ReportFigure(
             "Risk against loss",
-            "Share of simulated adversaries at high risk against the information lost, with everybody who was sampled.",
+            "Share of simulated adversaries at high risk against the information lost, for the whole sample.",
             frontier_figure(nodes, limit),
         )
     elif isinstance(policy, FlatPolicy) and "record_lattice" in tables:
         nodes = tables["record_lattice"].frame()
         yield ReportFigure(
-            "The lattice", "Every generalization that the search looked at.", heights_figure(nodes, policy.node_count)
+            "The lattice", "Every generalization that the search evaluated.", heights_figure(nodes, policy.node_count)
         )
 
 
@@ -137,9 +137,9 @@ def _diagnosis(tables: dict[str, Table]) -> ReportTable | None:
     return ReportTable(
         "diagnosis",
         "Where the risk comes from",
-        "At the coarsest generalization: the share at high risk before anybody is suppressed, as it is and after changes of "
-        "the policy. Where nothing is said of passing, the row was measured to find the risk, and not tried. Of a change that "
-        "passed the share of the sampled members is shown who were left out.",
+        "The share at high risk at the coarsest generalization, before suppression, for the policy as it is and with "
+        'changes. Rows without a result in "Would pass" were measured to locate the risk, and not tried. For a change that '
+        'passed, "Left out" shows the share of the sampled members who were left out.',
         (("Change", "name"), ("Share", "number"), ("At most", "number"), ("Left out", "number"), ("Would pass", "name")),
         tuple(
             (

@@ -103,7 +103,7 @@ def release(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """The published release: staged, measured again, judged, and renamed into place; or a refusal that says why."""
+    """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy = policies.of(context, Policy)
     made = _Made(
         members=members,
@@ -431,12 +431,12 @@ def _attrition(policy: Policy, delivery: Delivery, made: _Made) -> tuple[Attriti
         ),
         (
             "released_members", made.candidate["release_members"].count(),
-            "suppressed as flagged, or standing out beside an earlier release", "",
+            "suppressed because flagged, or standing out beside an earlier release", "",
         ),
     )  # fmt: skip
     of_claims = (
         ("delivered_claims", made.claims.count(), ""),
-        ("eligible_claims", made.eligible_claims.count(), "newborns and codes that are no procedure"),
+        ("eligible_claims", made.eligible_claims.count(), "claims of newborns and codes that are no procedure"),
         ("sampled_claims", eligible_sampled, "random sample of members"),
         ("truncated_claims", truncated_sampled, "long tail"),
         ("released_claims", made.candidate["release_claims"].count(), "suppressed members"),

@@ -108,25 +108,25 @@ def report_of(
                 + (
                     "."
                     if after is None
-                    else ", with everybody who was sampled. The arrow leads to what was released: the chosen generalization "
-                    "without the members who were flagged most often."
+                    else ", for the whole sample. The arrow leads to what was released: the chosen generalization without "
+                    "the members who were flagged most often."
                 ),
                 frontier_figure(
                     nodes, limit, loss_label="information loss [part of the largest, rounded]", without_suppressed=after
                 ),
             ),
             ReportFigure(
-                "Simulated neighbours",
-                "How often a simulated nosey neighbour picks the right record, with bounds and thresholds.",
+                "Simulated neighbors",
+                "How often a simulated nosey neighbor picks the right record, with bounds and thresholds.",
                 neighbor_attack_figure(
                     [(found.name, found.value, found.bound, found.threshold) for found in neighbors if found.name != CANARIES]
                 ),
             ),
             ReportFigure(
-                "Neighbours who know more, or err",
-                "The same attack under other assumptions, by the greatest power of the adversary, each simulated on draws of "
-                f"its own{_twice(policy)}. Diamonds are the Heritage Health Prize's own numbers (its Table 7), whose alpha is "
-                "not published. All bounds hold together.",
+                "Neighbors who know more, or make errors",
+                "Success of the same attack under other assumptions, by the adversary's highest power. Each is simulated "
+                f"with draws of its own{_twice(policy)}. Diamonds are the numbers of the Heritage Health Prize (its Table "
+                "7), whose alpha is not published. All bounds hold jointly.",
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
                 wide=True,
             ),
@@ -145,9 +145,9 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
     alone = next((one.value for one in _measured(manifest, "demographic_risk") if one.name == measure.NUMBERED), None)
     if policy.number_of_claims is None:
         yield (
-            "The number of claims is not taken to be known. Of the released members "
-            f"{shown(alone, 'share of members')} share demographics and the number of claims, to within {known.width}, with "
-            f"fewer than {smallest_safe_class(policy)} members of the delivery."
+            f"The number of claims is not assumed to be known. Of the released members, {shown(alone, 'share of members')} "
+            f"share demographics and the number of claims, to within {known.width}, with fewer than "
+            f"{smallest_safe_class(policy)} members of the delivery."
         )
     powers = policy.attack_sensitivity.powers
     power = policy.adversary.power if policy.adversary.power in powers else powers[0]
@@ -157,10 +157,10 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
         for width in policy.attack_sensitivity.number_of_claims_widths
     )
     yield (
-        f"One who knows demographics, up to {power} values of each quasi-identifier and the number of released claims "
-        f"{'' if known.per == 'member' else 'of each year '}as well finds a member known to be in the release with this "
-        f"probability, by how well the number is known: {by_width}. "
-        + ("Nothing gates on it." if known.with_values is None else f"The gate is on bins of {known.width}.")
+        f"An adversary may know demographics, up to {power} values of each quasi-identifier and also the number of released "
+        f"claims{'' if known.per == 'member' else ' of each year'}. The probability that they find a member known to be in "
+        f"the release depends on how well they know the number: {by_width}. "
+        + ("No gate limits it." if known.with_values is None else f"The gate uses bins of {known.width}.")
     )
 
 
@@ -183,7 +183,7 @@ def _twice(policy: Policy) -> str:
     power, section = policy.adversary.power, policy.attack_sensitivity
     if "original" not in section.variants or power not in section.powers:
         return ""
-    return f": original, {power}, is the attack of the figure above a second time, and may differ from it by chance"
+    return f": original, {power}, repeats the attack of the figure above, and may differ from it by chance"
 
 
 def named(policy: Policy, node: tuple[int, ...]) -> str:

@@ -28,7 +28,7 @@ def rule_needs(
     removed_members: Table,
     policies: Policies,
 ) -> pd.DataFrame:
-    """What each rule of the policy needs of the delivery, and what it has; a need that is not met refuses the delivery."""
+    """What each rule of the policy needs from the delivery, and what it has; an unmet need refuses the delivery."""
     judged = [
         one
         for one in needs_in(policies.of(context, Policy), members, claims, delivered_codes, removed_members)

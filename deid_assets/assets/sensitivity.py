@@ -151,7 +151,7 @@ def attack_sensitivity(
             "figure": dg.MetadataValue.md(
                 markdown_image(
                     sensitivity_figure(table_rows(policy, measured), *figure_limits(policy)),
-                    "success of simulated neighbours by what they know, with that of the Heritage Health Prize",
+                    "success of simulated neighbors by what they know, with that of the Heritage Health Prize",
                 )
             ),
         }

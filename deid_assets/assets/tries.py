@@ -18,13 +18,13 @@ from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table
 
 AFTER_THE_LAST = (
-    f"releases of this delivery and sample were refused {TRIES_AT_MOST} times by what random draws measured, under whatever "
-    "policies, and nothing of it was published since: trying again would at last pass by chance what is not safe. Release "
-    "another delivery, or a sample of at most two fifths or at least two and a half times the members"
+    f"releases of this delivery and sample were refused {TRIES_AT_MOST} times because of what random draws measured, under "
+    "whatever policies, and nothing of it has been published since: further tries would eventually pass an unsafe release by "
+    "chance. Release another delivery, or a sample of at most two fifths or at least two and a half times the members"
 )
 REFUSED_BEFORE = (
-    "this generalization was refused before, by what random draws measured on this delivery and sample; none is judged twice. "
-    "Change the policy so that another one is chosen"
+    "this generalization was refused before because of what random draws measured on this delivery and sample, and none is "
+    "judged twice. Change the policy so that another one is chosen"
 )
 
 

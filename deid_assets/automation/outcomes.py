@@ -134,7 +134,7 @@ def _failed_check(name: str, numbers: Mapping[str, object]) -> str:
         return f"{name}: measured {_digits(compared)}, threshold {_digits(threshold)}"
     text = f"{name}: measured {_digits(value)}, upper bound {_digits(compared)}, threshold {_digits(threshold)}"
     if _is_by_chance(numbers):
-        text += " (the measured number is within the threshold and its bound is not: chance may be why)"
+        text += " (the measured number is within the threshold, but its bound is not: this may be chance)"
     return text
 
 
@@ -165,9 +165,9 @@ def _first_cause(error: "SerializableErrorInfo | None") -> "SerializableErrorInf
 def _message(step: str | None, error: "SerializableErrorInfo | None") -> str:
     """The message of our own errors; for others only their kind, because their text may quote a value."""
     if error is None:
-        return f"{step}: it failed; the run's log in the UI says where"
+        return f"{step}: failed; see the run's log in the UI"
     if error.cls_name == "DagsterExecutionInterruptedError":
-        return f"{step}: the run was stopped, by Ctrl-C or a signal; run again"
+        return f"{step}: the run was interrupted by Ctrl-C or a signal; run again"
     if error.cls_name in OWN_ERRORS:
         return error.message.split(": ", 1)[-1].strip()
-    return f"{step}: {error.cls_name}; the run's log in the UI says where (`deid ui`)"
+    return f"{step}: {error.cls_name}; see the run's log in the UI (`deid ui`)"

@@ -39,14 +39,14 @@ def refusal_sensor(home: Home, jobs: Sequence[UnresolvedAssetJobDefinition]) -> 
         name=SENSOR,
         monitored_jobs=list(jobs),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Writes the report of a run that was refused into the restricted store.",
+        description="Writes the report of a refused run into the restricted store.",
     )
     def reported(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         name, delivery = run.tags[POLICY_TAG], run.tags["dagster/partition"]
         lock = StoreLock.of(home, name, delivery)
         if not lock.try_acquire():
-            return dg.SkipReason("another run works on the same store: the report would not be of this one")
+            return dg.SkipReason("another run uses the same store, so the report would not describe this one")
         try:
             with without_values("the report of the refusal", home.store):
                 logs = context.instance.all_logs(run.run_id)

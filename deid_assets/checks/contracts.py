@@ -27,7 +27,7 @@ def _contract_check(policy: str, asset: str) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=dg.AssetKey([policy, asset]),
         name=contract_check_name(asset),
-        description=f"Every row of {asset} keeps the contract of its columns: types, roles, allowed values, keys.",
+        description=f"Every row of {asset} meets the contract of its columns: types, roles, allowed values and keys.",
         blocking=True,
         partitions_def=deliveries,
     )

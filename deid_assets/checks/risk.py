@@ -31,19 +31,21 @@ def _attribute_checks(asset: str) -> tuple[RiskCheck, ...]:
             f"{asset}_homogeneity_within_threshold",
             asset,
             disclosure.HOMOGENEOUS,
-            "At most the allowed share of members are in a class in which all have one value of a sensitive attribute.",
+            "At most the allowed share of members is in a class in which everybody has the same value of a sensitive "
+            "attribute (homogeneity).",
         ),
         RiskCheck(
             f"{asset}_diversity_within_threshold",
             asset,
             disclosure.DIVERSITY,
-            "Every class has at least the demanded diversity of every sensitive attribute (l-diversity).",
+            "Every class has at least the required diversity of every sensitive attribute (l-diversity).",
         ),
         RiskCheck(
             f"{asset}_closeness_within_threshold",
             asset,
             disclosure.CLOSENESS,
-            "In no class is a sensitive attribute distributed further from the whole than allowed (t-closeness).",
+            "In every class, the distribution of each sensitive attribute is at most the allowed distance from the whole "
+            "release (t-closeness).",
         ),
     )
 
@@ -54,7 +56,7 @@ def _canary_checks(assets: tuple[str, ...]) -> tuple[RiskCheck, ...]:
             f"{asset}_canaries_within_threshold",
             asset,
             CANARIES,
-            "Everybody and everything planted, of known risk, was found as often as it must be.",
+            "The assessment finds every canary, planted with known risk, as often as it must.",
         )
         for asset in assets
     )
@@ -71,20 +73,21 @@ RISK_CHECKS = (
         "literal_high_risk_share_within_threshold",
         "longitudinal_risk",
         measure.LITERAL,
-        "The same with power and exemption as the appendix literally computes them, on the generalized data.",
+        "At most MaxSup of the simulated adversaries find a small class, with power and exemption computed literally as in "
+        "the appendix, on the generalized data.",
     ),
     RiskCheck(
         "neighbor_attack_risk_within_threshold",
         "neighbor_attack",
         measure.UNCONDITIONAL,
-        "A simulated nosey neighbour of any member succeeds with at most the allowed probability.",
+        "A simulated nosey neighbor of any member succeeds with at most the allowed probability (attack 1).",
     ),
     RiskCheck(
         "neighbor_attack_given_membership_within_threshold",
         "neighbor_attack",
         measure.GIVEN_MEMBERSHIP,
-        "A simulated nosey neighbour who knows that the target is in the release succeeds with at most the allowed "
-        "probability.",
+        "A simulated nosey neighbor who knows that the target is in the release succeeds with at most the allowed "
+        "probability (attack 1).",
     ),
     RiskCheck(
         "demographic_risk_within_threshold",
@@ -103,105 +106,109 @@ RISK_CHECKS = (
         "absence_posterior_within_threshold",
         "demographic_risk",
         measure.ABSENCE,
-        "Being absent from the release tells of a sensitive condition with at most the allowed probability.",
+        "Absence from the release discloses a sensitive condition with at most the allowed probability.",
     ),
     RiskCheck(
         "disappearance_posterior_within_threshold",
         membership_changes.ASSET,
         membership_changes.DISAPPEARED,
-        "Being in an earlier release and gone from this one tells of a sensitive condition with at most the allowed "
+        "Being in an earlier release and absent from this one discloses a sensitive condition with at most the allowed "
         "probability.",
     ),
     RiskCheck(
         "appearance_posterior_within_threshold",
         membership_changes.ASSET,
         membership_changes.APPEARED,
-        "Being in this release and not in an earlier one tells of a condition that removed a member from that with at most the "
-        "allowed probability.",
+        "Being in this release and absent from an earlier one discloses a condition that removed the member from the earlier "
+        "one with at most the allowed probability.",
     ),
     RiskCheck(
         "newly_released_within_threshold",
         membership_changes.ASSET,
         membership_changes.CAME,
-        "Nobody who is not in an earlier release is alike with too few others who are not in it, or as a newcomer with too few "
-        "newcomers.",
+        "Every member who is not in an earlier release shares their demographics with enough others who are not in it, and "
+        "every newcomer with enough newcomers.",
     ),
     RiskCheck(
         "voter_list_match_within_threshold",
         "voter_list_attack",
         measure.VOTER_LIST,
-        "At most the allowed share of released members is expected to be matched with a list of everybody's age and sex.",
+        "The expected share of released members matched with a list of everybody's age and sex is at most the allowed one "
+        "(marketer risk).",
     ),
     RiskCheck(
         "inpatient_match_within_threshold",
         "inpatient_attack",
         measure.INPATIENT,
-        "At most the allowed share of released inpatients is expected to be matched with a discharge database by all visits.",
+        "The expected share of released inpatients matched with a discharge database by all visits is at most the allowed "
+        "one (marketer risk).",
     ),
     RiskCheck(
         "worst_sensitivity_within_threshold",
         ASSET,
         WORST["unconditional"],
-        "Under the worst assumption held to be plausible, a neighbour of any member succeeds no more often than allowed.",
+        "Under the worst plausible assumption, a neighbor of any member succeeds with at most the allowed probability.",
     ),
     RiskCheck(
         "worst_sensitivity_given_membership_within_threshold",
         ASSET,
         WORST["given_membership"],
-        "Under the worst assumption held to be plausible, a neighbour who knows that the target is in the release "
-        "succeeds no more often than allowed.",
+        "Under the worst plausible assumption, a neighbor who knows that the target is in the release succeeds with at most "
+        "the allowed probability.",
     ),
     RiskCheck(
         "number_of_claims_known_with_values_within_threshold",
         ASSET,
         WITH_VALUES,
-        "A neighbour who knows values of claims and, to within a bin, how many there are, and that the target is in the "
-        "release, succeeds no more often than allowed.",
+        "A neighbor who knows values of claims, the number of claims to within a bin, and that the target is in the release "
+        "succeeds with at most the allowed probability.",
     ),
     *_canary_checks(WITH_CANARIES),
     RiskCheck(
         "small_classes_within_threshold",
         "population_estimates",
         disclosure.SMALL_CLASSES,
-        "At most the allowed share of released members are in a small demographic class, by estimate and, where there is one, "
-        "by count.",
+        "At most the allowed share of released members is in a small demographic class, by the estimate and, where there is "
+        "one, by the count.",
     ),
     RiskCheck(
         "uniques_within_threshold",
         "population_estimates",
         disclosure.UNIQUES,
-        "At most the allowed share of the population is unique by demographics, by estimate and, where there is one, by count.",
+        "At most the allowed share of the population is unique by demographics, by the estimate and, where there is one, by "
+        "the count.",
     ),
     *_attribute_checks("attribute_disclosure"),
     RiskCheck(
         "presence_within_threshold",
         "membership_disclosure",
         disclosure.PRESENCE,
-        "No member's demographics tell with more than the allowed probability that he is in the release.",
+        "No demographic class shows with more than the allowed probability that its members are in the release.",
     ),
     RiskCheck(
         "membership_advantage_within_threshold",
         "membership_disclosure",
         disclosure.ADVANTAGE,
-        "Guessing from demographics who is in the release gains at most what is allowed over a coin.",
+        "The advantage over a random guess at who is in the release, given demographics, is at most the allowed one.",
     ),
     RiskCheck(
         "provider_patterns_within_threshold",
         "provider_graph_attack",
         disclosure.PATTERN_SUCCESS,
-        "Who knows patterns of care of a provider recognizes him with at most the allowed probability.",
+        "An adversary who knows patterns of care of a provider re-identifies them with at most the allowed probability.",
     ),
     RiskCheck(
         "provider_all_patterns_within_threshold",
         "provider_graph_attack",
         disclosure.ALL_PATTERNS_SUCCESS,
-        "Who knows all patterns of care of an identifier recognizes the provider with at most the allowed probability.",
+        "An adversary who knows all patterns of care of an identifier re-identifies the provider with at most the allowed "
+        "probability.",
     ),
     RiskCheck(
         "provider_graph_within_threshold",
         "provider_graph_attack",
         disclosure.GRAPH_SUCCESS,
-        "Who knows how providers share patients recognizes one with at most the allowed probability.",
+        "An adversary who knows how providers share patients re-identifies one with at most the allowed probability.",
     ),
 )
 
@@ -211,13 +218,13 @@ FLAT_RISK_CHECKS = (
         "smallest_class_within_threshold",
         "record_risk",
         measure.SMALLEST_CLASS,
-        "Every released record shares its quasi-identifiers with at least k records, its own among them.",
+        "Every released record shares its quasi-identifiers with at least k records, itself included.",
     ),
     RiskCheck(
         "suppressed_share_within_threshold",
         "record_risk",
         measure.SUPPRESSED,
-        "At most MaxSup of the records were left out.",
+        "At most MaxSup of the records are left out.",
     ),
     *_canary_checks(FLAT_WITH_CANARIES),
     *_attribute_checks("record_attribute_disclosure"),
@@ -228,7 +235,7 @@ POPULATION_RISK_CHECKS = (
         "population_holds_the_records",
         "record_risk",
         measure.BEYOND,
-        "No class of the release has more records than the population has people like them.",
+        "No class of the release has more records than the population has people with the same quasi-identifiers.",
     ),
 )
 
@@ -265,7 +272,7 @@ def _risk_check(policy: str, check: RiskCheck) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(
             # What the policy does not gate on is shown and passes; what it gates on passes only below its threshold.
             passed=found.passed or not found.gating,
-            description=None if found.gating else "Reported only: the policy sets no limit for it, so that nothing was judged.",
+            description=None if found.gating else "Only reported: the policy sets no limit, so nothing is judged.",
             metadata={
                 **{name: float(number) for name, number in numbers.items() if number is not None},
                 **{"statistic": found.statistic, "gating": found.gating, "section": found.section},

@@ -135,7 +135,7 @@ class ClusterExecutor(ThreadPoolExecutor):
             called = called.func
         owner = getattr(called, "__self__", None)
         if owner is None:
-            raise TypeError("a cluster measures by methods of an object, not by plain functions")
+            raise TypeError("a cluster measures with methods of an object, not with plain functions")
         return super().submit(self._called, owner, called.__name__, given, named)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
@@ -162,8 +162,8 @@ class ClusterExecutor(ThreadPoolExecutor):
             except _Lost as error:
                 lost = str(error)
         raise ExecutorError(
-            f"the cluster at {self._address} lost the same call {_ATTEMPTS} times, at last because {lost}; "
-            f"look into the logs of its workers (the usual cause is too little memory)"
+            f"the cluster at {self._address} lost the same call {_ATTEMPTS} times, most recently because {lost}; check the "
+            "logs of its workers (the usual cause is too little memory)"
         )
 
     def _answered(
@@ -205,10 +205,10 @@ class ClusterExecutor(ThreadPoolExecutor):
                     if not self._workers().keys() & set(workers):
                         raise _Lost("its worker is gone") from None
             if again < deadline:
-                raise _Lost("it was not answered for long")
+                raise _Lost("it was not answered for a long time")
             raise ExecutorError(
-                f"the cluster at {self._address} did not answer a call within {self._answer_within:.0f} s, though its "
-                f"workers live; see whether they are at work on something else"
+                f"the cluster at {self._address} did not answer a call within {self._answer_within:.0f} s, although its "
+                "workers are alive; check whether they are busy with something else"
             )
         except (_Lost, ExecutorError):
             raise
@@ -261,8 +261,8 @@ class ClusterExecutor(ThreadPoolExecutor):
                 workers = self._ask(self._client.nthreads)
             except (OSError, ValueError, RuntimeError, AttributeError) as error:
                 raise ExecutorError(
-                    f"the scheduler at {self._address} does not answer any more ({type(error).__name__}); "
-                    f"nothing was measured in part, run again when it is back"
+                    f"the scheduler at {self._address} no longer answers ({type(error).__name__}); no partial measurement is "
+                    "kept, run again when it is back"
                 ) from None
             with self._lock:
                 self._look_at(workers.keys() - self._fit)
@@ -296,8 +296,8 @@ class ClusterExecutor(ThreadPoolExecutor):
             unequal = [f"{what} {there.get(what)} (here {here[what]})" for what in here if there.get(what) != here[what]]
             if unequal:
                 raise ExecutorError(
-                    f"worker {worker} has {', '.join(unequal)}; results are the same to the last byte only where these "
-                    f"are the same: install the same there"
+                    f"worker {worker} has {', '.join(unequal)}; results are identical to the last byte only if these are "
+                    "equal: install the same there"
                 )
             if spills:
                 raise ExecutorError(
@@ -320,7 +320,7 @@ def _connected(address: str, seconds: float) -> "Client":
         from distributed import Client
     except ImportError as error:
         raise ExecutorError(
-            f"{VARIABLE} asks for a Dask cluster, and distributed cannot be imported ({error}); the extra 'dask' installs it"
+            f"{VARIABLE} asks for a Dask cluster, but distributed cannot be imported ({error}); the extra 'dask' installs it"
         ) from error
     try:
         parts = urlsplit(address)
@@ -336,8 +336,8 @@ def _connected(address: str, seconds: float) -> "Client":
         return Client(address, timeout=seconds, set_as_default=False, name="deid_assets")
     except Exception as error:
         raise ExecutorError(
-            f"{VARIABLE} names {address}, where no scheduler of Dask answers within {seconds:.0f} s "
-            f"({str(error) or type(error).__name__}); see whether it runs, or unset {VARIABLE} to measure here"
+            f"{VARIABLE} names {address}, but no Dask scheduler answers there within {seconds:.0f} s "
+            f"({str(error) or type(error).__name__}); check whether it runs, or unset {VARIABLE} to measure here"
         ) from None
 
 

@@ -27,7 +27,7 @@ def prepare_dagster_home(home: Home) -> None:
     owner_only(home.dagster)
     file, settings = home.dagster / "dagster.yaml", _shipped("dagster.yaml").read_bytes()
     if file.exists() and not file.is_file():
-        raise StoreError(f"{file} is not a file; remove it, and run again: it is written anew")
+        raise StoreError(f"{file} is not a file; remove it and run again: it will be created anew")
     with durable.locked(home.dagster / ".lock"):
         if not file.exists() or file.read_bytes() != settings:
             durable.replace(file, settings, 0o600)
@@ -50,8 +50,8 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
         if code is None or code & 0xFF not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             raise
         raise StoreError(
-            f"the history of runs in {home.dagster} is damaged: a file there is no database. Move that folder away, or restore "
-            "it from a backup, and run again; releases and their registry do not depend on it"
+            f"the run history in {home.dagster} is damaged: one of its files is not a database. Move that folder away, or "
+            "restore it from a backup, and run again; releases and their registry do not depend on it"
         ) from None
 
 

@@ -106,14 +106,21 @@ _OPTIONS_OF_A_RUN = (
         "paths",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="Folder or file of the delivery; may be repeated.",
+        help="Folder or file of the delivery; can be repeated.",
     ),
-    click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default made from its name."),
+    click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name."),
     click.option(
-        "--members", type=click.IntRange(min=1), default=200_000, show_default=True, help="Members of a synthetic delivery."
+        "--members",
+        type=click.IntRange(min=1),
+        default=200_000,
+        show_default=True,
+        help="Number of members of a synthetic delivery.",
     ),
     click.option(
-        "--release", "release_members", type=click.IntRange(min=1), help="Members to release; by default what the policy says."
+        "--release",
+        "release_members",
+        type=click.IntRange(min=1),
+        help="Number of members to release; by default as the policy says.",
     ),
     click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of a synthetic delivery."),
 )
@@ -134,12 +141,10 @@ def _sample_fits(paths: tuple[Path, ...], release_members: int | None, members: 
 @main.command()
 @_of_a_run
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print what came of it as one JSON document; progress goes to standard error."
+    "--json", "as_json", is_flag=True, help="Print the outcome as one JSON document; progress goes to standard error."
 )
-@click.option("--quiet", "-q", is_flag=True, help="Say only what came of it, and why.")
-@click.option(
-    "--verbose", "-v", is_flag=True, help="Also say what steps tell of themselves, and every gate on a line of its own."
-)
+@click.option("--quiet", "-q", is_flag=True, help="Print only the outcome and its reasons.")
+@click.option("--verbose", "-v", is_flag=True, help="Also print details of each step, and every gate on its own line.")
 def run(
     policy_name: str,
     paths: tuple[Path, ...],
@@ -151,12 +156,12 @@ def run(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Take a delivery to a gated release.
+    """Run the pipeline on a delivery, up to a gated release.
 
     Exit code 0: published; 2: refused, because privacy is not protected well enough; 1: error; 64: wrong command line;
     130 and 143: interrupted by Ctrl-C or SIGTERM.
 
-    Without --delivery a synthetic delivery is made.
+    Without --delivery, a synthetic delivery is created.
     """
     from deid_assets.command_line.progress import Detail
     from deid_assets.command_line.run import run_policy
@@ -181,12 +186,12 @@ def plan(
     release_members: int | None,
     seed: int,
 ) -> None:
-    """Say what cannot pass, before the long work: the best that any generalization can reach with this delivery.
+    """Find out what cannot pass before a long run: the lowest risk that any generalization can reach with this delivery.
 
-    Exit code 0: nothing rules a release out for sure, which promises nothing; 2: a release is ruled out; 1: error;
+    Exit code 0: nothing rules a release out for certain, which is no guarantee; 2: a release is ruled out; 1: error;
     64: wrong command line; 130 and 143: interrupted.
 
-    Nothing is published. Without --delivery a synthetic delivery is made.
+    Nothing is published. Without --delivery, a synthetic delivery is created.
     """
     from deid_assets.command_line.plan import plan as plan_release
     from deid_assets.command_line.run import run_policy
@@ -200,14 +205,14 @@ def plan(
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
-    """Open the Dagster UI on everything that was run here."""
+    """Open the Dagster UI with everything that was run here."""
     from deid_assets.command_line.instance import prepare_dagster_home, workspace_file
 
     home = Home.here().create()
     prepare_dagster_home(home)
     os.environ["DAGSTER_HOME"] = str(home.dagster)
     os.environ["DEID_HOME"] = str(home.root)
-    click.echo(f"The Dagster UI on http://{host}:{port} (stop it with Ctrl-C)")
+    click.echo(f"The Dagster UI runs on http://{host}:{port} (stop it with Ctrl-C)")
     dagster = Path(sys.executable).with_name("dagster")
     command = [str(dagster), "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)]
     os.execv(dagster, command)  # noqa: S606 - no shell is wanted
@@ -215,13 +220,13 @@ def ui(port: int, host: str) -> None:
 
 @main.group()
 def policy() -> None:
-    """Policies: check one, list those that there are, begin one of your own."""
+    """Check, list and create policies."""
 
 
 @policy.command("check")
 @click.argument("file", type=str)
 def policy_check(file: str) -> None:
-    """Explain a policy in plain words, or say what is wrong in it and where."""
+    """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
     from deid_assets.policy import explain
 
@@ -239,7 +244,7 @@ def policy_reference() -> None:
 
 @policy.command("list")
 def policy_list() -> None:
-    """List the policies that ship, and those that were run here."""
+    """List the shipped policies, and those that were run here."""
     from deid_assets.policy.loading import policies_in
 
     for found in policies_in(Home.here().policies).values():
@@ -248,25 +253,29 @@ def policy_list() -> None:
 
 @policy.command("new")
 @click.argument("name", callback=_not_empty)
-@click.option("--title", required=True, callback=_not_empty, help="What it is, in a few words.")
+@click.option("--title", required=True, callback=_not_empty, help="Title of the policy, in a few words.")
 @click.option(
-    "--owner", "owners", multiple=True, required=True, help="Who answers for it: team:NAME or an address; may be repeated."
+    "--owner",
+    "owners",
+    multiple=True,
+    required=True,
+    help="Owner who answers for releases: team:NAME or an e-mail address; can be repeated.",
 )
-@click.option("--description", help="What it publishes; by default the title.")
-@click.option("--like", default="heritage_public", show_default=True, help="The policy that ships from which it is made.")
+@click.option("--description", help="What the policy is for; by default the title.")
+@click.option("--like", default="heritage_public", show_default=True, help="The shipped policy to copy.")
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
 def policy_new(name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None) -> None:
-    """Begin a policy of your own: a copy of one that ships, with your name, title and owners.
+    """Create a policy as a copy of a shipped one, with your name, title and owners.
 
-    Change its section `source` to what fits your files, and run `deid policy check` on it.
+    Then adapt its section `source` to your files, and run `deid policy check` on it.
     """
     from deid_assets.policy.scaffold import new_policy
 
     file = new_policy(output or Path(f"{name}.yaml"), name, title, owners, like, description)
-    click.echo(f"{file} was written. Change it to what fits your files, then: deid policy check {file}")
+    click.echo(f"{file} was written. Adapt it to your files, then run: deid policy check {file}")
 
 
-_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print them as a JSON document.")
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
 
 
 def _print_listed(found: Sequence[_Listed], as_json: bool, line: Callable[[_Listed], str], nothing: str) -> None:
@@ -280,54 +289,54 @@ def _print_listed(found: Sequence[_Listed], as_json: bool, line: Callable[[_List
 @main.command("releases")
 @_AS_JSON
 def releases_list(as_json: bool) -> None:
-    """List the releases that were published here, as the registry has them."""
+    """List the releases that were published here, according to the registry."""
     from deid_assets.command_line.listing import ListedRelease, listed_releases
 
     def line(one: ListedRelease) -> str:
-        of = f"delivery {one.delivery}" if one.delivery else "delivery not told by this store"
+        of = f"delivery {one.delivery}" if one.delivery else "delivery not in this store"
         return (
             f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
         )
 
-    _print_listed(listed_releases(Home.here()), as_json, line, "Nothing was published here.")
+    _print_listed(listed_releases(Home.here()), as_json, line, "Nothing has been published here.")
 
 
 @main.command("deliveries")
 @_AS_JSON
 def deliveries_list(as_json: bool) -> None:
-    """List the deliveries that were registered here, and the policies under which they were taken in."""
+    """List the deliveries registered here, and the policies under which they were taken in."""
     from deid_assets.command_line.listing import ListedDelivery, listed_deliveries
 
     def line(one: ListedDelivery) -> str:
         of = one.problem or f"{one.kind}  {' '.join(one.paths)}"
         return f"{one.key}  {of}" + (f"  taken in under {', '.join(one.policies)}" if one.policies else "")
 
-    _print_listed(listed_deliveries(Home.here()), as_json, line, "No delivery was registered here.")
+    _print_listed(listed_deliveries(Home.here()), as_json, line, "No delivery has been registered here.")
 
 
 @main.command()
 @click.argument("release", type=click.Path(path_type=Path))
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
-@click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one beside the release.")
-@click.option("--head", help="The registry's head that you expect; a registry whose end was cut is then found out.")
+@click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one next to the release.")
+@click.option("--head", help="The expected head of the registry; detects a registry whose end was cut off.")
+@click.option("--no-registry", is_flag=True, help="Do not check the registry, nor the release's place in its chain.")
 @click.option(
-    "--no-registry", is_flag=True, help="Leave the registry out; the release's place in the chain is then not checked."
-)
-@click.option(
-    "--certificate", type=click.Path(path_type=Path), help="The exact certificate of optimality, from the restricted store."
+    "--certificate",
+    type=click.Path(path_type=Path),
+    help="The exact certificate of optimality from the restricted store; checked as well.",
 )
 def verify(
     release: Path, key_file: Path | None, registry: Path | None, head: str | None, no_registry: bool, certificate: Path | None
 ) -> None:
     """Check a release offline: digests, signature, certificate of optimality, registry chain.
 
-    Exit code 0 only if all hold under a trusted key. A registry that is not there does not hold; --no-registry leaves it out.
+    Exit code 0 only if all checks pass under a trusted key. A missing registry fails; --no-registry skips its checks.
     """
     from deid_assets.release.keys import PublicKey
     from deid_assets.release.publication.verification import verify as verify_release
 
     if no_registry and (registry or head):
-        raise click.UsageError("--no-registry leaves out what --registry and --head ask for: choose one")
+        raise click.UsageError("--no-registry skips what --registry and --head check: choose one")
     chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
     report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head, certificate)
     click.echo(report.text())
@@ -336,58 +345,66 @@ def verify(
 
 @main.group()
 def key() -> None:
-    """The signing key and the secret."""
+    """Manage the signing key and the secret."""
 
 
 @key.command("rotate")
-@click.option("--lost", metavar="REASON", help="The old key cannot sign the new one: it was lost or stolen. Say what happened.")
+@click.option(
+    "--lost",
+    metavar="REASON",
+    help="The old key cannot sign the new one, because it was lost or stolen. Describe what happened.",
+)
 def key_rotate(lost: str | None) -> None:
-    """Replace the signing key by a new one, and record it in the registry.
+    """Replace the signing key with a new one, and record it in the registry.
 
-    The old key signs the new one, so that recipients who trust the old key can go on. With --lost they need the new key.
+    The old key signs the new one, so recipients who trust the old key can continue. With --lost, they need the new key.
     The old private key is removed; its public key stays in the registry.
     """
     from deid_assets.release.keyring import rotate
 
     rotated = rotate(Home.here().create(), lost)
-    said = "recorded as lost; give recipients the new key by a safe way" if rotated.entry.lost else "it signed the new one"
+    said = (
+        "recorded as lost; send recipients the new key over a trusted channel"
+        if rotated.entry.lost
+        else "the old key signed the new one"
+    )
     click.echo(f"The signing key was replaced ({said}).\nFingerprint of the new key: {rotated.key.fingerprint}")
-    click.echo("Print it with `deid key export`, and make a new backup of the folders keys and releases.")
+    click.echo("Print it with `deid key export`, and back up the folders keys and releases again.")
 
 
 @key.command("new-secret")
 def key_new_secret() -> None:
-    """Make a new secret after the old one was lost: pseudonyms, noise and sample change from now on."""
+    """Create a new secret after the old one was lost: pseudonyms, noise and sample change from then on."""
     from deid_assets.release.keyring import new_secret
 
     new_secret(Home.here().create())
-    click.echo("A new secret was made in the folder keys. Back it up.")
+    click.echo("A new secret was created in the folder keys. Back it up.")
 
 
 @main.group("clock")
 def clock_group() -> None:
-    """The clock of this machine, as the registry knows it."""
+    """Correct how the registry sees the clock of this machine."""
 
 
 @clock_group.command("correct")
-@click.option("--reason", required=True, help="What happened to the clock; recorded in the registry.")
+@click.option("--reason", required=True, help="Reason for the correction; recorded in the registry.")
 def clock_correct(reason: str) -> None:
-    """Record that the registry's newest entries were made while the clock was ahead, so that the next ones may go back."""
+    """Record that the newest registry entries were made while the clock was ahead, so later ones may have earlier times."""
     from deid_assets.release.keyring import correct_clock
 
     entry = correct_clock(Home.here().create(), reason)
-    click.echo(f"Recorded in the registry: the next entries may be of {entry.time} or later.")
+    click.echo(f"Recorded in the registry: the next entries may be dated {entry.time} or later.")
 
 
 @key.command("export")
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the key is printed.")
 def key_export(output: Path | None) -> None:
-    """Print the public key with which recipients check signatures."""
+    """Print the public key with which recipients verify signatures."""
     from deid_assets.release.keyring import signing_key_of
 
     home = Home.here().create()
     if output is not None and output.resolve().is_relative_to(home.keys.resolve()):
-        raise ReleaseError("the folder keys holds the private key, which a public one must not replace; write it elsewhere")
+        raise ReleaseError("the folder keys holds the private key, which a public key must not replace; choose another folder")
     pem = signing_key_of(home).public.pem
     if output is None:
         click.echo(pem.decode().strip())

@@ -56,7 +56,7 @@ def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, pro
     if code == PUBLISHED and not isinstance(policy, FlatPolicy):
         code = _print_reach(console, home, policy, delivery)
     if code == PUBLISHED:
-        console.print("This is no promise: only `deid run` searches, attacks and judges, on other draws and by more gates.")
+        console.print("This is no guarantee: only `deid run` searches, attacks and judges, on other draws and with more gates.")
     console.print(f"{time.monotonic() - started:.0f} seconds")
     return code
 
@@ -64,14 +64,14 @@ def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, pro
 def _print_reach(console: Console, home: Home, policy: AnyPolicy, delivery: Delivery) -> int:
     """Print the least of each gate; the exit code is that of a refusal where counts prove that one fails."""
     stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[REACHABLE], REACHABLE)
-    table = RichTable(title="The best that any generalization of this policy can reach", title_justify="left")
+    table = RichTable(title="Lowest risk that any generalization of this policy can reach", title_justify="left")
     table.add_column("gate")
-    for heading in ("coarsest node", "at least, anywhere", "limit"):
+    for heading in ("coarsest node", "lower bound, any node", "limit"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     code = PUBLISHED
     for row in stored.frame().itertuples():
-        verdict = ("cannot pass" if row.proven else "not likely to pass") if row.ruled_out else "not ruled out"
+        verdict = ("cannot pass" if row.proven else "unlikely to pass") if row.ruled_out else "not ruled out"
         code = REFUSED if row.ruled_out and row.proven else code
         table.add_row(row.gate, *(f"{number:.4f}" for number in (row.measured, row.least, row.limit)), verdict)
     console.print(table)

@@ -145,8 +145,7 @@ def _release_or_unchanged(
     verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
         raise ReleaseError(
-            "this delivery was released under this policy before, and that release is not in order any more:\n"
-            f"{verified.text()}"
+            f"this delivery was released under this policy before, but that release no longer verifies:\n{verified.text()}"
         )
     if as_json:
         unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
@@ -203,8 +202,8 @@ def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
         lies = file.resolve()
         if lies.is_relative_to(home.root.resolve()) and not (at_home and lies.is_relative_to(policies)):
             raise PolicyError(
-                f"policy file {path}: it lies in the home {home.root}, or names a file there, beside keys and restricted data; "
-                "put the policy and its files into a folder of their own"
+                f"policy file {path}: it is in the home {home.root}, or names a file there, next to keys and restricted "
+                "data; put the policy and its files into a folder of their own"
             )
     # A file that lies among the home's policies is found there as it is.
     return policy, None if at_home else path
@@ -229,7 +228,7 @@ def _requested_delivery(
         return Delivery(key or "_".join(path.stem for path in resolved), policy.source.kind, resolved, release)
     if policy.source.kind != "synthetic":
         raise DeliveryError(
-            f"policy {policy.name} reads deliveries of kind {policy.source.kind}; say with --delivery PATH where one lies"
+            f"policy {policy.name} reads deliveries of kind {policy.source.kind}; name one with --delivery PATH"
         )
     name = f"synthetic-{members}-{seed}"
     default = f"{name}-{release_members}" if release_members else name
@@ -246,7 +245,7 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
             return
         making = home.deliveries / f".making-{folder.name}"
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
-        with progress.working(f"Making a synthetic delivery of {members:,} members"):
+        with progress.working(f"Creating a synthetic delivery of {members:,} members"):
             write_delivery(owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members"))
         making.rename(folder)
 
@@ -278,7 +277,7 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
             if (run.status in beginning and age < _SECONDS_TO_BEGIN) or not lock.try_acquire():
                 continue
             lock.release()
-        instance.report_run_failed(run, "its process ended without a word, and nobody holds the lock of its store")
+        instance.report_run_failed(run, "its process ended without a message, and nobody holds the lock of its store")
         cleaned.append(run.run_id)
     return cleaned
 

@@ -143,13 +143,15 @@ def _print_gates(console: Console, gates: Sequence[Gate], reported: int, detail:
         table.add_row(f"{CANARIES} ({len(folded)} assessments)", _number(least), "", _number(folded[0].threshold), "passed")
     console.print(table)
     if reported:
-        console.print(f"{reported} more measurements are reported and gate nothing: see the report, or the assets in the UI.")
+        console.print(
+            f"{reported} more measurements are only reported, and gate nothing: see the report, or the assets in the UI."
+        )
 
 
 def _print_kept(console: Console, kept: Sequence[Kept]) -> None:
     if not kept:
         return
-    table = RichTable(title="What the columns still tell", title_justify="left", min_width=32)
+    table = RichTable(title="What the columns still disclose", title_justify="left", min_width=32)
     for heading in ("column", "level"):
         table.add_column(heading)
     for one in kept:
@@ -173,7 +175,7 @@ def _print_diagnosis(console: Console, home: Home, policy: ReleasePolicy, delive
     best = best_change(diagnosis)
     if best is not None:
         console.print(
-            f"The change to try first is {best['kind']} {best['what']}. Put this in the place of the policy's own sections:"
+            f"Try this change first: {best['kind']} {best['what']}. Replace the corresponding sections of the policy with:"
         )
         console.print(escape(best["change"]), soft_wrap=True)
 

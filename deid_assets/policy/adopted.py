@@ -171,13 +171,14 @@ def texts_in(folder: Path) -> Iterator[PolicyText]:
             record = record_of(path)
             if record.policy != path.name:
                 raise PolicyError(
-                    f"adopted policy {path}: its record is of another policy; remove the folder, and adopt it again"
+                    f"adopted policy {path}: its record belongs to another policy; remove the folder, and adopt the policy "
+                    "again"
                 )
             yield PolicyText(path, record)
         elif any(entry.suffix in ENDINGS for entry in path.iterdir()):
             raise PolicyError(
-                f"folder {path} holds YAML files and no adopted policy: a policy file lies in {folder} itself, or is adopted "
-                "with `deid run --policy FILE`"
+                f"folder {path} contains YAML files but no adopted policy: put a policy file into {folder} itself, or adopt "
+                "it with `deid run --policy FILE`"
             )
 
 

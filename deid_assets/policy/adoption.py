@@ -41,7 +41,7 @@ def adopt(home: Home, policy: ReleasePolicy, file: Path) -> AnyPolicy:
             return found
         own = ", or remove that file" if other.parent == home.policies else ""
         raise PolicyError(
-            f"policy file {file}: another policy is called {policy.name} too, in {other}; give yours another name{own}"
+            f"policy file {file}: another policy is also called {policy.name}, in {other}; give yours another name{own}"
         )
     folder = owner_only(home.policies) / policy.name
     with durable.locked(home.policies / ".lock"):
@@ -80,7 +80,7 @@ def _is_adopted(folder: Path, policy: ReleasePolicy) -> bool:
 
 def _require_adopted(folder: Path) -> None:
     if folder.is_symlink() or not (folder / RECORD).is_file():
-        raise PolicyError(f"{folder} is no adopted policy; remove it, or move it away, and run again")
+        raise PolicyError(f"{folder} is not an adopted policy; remove it or move it away, and run again")
 
 
 def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
@@ -89,7 +89,7 @@ def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
     content = text_at(file).content()
     text = text_digest(content)
     if text != policy.origin.text:
-        raise PolicyError(f"policy file {file}: it changed while it was read; run again")
+        raise PolicyError(f"policy file {file} changed while it was read; run again")
     record = Record(policy.name, text, policy.file_digests())
     durable.create(owner_only((draft / stored_text(text)).parent) / TEXT, content, 0o600)
     for name, digest in record.files.items():
@@ -98,7 +98,7 @@ def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
     for folder in (*(path for path in draft.rglob("*") if path.is_dir()), draft):
         durable.sync(folder)
     if load_policy(draft).reading != policy.reading:
-        raise PolicyError(f"policy file {file}: it changed while it was read; run again")
+        raise PolicyError(f"policy file {file} changed while it was read; run again")
     return record
 
 

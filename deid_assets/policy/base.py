@@ -32,7 +32,7 @@ TAKEN = ("errors", "manifests")
 
 def _not_taken(name: str) -> str:
     if name in TAKEN:
-        raise ValueError(f"a folder of the restricted store is called {name}; take another name")
+        raise ValueError(f"a folder of the restricted store is called {name}; choose another name")
     return name
 
 
@@ -62,15 +62,16 @@ class ReleasePolicy(Section, ABC):
     """The sections that all policies share, and the identity of a policy."""
 
     policy: PolicyName = Field(description="name of the policy; the first part of asset keys")
-    title: Said = Field(description="one line for people")
+    title: Said = Field(description="title in one line")
     description: Said = Field(description="what the policy is for")
     owners: tuple[Owner, ...] = Field(min_length=1, description="who answers for releases: e-mail or team:name")
     recipients: Recipients = Field(description="recipient_class and terms_of_use")
     hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
     detail_at_least: dict[ColumnName, Detail] = Field(
         {},
-        description="columns, by their names in the release, each with the share of its information that the release must "
-        "keep: one that keeps less is refused as useless; columns that are not named may be generalized to nothing",
+        description="columns, by their names in the release, each with the minimum share of its information that the release "
+        "must keep: a release with less is refused as useless; columns that are not listed may be generalized "
+        "completely",
     )
     _origin: Origin = PrivateAttr(Origin(Folder(None)))
 

@@ -31,16 +31,16 @@ def explain(policy: AnyPolicy) -> str:
         ("Recipients", _recipients(policy)),
         ("Intake", _intake(policy)),
         ("Removed", _removed(policy)),
-        ("What these rules need of a delivery, or it is refused", _needs(policy)),
+        ("What these rules need from a delivery (it is refused otherwise)", _needs(policy)),
         ("Released", _released(policy)),
         ("Grouped, cut and top-coded", _cut(policy)),
         *((("Dates", _dates(policy.dates)),) if policy.dates else ()),
-        ("Quasi-identifiers: what an adversary may know, and its levels", _quasi_identifiers(policy)),
+        ("Quasi-identifiers: what an adversary may know, and their levels", _quasi_identifiers(policy)),
         ("Lattice", _lattice(policy)),
         ("Adversary", _adversary(policy)),
-        ("Gates: all must hold, or nothing is published", _gates(policy)),
-        ("Of use", _detail(policy)),
-        ("Measured for every release, and a gate where a limit is set", disclosure_limits(policy)),
+        ("Gates: all must pass, or nothing is published", _gates(policy)),
+        ("Usefulness", _detail(policy)),
+        ("Measured for every release, and gated where a limit is set", disclosure_limits(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
@@ -50,42 +50,42 @@ def _explain_flat(policy: FlatPolicy) -> str:
         ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
         ("Recipients", _recipients(policy)),
         ("Released", _flat_columns(policy)),
-        ("Quasi-identifiers: what an adversary may know, and its levels", _flat_levels(policy)),
-        ("Gates: all must hold, or nothing is published", _flat_gates(policy)),
-        ("Of use", _detail(policy)),
-        ("Measured for every release, and a gate where a limit is set", attribute_limits(policy)),
+        ("Quasi-identifiers: what an adversary may know, and their levels", _flat_levels(policy)),
+        ("Gates: all must pass, or nothing is published", _flat_gates(policy)),
+        ("Usefulness", _detail(policy)),
+        ("Measured for every release, and gated where a limit is set", attribute_limits(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
 
 def _flat_columns(policy: FlatPolicy) -> Iterator[str]:
-    yield "a flat table with one record for each person; columns that are not listed are not published"
+    yield "a flat table with one record per person; columns that are not listed are not published"
     yield (
-        "rows whose values no hierarchy covers go to quarantine; the delivery is refused if they are more than "
+        "rows with a value that no hierarchy covers go to quarantine; the delivery is refused if they are more than "
         f"{_share(policy.intake.quarantine_at_most)} of the rows"
     )
     if policy.attributes:
         yield f"published as they are: {', '.join(column.release_as for column in policy.attributes)}"
     if policy.formulas == "neutralize":
-        yield "attributes that a spreadsheet would take for formulas get an apostrophe before them"
+        yield "attributes that a spreadsheet would interpret as formulas are prefixed with an apostrophe"
 
 
 def _flat_levels(policy: FlatPolicy) -> Iterator[str]:
     for qi in policy.quasi_identifiers:
         hierarchy = policy.hierarchy(qi.hierarchy)
         joined = next((level for level in range(hierarchy.levels) if hierarchy.missing_label(level) is not None), None)
-        blanks = "" if joined is None else f"; from '{hierarchy.level_names[joined]}' on a missing value is one of them"
+        blanks = "" if joined is None else f"; from '{hierarchy.level_names[joined]}' on, a missing value joins a class"
         yield f"{qi.release_as} ({qi.column}): {' > '.join(hierarchy.level_names)}{blanks}"
-    yield "missing values are published as blanks, and are a class of their own, where nothing else is said"
+    yield "missing values are published as blanks, and are a class of their own unless stated otherwise"
     yield (
-        f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is taken"
+        f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is chosen"
     )
 
 
 def _flat_gates(policy: FlatPolicy) -> Iterator[str]:
     where = "in the population's table" if policy.population else "in the release"
-    yield f"every released record is like at least {policy.risk.k} records {where}"
-    yield f"at most {_share(policy.risk.max_suppressed)} of the records are left out, because fewer are like them"
+    yield f"every released record is in a class of at least {policy.risk.k} records {where}"
+    yield f"at most {_share(policy.risk.max_suppressed)} of the records are left out because their class is smaller"
     yield from attribute_gates(
         policy, {column.release_as: column.column for column in policy.attributes}, f"{policy.risk.k} records"
     )
@@ -102,9 +102,9 @@ def _share(number: float) -> str:
 
 
 def _recipients(policy: ReleasePolicy) -> Iterator[str]:
-    yield f"who: {policy.recipients.recipient_class}"
+    yield f"recipients: {policy.recipients.recipient_class}"
     yield f"terms of use: {' '.join(policy.recipients.terms_of_use.split())}"
-    yield f"owners, who answer for it: {', '.join(policy.owners)}"
+    yield f"owners, who answer for releases: {', '.join(policy.owners)}"
 
 
 def _intake(policy: Policy) -> Iterator[str]:
@@ -126,20 +126,20 @@ def _removed(policy: Policy) -> Iterator[str]:
         yield "members with a rare and visible disease, with all of their claims"
     if removal.removes_members:
         yield (
-            "searched are the procedure, the place and all diagnoses of each claim that the source section maps: diagnosis_1 "
-            "to diagnosis_25 and admitting_diagnosis"
+            "searched columns: the procedure, the place and all diagnoses of each claim that the source section maps, "
+            "diagnosis_1 to diagnosis_25 and admitting_diagnosis"
         )
     if policy.opt_outs.all_members:
         yield (
-            f"members who opted out: {len(policy.opt_outs.all_members)}; refused if fewer than "
-            f"{policy.opt_outs.matched_at_least:.0%} of them are in the delivery"
+            f"members who opted out: {len(policy.opt_outs.all_members)}; the delivery is refused if it contains fewer than "
+            f"{policy.opt_outs.matched_at_least:.0%} of them"
         )
     if removal.newborn_days is not None:
         yield f"claims up to {removal.newborn_days} days after birth"
     if removal.non_procedure_claims:
-        yield "claims whose procedure code is none of CPT (letter codes, three-digit codes)"
+        yield "claims whose procedure code is not from CPT (letter codes, three-digit codes)"
     if not removal.removes_members:
-        yield "no member for what the claims tell"
+        yield "no member is removed for what their claims disclose"
 
 
 def _needs(policy: Policy) -> Iterator[str]:
@@ -147,37 +147,39 @@ def _needs(policy: Policy) -> Iterator[str]:
     coded = policy.removal.coded_claims_at_least
     lacking = [kind for kind in LISTED if policy.removal.removes_members and getattr(coded, kind) is None]
     if lacking:
-        yield f"stated by the policy: a delivery may have no codes of {' and '.join(lacking)}, and no list finds any there"
+        yield f"stated by the policy: a delivery may lack codes of {' and '.join(lacking)}, and no list searches them"
 
 
 def _released(policy: Policy) -> Iterator[str]:
     sample = policy.sample
     size = f"{sample.members} members" if sample.fraction is None else f"{_share(sample.fraction)} of the members"
-    yield f"a random sample: {size}, drawn from those who are eligible"
+    yield f"a random sample of the eligible members: {size}"
     if sample.keyed_by == "member":
-        yield "members are drawn by a secret order of their own: the same from every delivery, as far as they are eligible"
+        yield "members are drawn in a secret order that is the same for every delivery, as far as they are eligible"
     else:
-        yield "other members are drawn for each delivery and policy, so that releases hold more of the population together"
+        yield "each delivery and policy draws different members, so releases together contain more of the population"
     if policy.counts_population:
-        yield "the population is the delivery: classes are counted among all of its members, removed ones included"
+        yield "the population is the delivery: classes are counted among all its members, including removed ones"
     else:
         yield (
-            f"the delivery is an extract of a population of {policy.risk.population_size} members; class sizes there "
-            f"are estimated from the release ({policy.risk.class_size})"
+            f"the delivery is an extract of a population of {policy.risk.population_size} members; class sizes in the "
+            f"population are estimated from the release ({policy.risk.class_size})"
         )
     if policy.declared_alpha is not None:
         yield f"alpha, released members over members of the population: {policy.declared_alpha:.4g}"
     for of, columns in (("members", MEMBER_COLUMNS), ("claims", CLAIM_COLUMNS)):
         unpublished = [column for column in columns if not policy.publishes(column)]
         if unpublished:
-            yield f"not published of {of}, so that nobody can match it: {', '.join(unpublished)}"
+            yield f"columns of {of} that are not published, so nobody can match them: {', '.join(unpublished)}"
 
 
 def _cut(policy: Policy) -> Iterator[str]:
     grouping = policy.grouping
     yield f"Charlson index after {grouping.charlson.capitalize()}, {grouping.charlson_diagnoses} diagnoses"
     yield _long_tail(policy)
-    yield (f"payment delay and days in hospital are one class from the {policy.top_coding.percentile:g}th percentile on")
+    yield (
+        f"payment delay and days in hospital are top-coded: one class from the {policy.top_coding.percentile:g}th percentile on"
+    )
 
 
 def _long_tail(policy: Policy) -> str:
@@ -186,10 +188,10 @@ def _long_tail(policy: Policy) -> str:
     first = "the least supported first" if tail.score == "support" else "the lowest balanced score first"
     if tail.method == "percentile":
         return f"claims beyond the {tail.percentile:g}th percentile of claims per {unit} are cut, {first}"
-    cap = f", from {tail.cap} on one bin" if tail.cap is not None else ""
+    cap = f", with one bin from {tail.cap} on" if tail.cap is not None else ""
     how = "as few claims as possible are cut" if tail.method == "optimal_bins" else "claims are cut"
     return (
-        f"{how} so that each bin of {tail.width} numbers of claims per {unit}{cap} holds none or at least "
+        f"{how} so that each bin of {tail.width} numbers of claims per {unit}{cap} is empty or contains at least "
         f"{smallest_at_least(1 / tail.risk)}, {first}"
     )
 
@@ -199,15 +201,15 @@ def _dates(dates: Dates) -> Iterator[str]:
     yield (
         f"released as {dates.release_as}, "
         + ("as dates" if dates.format == "dates" else "as days since the member's first service")
-        + f": birth, else the first service, becomes a random day of its {period}; intervals are drawn from bins of "
-        f"{dates.width} days, those of 0 and 1 day stay; their order is kept"
+        + f": birth, or else the first service, becomes a random day of its {period}; intervals are redrawn from bins of "
+        f"{dates.width} days, except those of 0 and 1 day; the order is kept"
     )
     if dates.narrower:
         yield (
-            f"bins of {dates.narrower.width} days for members whose sex and ten years of age at least "
-            f"{dates.narrower.class_size_at_least} members share"
+            f"bins of {dates.narrower.width} days for members whose sex and ten years of age are shared by at least "
+            f"{dates.narrower.class_size_at_least} members"
         )
-    ends = {"redraw": "drawn again, at last squeezed within their bins", "clip": "set to the first or last day"}
+    ends = {"redraw": "drawn again, and in the end squeezed within their bins", "clip": "set to the first or last day"}
     yield f"dates that leave the years of the delivery are {ends[dates.study_end]}"
     made = {"recompute": "computed again from released dates", "drop": "not released"}
     yield f"length of stay, payment delay and days since first claim are {made[dates.derived]}"
@@ -232,11 +234,13 @@ def _missing_values(policy: Policy) -> Iterator[str]:
                 columns_of.setdefault((name, label), []).append(found.column)
     for (name, label), columns in columns_of.items():
         yield (
-            f"at the level '{name}' a missing {' or '.join(columns)} joins the class '{label}', so that the release "
-            "does not tell whether it is missing"
+            f"at level '{name}', a missing {' or '.join(columns)} joins the class '{label}', so the release does not "
+            "disclose whether it is missing"
         )
     others = "other missing values are" if columns_of else "missing values are"
-    yield f"{others} published as blanks: of a member a class of their own, of a claim nothing that an adversary knows"
+    yield (
+        f"{others} published as blanks: for a member they are a class of their own, for a claim an adversary does not know them"
+    )
 
 
 def _lattice(policy: Policy) -> Iterator[str]:
@@ -246,10 +250,10 @@ def _lattice(policy: Policy) -> Iterator[str]:
     yield f"nodes: {product} = {policy.node_count}" if product else "nodes: 1, nothing is generalized"
     search = policy.risk.search
     aim = search.aim * policy.risk.max_high_risk_share
-    yield f"candidates have a high-risk share below {_share(aim)}, decided with error probability {search.error:g}"
+    yield f"candidates have a share at high risk below {_share(aim)}, decided with error probability {search.error:g}"
     yield (
-        f"among them the one with the least loss is chosen ({policy.risk.loss}); a node undecided after "
-        f"{search.draws_at_most} draws is not a candidate"
+        f"the candidate of least loss is chosen ({policy.risk.loss}); a node that is undecided after {search.draws_at_most} "
+        "draws is not a candidate"
     )
 
 
@@ -257,8 +261,8 @@ def _adversary(policy: Policy) -> Iterator[str]:
     yield "knows every member-level quasi-identifier of the target"
     if policy.quasi_identifiers.claims:
         yield (
-            f"knows up to {policy.adversary.power} values of each claim-level quasi-identifier, fewer where the "
-            f"target's values vary and claims are few (rounded: {policy.adversary.rounding})"
+            f"knows up to {policy.adversary.power} values of each claim-level quasi-identifier, and fewer if the target's "
+            f"values vary and claims are few (rounded: {policy.adversary.rounding})"
         )
 
 
@@ -266,8 +270,8 @@ def _gates(policy: Policy) -> Iterator[str]:
     risk, k = policy.risk, policy.safe_class_size
     estimated = "" if policy.counts_population else ", as estimated from the release"
     yield (
-        f"high risk: a member whose probability of re-identification is above {risk.threshold:g}, that is who shares "
-        f"what the adversary knows with fewer than {k} members of the population{estimated}, himself included"
+        f"high risk: a member whose probability of re-identification is above {risk.threshold:g}, because they share what "
+        f"the adversary knows with fewer than {k} members of the population{estimated}, themselves included"
     )
     yield (
         f"at most {_share(risk.max_high_risk_share)} of released members are at high risk: "
@@ -275,48 +279,50 @@ def _gates(policy: Policy) -> Iterator[str]:
     )
     if risk.suppression.at_most > 0:
         yield (
-            f"to hold that, up to {_share(risk.suppression.at_most)} of the sampled members may be suppressed, those "
-            "whom simulated adversaries find most often; what remains is measured again on draws that did not choose "
-            "them"
+            f"to reach this, up to {_share(risk.suppression.at_most)} of the sampled members may be suppressed, those whom "
+            "simulated adversaries find most often; the remaining members are measured again on fresh draws that did not "
+            "select them"
         )
     else:
-        yield "no member is suppressed to hold that"
+        yield "no member is suppressed to reach this"
     yield (
-        f"by member-level values alone at most {_share(risk.max_high_risk_share)} of released members are in a class "
-        f"of fewer than {policy.demographics.class_size_at_least} members of the delivery"
+        f"by member-level values alone, at most {_share(risk.max_high_risk_share)} of released members are in a class of "
+        f"fewer than {policy.demographics.class_size_at_least} members of the delivery"
     )
     yield from _number_of_claims(policy)
     attack = policy.neighbor_attack
     if attack.unconditional is not None:
-        yield f"a nosey neighbour finds a given member {_attack(attack.unconditional, attack.trials)}"
+        yield f"a nosey neighbor finds a given member {_attack(attack.unconditional, attack.trials)}"
     if attack.given_membership is not None:
         yield (
-            "a nosey neighbour who knows that his target is in the release finds him "
+            "a nosey neighbor who knows that the target is in the release finds them "
             f"{_attack(attack.given_membership, attack.trials)}"
         )
     yield from _sensitivity(policy)
     if policy.removal.removes_members:
         yield (
-            "a known member's absence from the release tells of a sensitive condition with probability at most "
+            "absence from the release discloses a sensitive condition of a known member with probability at most "
             f"{policy.removal.absence_posterior_at_most:g}"
         )
         yield (
-            "the same of a member who is in one of two releases and absent from the other, in every demographic class, against "
-            "every earlier release; releases of one delivery have the same members removed"
+            "the same limit applies to a member who is in one of two releases and absent from the other, for every "
+            "demographic class and every earlier release; releases of one delivery must have the same members removed"
         )
     yield (
-        f"members who are not in an earlier release share their demographics with at least {k} who are not in it either, and "
-        f"newcomers with {k} newcomers; others of them are left out"
+        f"members who are not in an earlier release share their demographics with at least {k} others who are not in it, and "
+        f"newcomers with {k} newcomers; otherwise they are left out"
     )
     voters, discharges = policy.voter_list_attack, policy.inpatient_attack
     who = "a list of the members of the delivery" if voters.table is None else f"a voter list ({voters.table.file})"
-    yield f"who compares age and sex with {who} {_matched(voters.at_most, 'members')}"
+    yield f"an adversary who compares age and sex with {who} {_matched(voters.at_most, 'members')}"
     visits = (
-        "all inpatient claims of the delivery"
+        "the inpatient claims of the delivery"
         if discharges.table is None
         else f"all visits of a discharge database ({discharges.table.file})"
     )
-    yield f"who compares them with {visits} {_matched(discharges.at_most, 'members with inpatient visits')}"
+    yield (
+        f"an adversary who compares all visits with {visits} {_matched(discharges.at_most, 'members with inpatient visits')}"
+    )
     yield (
         "identifiers of providers, vendors and PCPs are blanked where fewer than "
         f"{policy.provider_suppression.providers_at_least} share a pattern of care"
@@ -332,18 +338,19 @@ def _number_of_claims(policy: Policy) -> Iterator[str]:
     known = policy.measured_number_of_claims
     number = f"the number of claims {'in each year' if known.per == 'member_year' else 'in all'}, to within {known.width},"
     if section is None:
-        yield f"who knows {number} besides is measured and reported, and gates nothing"
+        yield f"an adversary who also knows {number} is measured and reported, but not gated"
         return
     levels = ", ".join(f"{name}: {level}" for name, level in section.reference.items())
     yield (
-        f"with {number} known besides, the same share holds; claims are cut until every bin of {known.width} holds none or "
+        f"if the adversary also knows {number} the same limit applies; claims are cut until every bin of {known.width} is "
+        "empty or holds "
         f"{size} members of every class of the delivery" + (f" ({levels})" if levels else "")
     )
     if section.with_values is None:
-        yield "who knows that number and values of claims is measured and reported, and gates nothing"
+        yield "an adversary who knows that number and values of claims is measured and reported, but not gated"
     else:
         yield (
-            "a neighbour who knows that number and values of claims finds a target known to be in the release "
+            "a neighbor who knows that number and values of claims finds a target known to be in the release "
             f"{_attack(section.with_values, policy.attack_sensitivity.trials)}, at the plausible powers of attack_sensitivity"
         )
 
@@ -353,8 +360,8 @@ def _detail(policy: ReleasePolicy) -> Iterator[str]:
         yield f"{name} keeps at least {_share(share)} of its information, or nothing is published"
     if not policy.detail_at_least:
         yield (
-            "nothing is asked: a release whose columns tell nothing passes, "
-            "and the report says how much each tells (detail_at_least)"
+            "no minimum is set: a release passes even if its columns carry no information, and the report shows how much "
+            "each column keeps (detail_at_least)"
         )
 
 
@@ -362,22 +369,22 @@ def _sensitivity(policy: Policy) -> Iterator[str]:
     """The gates on attack 1 under other assumptions, including what is measured without a gate."""
     section = policy.attack_sensitivity
     if not section.gates:
-        yield "attack 1 under other assumptions is measured and reported, and gates nothing"
+        yield "attack 1 under other assumptions is measured and reported, but not gated"
     plausible = section.plausible
     cells = f"{', '.join(plausible.variants).replace('_', ' ')}; power {', '.join(map(str, plausible.powers))}"
     for figure, gate in section.gates.items():
         whom = "a given member" if figure == "unconditional" else "a target known to be in the release"
-        yield f"in the worst plausible case ({cells}) a neighbour finds {whom} {_attack(gate, section.trials)}"
+        yield f"in the worst plausible case ({cells}), a neighbor finds {whom} {_attack(gate, section.trials)}"
 
 
 def _attack(gate: AttackGate, trials: int) -> str:
     decides = _decides(gate.statistic, gate.confidence)
-    return f"with probability at most {gate.at_most:g}: {decides} over {trials} simulated neighbours"
+    return f"with probability at most {gate.at_most:g}: {decides} over {trials} simulated neighbors"
 
 
 def _matched(at_most: float | None, whom: str) -> str:
     if at_most is None:
-        return f"is expected to match a share of released {whom} that is reported only"
+        return f"is expected to match a share of released {whom} that is only reported"
     return f"is expected to match at most {_share(at_most)} of released {whom}"
 
 

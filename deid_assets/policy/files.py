@@ -60,7 +60,7 @@ class Folder:
         """
         parts = parts_of(file)
         if self.path is None:
-            raise ValueError(f"file {file} can not be found: this policy lies in no folder")
+            raise ValueError(f"file {file} cannot be found: this policy is not in a folder")
         if self.stored is not None:
             if file not in self.stored:
                 raise ValueError(f"file {file} is not among the files that were adopted with the policy")
@@ -123,7 +123,7 @@ class Folder:
 
     def _verified(self, file: str, digest: str) -> str:
         if self.stored is not None and digest != self.stored[file]:
-            raise ValueError(f"file {file} is not the one that was adopted with the policy: it was changed")
+            raise ValueError(f"file {file} is not the one that was adopted with the policy: it has changed")
         return digest
 
 
@@ -145,11 +145,11 @@ def parts_of(file: str) -> tuple[str, ...]:
         If the path is absolute, leads upwards, or is not in normal form.
     """
     if not file.isprintable() or "\\" in file or any(len(part.encode()) > _LONGEST_NAME for part in file.split("/")):
-        raise ValueError("the name of a file holds printable characters and no backslash, at most 255 bytes between slashes")
+        raise ValueError("a file name consists of printable characters without backslash, at most 255 bytes between slashes")
     parts = tuple(file.split("/"))
     if any(part in ("", ".", "..") for part in parts):
         raise ValueError(
-            f"file {file} must lie beside the policy or below it: write its path without a leading slash, '.' and '..'"
+            f"file {file} must be in the folder of the policy or below it: write its path without a leading slash, '.' and '..'"
         )
     return parts
 
@@ -189,7 +189,7 @@ def _open_below(folder: Path, parts: tuple[str, ...]) -> int:
             os.close(above)
             above = below
             if RECORD in os.listdir(above):
-                raise _Refused("it lies in the folder of an adopted policy; put a copy beside yours")
+                raise _Refused("it is in the folder of an adopted policy; put a copy next to yours")
         # Checked before the file is opened, because opening a device may have effects, and again on what was opened.
         _require(stat.S_ISREG, parts[-1], above, "it")
         descriptor = os.open(parts[-1], _OPEN_FILE | os.O_NOFOLLOW, dir_fd=above)

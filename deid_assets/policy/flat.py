@@ -38,10 +38,10 @@ class FlatSource(Section):
     """One table: CSV, Parquet or DuckDB."""
 
     kind: Literal["flat"] = "flat"
-    file: FileBelow | None = Field(None, description="file name below the delivery's folder; none: the delivery is the file")
-    table: Said | None = Field(None, description="of a DuckDB file: table or schema.table")
+    file: FileBelow | None = Field(None, description="file name below the delivery's folder; none if the delivery is the file")
+    table: Said | None = Field(None, description="for a DuckDB file: table or schema.table")
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
-        ",", description="character between the fields of a CSV file"
+        ",", description="separator between the fields of a CSV file"
     )
 
 
@@ -55,45 +55,45 @@ class FlatColumn(Section):
 class FlatQuasiIdentifier(FlatColumn):
     """A column that an adversary may know."""
 
-    hierarchy: Name = Field(description="name of its hierarchy")
+    hierarchy: Name = Field(description="name of the hierarchy")
 
 
 class FlatPopulation(Section):
     """A table of the population that the records come from: classes are counted in it (k-map)."""
 
-    file: FileBelow = Field(description="file name below the delivery's folder, of the same columns and format")
+    file: FileBelow = Field(description="file name below the delivery's folder, with the same columns and format")
 
 
 class FlatRisk(Section):
     """When a flat release is safe enough (methods#flat-tables)."""
 
-    k: ClassSize = Field(description="smallest class that hides a record")
-    max_suppressed: Share = Field(description="share of the records that may lie in smaller classes, and are left out (MaxSup)")
-    loss: Loss = Field("entropy", description="information loss that chooses among nodes that pass")
+    k: ClassSize = Field(description="smallest allowed class size")
+    max_suppressed: Share = Field(description="highest share of records in smaller classes, which are left out (MaxSup)")
+    loss: Loss = Field("entropy", description="information loss for choosing among nodes that pass")
 
 
 class FlatPolicy(ReleasePolicy):
     """What is published of a flat table, and how large its equivalence classes must be."""
 
-    kind: Literal["flat"] = Field(description="flat: a table with one record for each person")
-    source: FlatSource = Field(description="where the table lies in a delivery")
+    kind: Literal["flat"] = Field(description="flat: a table with one record per person")
+    source: FlatSource = Field(description="where to find the table in a delivery")
     intake: Intake = Intake()
     population: FlatPopulation | None = Field(None, description="table of the population for k-map; null: k-anonymity")
     quasi_identifiers: tuple[FlatQuasiIdentifier, ...] = Field(min_length=1, description="columns that an adversary may know")
     attributes: tuple[FlatColumn, ...] = Field(
-        (), description="columns published as they are; what is listed nowhere is not published"
+        (), description="columns published as they are; columns that are not listed anywhere are not published"
     )
     formulas: Literal["refuse", "neutralize"] = Field(
         "refuse",
-        description="attributes that a spreadsheet would take for formulas: refuse the release, or publish them with an "
-        "apostrophe before them",
+        description="attributes that a spreadsheet would interpret as formulas: refuse the release, or publish them with an "
+        "apostrophe in front",
     )
-    risk: FlatRisk = Field(description="k, share that may be suppressed, information loss")
+    risk: FlatRisk = Field(description="k, maximum suppression, information loss")
     attribute_disclosure: FlatAttributeDisclosure = FlatAttributeDisclosure()
     reviewed_attributes: dict[ColumnName, Said] = Field(
         {},
-        description="attributes, by their names in the release, that may single people out, refine a quasi-identifier or "
-        "look like identifiers, each with the reason why it is published all the same; the report shows both",
+        description="attributes, by their names in the release, that may single people out, refine a quasi-identifier or look "
+        "like identifiers, each with the reason why it is published nevertheless; the report shows both",
     )
 
     def hierarchy_of(self, release_as: str) -> Hierarchy:
@@ -172,7 +172,7 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
         yield Problem(
             ("quasi_identifiers",),
             f"the lattice has {policy.node_count:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, or use "
-            "hierarchies of fewer levels",
+            "hierarchies with fewer levels",
         )
 
 
@@ -183,7 +183,7 @@ def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
         if name not in attributes:
             yield Problem(
                 ("reviewed_attributes", name),
-                f"{name} is none of the attributes: "
+                f"{name} is not one of the attributes: "
                 f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
             )
 
@@ -195,12 +195,12 @@ def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:
         listed = getattr(limits, name) or ()
         for number, column in enumerate(listed):
             if column not in allowed or column in listed[:number]:
-                found = "is listed twice" if column in allowed else f"is none of {', '.join(allowed) or 'any'}"
+                found = "is listed twice" if column in allowed else f"is not one of {', '.join(allowed) or 'any'}"
                 kind = "attribute" if name == "sensitive" else "sensitive attribute"
                 yield Problem(("attribute_disclosure", name, number), f"{kind} {column} {found}{did_you_mean(column, allowed)}")
     if policy.formulas == "neutralize" and not attributes:
-        yield Problem(("formulas",), "neutralize changes attributes, and there is none; take it out")
+        yield Problem(("formulas",), "neutralize changes attributes, but there are none; remove it")
     if not policy.sensitive_columns:
         for name in ("homogeneous_share_at_most", "l_at_least", "t_at_most"):
             if getattr(limits, name) is not None:
-                yield Problem(("attribute_disclosure", name), "can not gate: no attribute is sensitive; set null")
+                yield Problem(("attribute_disclosure", name), "cannot gate, because no attribute is sensitive; set it to null")

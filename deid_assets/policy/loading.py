@@ -40,7 +40,7 @@ def _loaded(text: PolicyText) -> AnyPolicy:
     parsed = _parsed(text, content)
     policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(Origin(text.folder, text_digest(content)))
     if text.record is not None and (policy.name, policy.file_digests()) != (text.record.policy, dict(text.record.files)):
-        raise PolicyError(f"{text.shown}: its record is of another policy or of other files; adopt the policy again")
+        raise PolicyError(f"{text.shown}: its record belongs to another policy or to other files; adopt the policy again")
     return policy
 
 
@@ -125,7 +125,7 @@ def policy_called(name: str, *folders: Path) -> AnyPolicy:
     """
     found = _by_name(text for text in _texts(folders) if _name_in(text) == name)
     if name not in found:
-        raise PolicyError(f"there is no policy '{name}' any more; was its file removed or renamed?")
+        raise PolicyError(f"policy '{name}' no longer exists; was its file removed or renamed?")
     return found[name]
 
 
@@ -191,13 +191,13 @@ def _texts(folders: Iterable[Path]) -> tuple[PolicyText, ...]:
 def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = None) -> AnyPolicy:
     """Return the policy if it is one and satisfies every rule; otherwise refuse it with all problems."""
     if not isinstance(values, Mapping):
-        raise PolicyError(f"{where} must hold sections such as policy, source and risk, each with its keys")
+        raise PolicyError(f"{where} must contain sections such as policy, source and risk, each with its keys")
     model = FlatPolicy if values.get("kind") == "flat" else Policy
     notes: tuple[str, ...] = ()
     try:
         policy: AnyPolicy = model.model_validate(_immutable(values), context=folder)
     except ValidationError as error:
-        found, notes = problems_of(error, model), ("rules that look at several sections are applied once these are mended",)
+        found, notes = problems_of(error, model), ("rules across several sections are checked once these problems are fixed",)
     else:
         found = _broken_rules(policy)
         if not found:
@@ -229,6 +229,4 @@ def _line(line: int | None, problem: Problem) -> str:
 
 def _listed(where: str, lines: list[str], notes: Iterable[str] = ()) -> str:
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
-    return "\n".join(
-        [f"{where} can not be used: {count}", *(f"  {line}" for line in lines), *(f"  ({note})" for note in notes)]
-    )
+    return "\n".join([f"{where} cannot be used: {count}", *(f"  {line}" for line in lines), *(f"  ({note})" for note in notes)])

@@ -52,21 +52,21 @@ class Policy(ReleasePolicy):
     source: SourceOptions = Field(description="where deliveries come from: kind synthetic, desynpuf or tables")
     intake: Intake = Intake()
     opt_outs: OptOuts = OptOuts()
-    removal: Removal = Field(description="members and claims that are never released")
+    removal: Removal = Field(description="members and claims that are removed before release")
     sample: Sample = Field(description="how many of the eligible members are released: members or fraction")
     top_coding: TopCoding = Field(description="percentile from which values are one class")
     grouping: Grouping = Grouping()
-    long_tail: LongTail = Field(description="which claims of members with very many are cut")
+    long_tail: LongTail = Field(description="how claims of members with very many claims are cut")
     number_of_claims: NumberOfClaims | None = Field(
-        None, description="the number of claims as a quasi-identifier; null: no adversary is taken to know it"
+        None, description="the number of claims as a quasi-identifier; null: no adversary is assumed to know it"
     )
-    dates: Dates | None = Field(None, description="how dates of service are released; null: they are not")
-    quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know, of members and of claims")
+    dates: Dates | None = Field(None, description="how dates of service are released; null: they are not released")
+    quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know about members and claims")
     dimensions: tuple[Dimension, ...] = Field(
-        min_length=1, description="dimensions of the lattice; without one nothing could be generalized"
+        min_length=1, description="dimensions of the lattice; without one, nothing could be generalized"
     )
     adversary: Adversary = Field(description="what the adversary knows")
-    risk: Risk = Field(description="thresholds, how class sizes are known, how they are measured")
+    risk: Risk = Field(description="thresholds, how class sizes are determined, how they are measured")
     neighbor_attack: NeighborAttack = Field(description="attack 1: its trials and gates")
     voter_list_attack: VoterListAttack = VoterListAttack()
     inpatient_attack: InpatientAttack = InpatientAttack()
@@ -79,8 +79,8 @@ class Policy(ReleasePolicy):
     provider_graph: ProviderGraph = ProviderGraph()
     reviewed_attributes: dict[PassedOnColumn, Said] = Field(
         {},
-        description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each "
-        "with the reason why it is published all the same; the report shows both",
+        description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each with "
+        "the reason why it is published nevertheless; the report shows both",
     )
 
     def named_files(self) -> Iterator[tuple[str, str, str]]:

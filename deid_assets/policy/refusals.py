@@ -62,14 +62,14 @@ def _problem(found: ErrorDetails, whole: type[BaseModel]) -> Problem:
         message = f"'{context['tag']}' is not allowed{close}; allowed: {context['expected_tags']}"
         return Problem((*path, "kind"), message)
     if kind == "union_tag_not_found":
-        return Problem((*path, "kind"), "is missing: it says what the other keys mean")
+        return Problem((*path, "kind"), "is missing: it determines what the other keys mean")
     if kind in _LIMITS:
         words, limit = _LIMITS[kind]
         return Problem(path, f"{shown} is not allowed: it {words} {context[limit]:g}{_described(model, path[-1])}")
     if kind in _EXPECTED:
         return Problem(path, f"{shown} is not {_EXPECTED[kind]}{_described(model, path[-1] if path else None)}")
     if kind == "too_short":
-        return Problem(path, f"must hold at least {context['min_length']}{_described(model, path[-1])}")
+        return Problem(path, f"must contain at least {context['min_length']}{_described(model, path[-1])}")
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     return Problem(path, found["msg"])

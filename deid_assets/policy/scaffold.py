@@ -34,12 +34,13 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
     shipped = {load_policy(path).name: path for path in shipped_policies()}
     if like not in shipped:
         raise PolicyError(
-            f"no policy '{like}' ships{did_you_mean(like.replace('-', '_'), shipped)}; those that do: {', '.join(shipped)}"
+            f"no shipped policy is called '{like}'{did_you_mean(like.replace('-', '_'), shipped)}; shipped policies: "
+            f"{', '.join(shipped)}"
         )
     if name in shipped:
-        raise PolicyError(f"a policy that ships is called {name}; give yours another name")
+        raise PolicyError(f"a shipped policy is called {name}; give yours another name")
     if file.exists():
-        raise PolicyError(f"{file} is there already; name another file, or remove it")
+        raise PolicyError(f"{file} already exists; name another file, or remove it")
     text = shipped[like].read_text("utf-8")
     own = {"policy": name, "title": _quoted(title), "owners": f"[{', '.join(map(_quoted, owners))}]"}
     for field, value in own.items():
@@ -58,7 +59,7 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
     except OSError as error:
         raise PolicyError(f"{file} cannot be written: {error.strerror}") from None
     except PolicyError as error:
-        raise PolicyError(str(error).replace(f"policy file {draft} can not", "the new policy cannot")) from None
+        raise PolicyError(str(error).replace(f"policy file {draft} cannot", "the new policy cannot")) from None
     finally:
         draft.unlink(missing_ok=True)
     return file

@@ -93,10 +93,10 @@ def parse(text: str) -> Parsed:
         message = "only plain text, numbers, true, false, lists and tables are allowed"
         return _unreadable(error.problem_mark, message)
     except yaml.MarkedYAMLError as error:
-        message = f"not YAML: {error.problem or 'it can not be read'}"
+        message = f"not YAML: {error.problem or 'it cannot be read'}"
         return _unreadable(error.problem_mark or error.context_mark, message)
     except (yaml.YAMLError, ValueError, RecursionError):
-        return _unreadable(None, "not YAML: a character or value in it can not be read")
+        return _unreadable(None, "not YAML: a character or value in it cannot be read")
 
 
 def _unreadable(mark: yaml.Mark | None, message: str) -> Parsed:
@@ -145,7 +145,7 @@ def _walk(loader: _Plain, node: yaml.Node, path: Path, lines: dict[Path, int], f
             continue
         key = loader.construct_object(key_node)
         if key in seen:
-            message = f"this key occurs twice (first in line {seen[key]}), and only one of them could count"
+            message = f"this key occurs twice (first in line {seen[key]}), but only one of them can count"
             faults.append(YamlFault(line, (*path, key), message))
             continue
         seen[key] = line
@@ -154,7 +154,7 @@ def _walk(loader: _Plain, node: yaml.Node, path: Path, lines: dict[Path, int], f
 
 
 _TWO_MEANINGS = (
-    "this word is a number or a truth value to some readers of YAML and text to others: write text in quotes, numbers with "
+    "some YAML readers take this word for a number or a truth value, others for text: write text in quotes, numbers with "
     "decimal digits only and without leading zeros, truth values as true or false"
 )
 

@@ -179,7 +179,7 @@ class Made:
         try:
             content = self.file.with_suffix(".roll").read_bytes()
             if bytes_digest(content) != self.roll_digest:
-                raise ValueError("the roll is not that of the manifest")
+                raise ValueError("the roll does not belong to the manifest")
             return Roll.from_bytes(content)
         except (OSError, ValueError):
             raise _unreadable(self.file) from None
@@ -222,7 +222,7 @@ def _read(file: Path) -> Made:
         manifest = json.loads(file.read_bytes())
         members = file.with_suffix(".members").read_bytes()
         if bytes_digest(members) != manifest["members_digest"]:
-            raise ValueError("the members are not those of the manifest")
+            raise ValueError("the members do not belong to the manifest")
         delivery = manifest["delivery"]
         return Made(
             file, manifest["policy"]["name"], delivery["key"], delivery["digest"], manifest["secret_commitment"],
@@ -235,9 +235,9 @@ def _read(file: Path) -> Made:
 
 def _unreadable(file: Path) -> ReleaseError:
     return ReleaseError(
-        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members beside it, or its roll, cannot be "
-        "read or is not the one of the release that was published, so that it is not known what was released before; restore "
-        "it, and the folder of the release, from a backup"
+        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members next to it, or its roll, cannot "
+        "be read or does not belong to the published release, so it is not known what was released before; restore it, and "
+        "the folder of the release, from a backup"
     )
 
 
@@ -268,8 +268,8 @@ def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal
             "another_removal_list", made.name, None, None,
             f"{made.name} is a release of the same delivery, and "
             + ("not the same members were" if made.removal_digest else "it is not known which members were")
-            + " removed from it for what their claims tell: whoever is in one release only would be known for a sensitive "
-            "condition; "
+            + " removed from it for what their claims disclose: a member who is in only one of the releases would be known "
+                "to have a sensitive condition; "
             + (
                 "use its code_list and rare_visible_diseases, and read the same years, columns of codes and dates as it did"
                 if made.removal_digest else "do not release this delivery again"

@@ -57,7 +57,7 @@ _PAGE = 20
 def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str, run_id: str) -> str | None:
     materialization = current_materialization(instance, key.asset_key, partition)
     if materialization is None:
-        return "its asset was never materialized for this delivery"
+        return "its asset has never been materialized for this delivery"
     current = materialization.storage_id
     passed = next((r for r in _records(instance, key, partition, _Status.SUCCEEDED) if _target(r) == current), None)
     # A record's number shows when its evaluation was planned, not when it ended. The evaluation planned first may have
@@ -68,14 +68,14 @@ def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str
             return "the check did not pass"
     for record in _records(instance, key, partition, _Status.PLANNED):
         if record.run_id == run_id:
-            return "the check has not ended in this run"
+            return "the check has not finished in this run"
         began = _began(instance, record)
         if began is not None and (record.id > newest or began >= materialization.timestamp):
-            return "the check began once more and has no result"
+            return "the check started again and has no result"
     if passed is not None:
         return None
     evaluated = next(_records(instance, key, partition, _Status.SUCCEEDED, _Status.FAILED), None)
-    return "the check judged an earlier materialization" if evaluated else "the check never ran for this delivery"
+    return "the check judged an earlier materialization" if evaluated else "the check has never run for this delivery"
 
 
 def _records(
@@ -131,7 +131,7 @@ def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, 
         name, short = key.to_user_string(), key.path[-1]
         record = records[name]
         if record is None or record.asset_materialization is None:
-            text = f"{short}: it was never materialized for this delivery"
+            text = f"{short}: it has never been materialized for this delivery"
             found.append(Refusal("missing_asset", short, None, None, text))
             continue
         stated = record.asset_materialization.metadata.get("made_under")

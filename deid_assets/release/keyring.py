@@ -75,10 +75,10 @@ def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secre
         return given
     if not os.path.lexists(home.keys / SECRET_FILE) and has_released(home):
         raise ReleaseError(
-            "the secret is gone: no variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND is set, and the folder keys "
-            "holds none, although there are releases or refused tries. Set the variable that you used before, or restore "
-            "keys/secret from a backup. With another secret pseudonyms, noise and sample change, and all who were released "
-            "before count as others; to go on like that, make one with `deid key new-secret`"
+            "the secret is missing: no variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND is set, and the folder "
+            "keys contains none, although there are releases or refused tries. Set the variable that you used before, or "
+            "restore keys/secret from a backup. With another secret, pseudonyms, noise and sample change, and everybody who "
+            "was released before counts as a different person; to continue like that, make one with `deid key new-secret`"
         )
     return load_secret(home.keys, {})
 
@@ -100,10 +100,10 @@ def require_secret_of_releases(home: Home, secret: Secret) -> None:
         known.append(regular_bytes(accepted, SMALL_AT_MOST).decode(errors="replace").strip())
     if known and secret.commitment() not in known:
         raise ReleaseError(
-            "keys/secret is not a secret under which anything was released here, although there are releases. Restore it from "
-            "a backup, or set the variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND that you used before. With "
-            "another secret pseudonyms, noise and sample change; to go on like that, remove keys/secret, and make one with "
-            "`deid key new-secret`"
+            "keys/secret is not a secret under which anything was released here, although there are releases. Restore it "
+            "from a backup, or set the variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND that you used before. "
+            "With another secret, pseudonyms, noise and sample change; to continue like that, remove keys/secret, and make "
+            "one with `deid key new-secret`"
         )
 
 
@@ -124,7 +124,7 @@ def new_secret(home: Home) -> Secret:
         If there is a secret already.
     """
     if os.path.lexists(home.keys / SECRET_FILE):
-        raise ReleaseError("there is a generated secret already, in the folder keys; it is kept")
+        raise ReleaseError("there is already a generated secret in the folder keys; it is kept")
     made = load_secret(home.keys, {})
     with durable.locked(home.keys / ".lock"):
         durable.replace(home.keys / ACCEPTED_FILE, made.commitment().encode() + b"\n", 0o600)
@@ -158,16 +158,16 @@ def rotate(home: Home, lost: str | None = None) -> Rotated:
         something that needs manual attention first.
     """
     if lost is not None and not lost.strip():
-        raise ReleaseError("say why the old key is lost: it is recorded in the registry for all recipients")
+        raise ReleaseError("state why the old key is lost: the reason is recorded in the registry for all recipients")
     with _locked(home):
         chain = _settled(home)
         if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and not has_released(home):
-            raise ReleaseError("there is no signing key yet; the first release or `deid key export` makes one")
+            raise ReleaseError("there is no signing key yet; the first release or `deid key export` creates one")
         old = _key_in_force(home, chain) if lost is None else _lost_key(home, chain)
         problems = recovered(home.releases, old.public if isinstance(old, SigningKey) else old).problems
         if problems:
             raise ReleaseError(
-                f"the key is not rotated before this is looked at: {'; '.join(problems)}. Restore what is missing from a "
+                f"the key is not rotated until this is resolved: {'; '.join(problems)}. Restore what is missing from a "
                 "backup, or move the folder of that release away"
             )
         registry = Registry(home.releases / REGISTRY)
@@ -189,7 +189,7 @@ def correct_clock(home: Home, reason: str) -> ClockCorrection:
         If no reason is given, or if the clock cannot be right even without those entries.
     """
     if not reason.strip():
-        raise ReleaseError("say what happened to the clock: it is recorded in the registry for all recipients")
+        raise ReleaseError("state what happened to the clock: the reason is recorded in the registry for all recipients")
     with _locked(home):
         chain = _settled(home)
         entry = signed_correction(_key_in_force(home, chain), reason.strip(), chain.head, clock.now(None))
@@ -222,16 +222,16 @@ def _settled(home: Home) -> Chain:
 def _key_in_force(home: Home, chain: Chain) -> SigningKey:
     if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_released(home):
         raise ReleaseError(
-            f"the signing key keys/{SIGNING_KEY_FILE} is gone, although there are releases or refused tries; "
-            "a new one would break the verification at every recipient. Restore it from a backup; "
-            'if there is none, record the loss: `deid key rotate --lost "REASON"`'
+            f"the signing key keys/{SIGNING_KEY_FILE} is missing, although there are releases or refused tries; a new one "
+            "would break verification for every recipient. Restore it from a backup; if there is none, record the loss: "
+            '`deid key rotate --lost "REASON"`'
         )
     key = SigningKey.load_or_create(home.keys)
     if signer_in_force(home.releases, chain) not in (None, key.public.raw.hex()):
         raise ReleaseError(
-            f"keys/{SIGNING_KEY_FILE} is not the signing key in force: another one signed the newest release, "
-            "or the registry names another. Restore it from a backup; "
-            'if there is none, record the loss: `deid key rotate --lost "REASON"`'
+            f"keys/{SIGNING_KEY_FILE} is not the signing key in force: another key signed the newest release, or the "
+            "registry names another. Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "
+            '"REASON"`'
         )
     return key
 

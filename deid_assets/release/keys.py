@@ -105,7 +105,7 @@ class SigningKey:
         return f"<SigningKey with public fingerprint {self.public.fingerprint[:16]}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("the signing key is not for passing to other processes")
+        raise TypeError("the signing key must not be passed to other processes")
 
     @classmethod
     def generated(cls) -> "SigningKey":
@@ -125,7 +125,7 @@ class SigningKey:
             private = serialization.load_pem_private_key(pem, password=None)
             if isinstance(private, Ed25519PrivateKey):
                 return cls(private)
-        raise ReleaseError(f"{SIGNING_KEY_FILE} does not hold an Ed25519 private key: restore it from a backup")
+        raise ReleaseError(f"{SIGNING_KEY_FILE} does not contain an Ed25519 private key: restore it from a backup")
 
     @classmethod
     def load_or_create(cls, folder: Path) -> "SigningKey":
@@ -187,7 +187,7 @@ class Secret:
         return f"<Secret from {self.origin}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("the secret is not for passing to other processes: pass what was derived from it")
+        raise TypeError("the secret must not be passed to other processes: pass what is derived from it")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and hmac.compare_digest(self._value, other._value)
@@ -284,7 +284,7 @@ def _from_command(command: str) -> bytes:
     except subprocess.TimeoutExpired:
         raise ReleaseError(f"the command in DEID_SECRET_COMMAND took over {_COMMAND_SECONDS} seconds") from None
     except (OSError, ValueError, IndexError):
-        raise ReleaseError("the command in DEID_SECRET_COMMAND cannot be run: give a program and arguments") from None
+        raise ReleaseError("the command in DEID_SECRET_COMMAND cannot be run: it must be a program and its arguments") from None
     return ran.stdout.strip()
 
 
@@ -298,8 +298,8 @@ def _read_or_create(folder: Path, name: str, make: Callable[[], bytes]) -> bytes
         mode = os.lstat(path).st_mode
         if stat.S_ISREG(mode) and mode & 0o077:
             raise ReleaseError(
-                f"{name} may be read by others than its owner (mode {mode & 0o777:04o}): "
-                "find out who did, then `chmod 600` it, or make a new one"
+                f"{name} can be read by others than its owner (mode {mode & 511:04o}): find out who did, then `chmod 600` "
+                "it, or make a new one"
             )
         try:
             return regular_bytes(path, SMALL_AT_MOST)

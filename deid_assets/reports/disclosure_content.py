@@ -67,12 +67,13 @@ def _published_as_they_are(manifest: Mapping[str, Any]) -> ReportTable:
     return ReportTable(
         "published_as_they_are",
         "Columns published as they are",
-        "Measured on the published files; each could have refused the release, unless a person reviewed the column. Singled "
-        "out: people whose value too few others hold. Refinement: by how much guesses of a quasi-identifier, more finely than "
-        "it is released, improve with the column (Goodman and Kruskal's lambda), and the share of it that is told for sure. "
-        "Made of: by how much guesses of the column improve with a quasi-identifier that is known more finely. "
-        "Identifiers: values that look like direct identifiers; values of a form that ordinary numbers have, too; and rare "
-        "values that may be names, of all rare values.",
+        "Measured on the published files. Each measurement can refuse the release, unless a person has reviewed the column. "
+        "Singled out: people whose value is shared by too few others. Refinement: how much better a quasi-identifier can be "
+        "guessed, at a finer level than it is released at, with the column than without it (Goodman and Kruskal's lambda). "
+        "For sure: the share of it that the column determines with certainty. Made of: how much better the column can be "
+        "guessed from a quasi-identifier at a finer level. Identifiers: values that look like direct identifiers. Forms of "
+        "identifiers: values of a form that ordinary numbers have as well. Rare names: rare values that may be names, as a "
+        "share of all rare values.",
         (("Column", "name"), ("Singled out", "number"), ("Refinement", "number"), ("For sure", "number"), ("Made of", "number"),
          ("Identifiers", "number"), ("Forms of identifiers", "number"), ("Rare names", "number"),
          ("Published because", "name")),
@@ -106,10 +107,10 @@ def _population(found: Found) -> ReportTable:
         rows.append(("members unique in the delivery: counted", _told(found, "counted_uniques")))
     return ReportTable(
         "population",
-        "Class sizes as estimated from the release",
-        "Released members whose demographic class in the population is small by each estimator, and the share of the "
-        "population that is estimated to be unique. Where the delivery is the population, both are counted in it, too, and "
-        "a limit is for the larger of count and estimate. The Safe Harbor rule leaves about 0.04 % unique.",
+        "Class sizes estimated from the release",
+        "Share of released members whose demographic class in the population is small, by each estimator, and estimated "
+        "share of the population that is unique. Where the delivery is the population, both are also counted in it, and a "
+        "limit applies to the larger of count and estimate. The Safe Harbor rule leaves about 0.04 % unique.",
         (("Share of members", "name"), ("Measured", "number")),
         tuple(rows),
     )
@@ -120,12 +121,13 @@ def _attributes(found: Found) -> ReportTable:
     columns = ("homogeneous_share", "distinct_l", "entropy_l", "t", "mean_t")
     return ReportTable(
         "attributes",
-        "What a class tells of sensitive attributes",
-        "Homogeneous: members whose class has one value in common. l: different values in the least diverse class, and "
-        "exp of the entropy there. t: how far a class is distributed from the whole release, at most and on average; "
-        "small classes are far by chance alone. Of attributes with several values for a member, sets of values count "
-        "for l, which is 1 where a class has a value in common, and single values else. What the whole release shares is no "
-        "disclosure by a class: such a value does not count, and an attribute of which all have the same has no l.",
+        "What a class discloses about sensitive attributes",
+        "Homogeneous: share of members whose whole class has the same value. l: number of different values in the least "
+        "diverse class. Entropy l: exp of the entropy in the least diverse class. t: distance between the distribution in a "
+        "class and in the whole release, at most and on average; small classes are far from the whole by chance alone. If "
+        "members have several values of an attribute, l counts sets of values, and is 1 where a class has a value in common; "
+        "the other measures use single values. What the whole release shares is not disclosed by a class: such a value does "
+        "not count, and an attribute that is the same for everybody has no l.",
         (
             ("Attribute", "name"),
             ("Homogeneous", "number"),
@@ -140,17 +142,17 @@ def _attributes(found: Found) -> ReportTable:
 
 def _membership(found: Found) -> ReportTable:
     rows = (
-        ("member most surely in the release, by demographics", measures.PRESENCE),
-        ("member most surely not in it: probability that he is", "least_presence"),
-        ("gain over a coin, knowing demographics", measures.ADVANTAGE),
-        ("gain over a coin, knowing claims, too", measures.ADVANTAGE_CLAIMS),
+        ("highest probability that a member is in the release, from demographics", measures.PRESENCE),
+        ("lowest probability that a member is in the release, from demographics", "least_presence"),
+        ("advantage over a random guess, from demographics", measures.ADVANTAGE),
+        ("advantage over a random guess, from demographics and claims", measures.ADVANTAGE_CLAIMS),
     )
     return ReportTable(
         "membership",
         "Who is in the release",
-        "How surely one can tell whether a member of the delivery is in the release. A gain of 0 is a coin's, 100 % "
-        "certainty. It says nothing of which record is whose.",
-        (("What is told", "name"), ("Measured", "number")),
+        "How well an adversary can infer whether a member of the delivery is in the release (membership disclosure). An "
+        "advantage of 0 is a random guess, 100 % is certainty. It does not measure which record belongs to whom.",
+        (("Inference", "name"), ("Measured", "number")),
         tuple((label, _told(found, name)) for label, name in rows if name in found),
     )
 
@@ -168,11 +170,11 @@ def _providers(found: Found) -> ReportTable:
                 rows.append((f"{label}: {known}", *cells))
     return ReportTable(
         "providers",
-        "Recognizing providers",
-        "Share of providers whom too few others resemble, and how often one is expected to be recognized, before and after "
-        "identifiers are suppressed. Patterns of care are looked up in the whole delivery, patients shared with other "
-        "providers in the release.",
-        (("Identifier and knowledge", "name"), ("Few alike, before", "number"), ("after", "number"),
-         ("Recognized, before", "number"), ("after", "number")),
+        "Re-identification of providers",
+        "Share of providers that too few others resemble, and expected share of providers that are re-identified, before and "
+        "after identifiers are suppressed. Patterns of care are compared within the whole delivery, shared patients within "
+        "the release.",
+        (("Identifier and knowledge", "name"), ("Too few alike, before", "number"), ("after", "number"),
+         ("Re-identified, before", "number"), ("after", "number")),
         tuple(rows),
     )  # fmt: skip

@@ -96,7 +96,7 @@ def claims_per_member_figure(counts_before: ArrayLike, counts_after: ArrayLike, 
         axis.set_major_formatter(lambda value, _: plain(value, 6))
         axis.set_minor_formatter(lambda value, _: "")
     axes.set_xlabel("claims of a member")
-    axes.set_ylabel("members with at least so many [%]")
+    axes.set_ylabel("members with at least this many [%]")
     axes.legend(frameon=False, loc="lower left")
     return rendered(figure)
 

@@ -83,11 +83,11 @@ def heritage_comparison(attack_1: float | None, max_sup: float, expected_at_most
     return (
         ComparisonRow("Members at high risk, at most (MaxSup)", percent(MAX_SUP), percent(max_sup)),
         ComparisonRow(
-            "Identified by simulated neighbours (attack 1)",
+            "Re-identified by simulated neighbors (attack 1)",
             percent(ATTACK_1),
             "not measured" if attack_1 is None else percent(attack_1),
         ),
-        ComparisonRow("Expected to be identified, at most", percent(EXPECTED_AT_MOST, 2), percent(expected_at_most, 2)),
+        ComparisonRow("Expected to be re-identified, at most", percent(EXPECTED_AT_MOST, 2), percent(expected_at_most, 2)),
     )
 
 
@@ -102,9 +102,9 @@ def exposure_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     manifest = json.loads(public_edition)
     measured = {found["name"]: found for item in manifest["evidence"] for found in item["measurements"]}
     rows = (
-        ("Expected to be identified, from the measured share at high risk", EXPECTED_AT_MOST, "expected_reidentified"),
-        ("Exposure: share at high risk times its probability; Safe Harbor's", SAFE_HARBOR_EXPOSURE, "risk_exposure"),
-        ("MaxSup that would have Safe Harbor's exposure", MAX_SUP, "max_sup_like_safe_harbor"),
+        ("Expected to be re-identified, from the measured share at high risk", EXPECTED_AT_MOST, "expected_reidentified"),
+        ("Exposure: share at high risk times its probability, and that of Safe Harbor", SAFE_HARBOR_EXPOSURE, "risk_exposure"),
+        ("MaxSup with the exposure of Safe Harbor", MAX_SUP, "max_sup_like_safe_harbor"),
     )
     return tuple(ComparisonRow(what, percent(published), _told(measured.get(name))) for what, published, name in rows)
 

@@ -63,7 +63,7 @@ def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
             ComparisonRow(
                 f"By all columns, {words}: of all members", "not published", _shown(_times(measured.get(name), of_all))
             ),
-            ComparisonRow(f"The same of members with inpatient visits, {words}", "not published", _shown(measured.get(name))),
+            ComparisonRow(f"The same, of members with inpatient visits, {words}", "not published", _shown(measured.get(name))),
         ]
     return tuple(rows)
 

@@ -129,9 +129,9 @@ def lattice_figure(
         title = f"{candidates:,} of {len(nodes):,} nodes are candidates: at most {percent(threshold)} at high risk"
     else:
         title = (
-            f"With everybody in the sample {candidates:,} of {len(nodes):,} nodes are candidates "
+            f"With the whole sample, {candidates:,} of {len(nodes):,} nodes are candidates "
             f"(at most {percent(threshold)} at\n"
-            f"high risk); without the suppressed members the chosen one is, with {percent(without_suppressed)}"
+            f"high risk). Without the suppressed members, the chosen node is one, with {percent(without_suppressed)}"
         )
     figure.text(0.5, 1 - 0.06 / figure.get_figheight(), title, ha="center", va="top", fontsize=10)
     return rendered(figure)
@@ -185,7 +185,7 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
     axes.set_xlabel("height: levels above the finest node")
     axes.set_ylabel(loss_label)
     candidates = int(np.count_nonzero(decisions == "candidate"))
-    axes.set_title(f"{len(nodes):,} of {every:,} nodes were looked at, {candidates:,} are candidates")
+    axes.set_title(f"{len(nodes):,} of {every:,} nodes evaluated, {candidates:,} are candidates")
     _legend(figure, decisions, chosen.any(), False, outside=True)
     return rendered(figure)
 
@@ -382,12 +382,12 @@ def _legend(
     if framed:
         handles.append(_sample("measured", marker="s", markersize=9, markerfacecolor="none", markeredgecolor=GREY))
     if suppressed:
-        handles.append(_sample("chosen, of everybody", marker="*", markersize=12, color="white", markeredgecolor=BLACK))
+        handles.append(_sample("chosen, all members", marker="*", markersize=12, color="white", markeredgecolor=BLACK))
     if chosen:
-        label = "chosen, without the suppressed" if suppressed else "chosen"
+        label = "chosen, without suppressed members" if suppressed else "chosen"
         handles.append(_sample(label, marker="*", markersize=12, color=BLACK, markeredgecolor="white"))
     if frontier:
-        handles.append(_sample("least share", linestyle="-", color=GREY, linewidth=1))
+        handles.append(_sample("lowest share", linestyle="-", color=GREY, linewidth=1))
     place: Literal["outside lower center", "lower center"] = "outside lower center" if outside else "lower center"
     in_a_row = min(len(handles), 2) if frontier else len(handles)
     figure.legend(handles=handles, loc=place, ncols=in_a_row, frameon=False, fontsize=8, handletextpad=0.3)

@@ -49,5 +49,5 @@ def truncation_figure(compared: pd.DataFrame, needed: int) -> bytes:
     axes.set_yticks(range(len(compared)), [words(name) for name in compared["method"]])
     axes.set_ylim(len(compared) - 0.4, -0.5)
     axes.tick_params(axis="y", length=0, pad=9)
-    axes.set_xlabel(f"claims removed [%]; a bin must hold {needed} members or none")
+    axes.set_xlabel(f"claims removed [%]; each bin must contain {needed} members or none")
     return rendered(figure)

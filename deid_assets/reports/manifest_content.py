@@ -26,43 +26,59 @@ from deid_assets.reports.report import (
 )
 
 MEANINGS: Mapping[str, str] = {
-    "high_risk_share": "Of what neighbours may know about a member, how much fits too few members of the population.",
-    "high_risk_share_with_suppressed_members": "The share at high risk if members who were left out counted as alike.",
-    "high_risk_share_literal": "The same, with exemptions and the adversary's power taken from the generalized data.",
-    "neighbor_success": "How often a simulated neighbour who is not sure that it is there picks the right record.",
-    "neighbor_success_given_membership": "How often a simulated neighbour who knows that it is there does.",
-    "worst_sensitivity": "How often a neighbour succeeds under the worst assumption held to be plausible.",
-    "worst_sensitivity_given_membership": "The same for one who knows that the record is there.",
-    "canaries_found": "Planted members, providers or records of known risk that the attack found as often as it must.",
-    "number_of_claims_known_with_values": "How often a neighbour succeeds who knows values and, to within a bin, the number of "
-    "claims, and that the record is there.",
-    "number_of_claims_high_risk_share": "Released members whose demographics and number of claims, to within a bin, too few "
-    "members of the population share.",
-    "demographic_high_risk_share": "Released members whose demographics too few members of the population share.",
-    "absence_posterior": "How surely a known member who is absent has a condition for which members were removed.",
-    "disappearance_posterior": "How surely a member who is in an earlier release and gone from this one has such a condition.",
-    "appearance_posterior": "How surely a member who is not in an earlier release was removed from it for such a condition.",
-    "newly_released_in_small_classes": "Released members who stand out among those whom an earlier release lacks.",
-    "records_beyond_population": "Released records of which the population has no one alike left: it must hold them all.",
-    "voter_list_match": "Released members whom a list of everybody's age and sex is expected to match rightly.",
-    "inpatient_match": "Released inpatients whom a discharge database is expected to match rightly, by all visits.",
-    "smallest_class": "Records that share all quasi-identifiers with a released record, its own among them.",
-    "suppressed_share": "Records that were left out because too few are like them.",
-    "small_class_share": "Released members whose demographic class is small, as estimated from the release; where the "
-    "delivery is the population, the larger of this and the count.",
-    "unique_share": "Share of the population that its demographics make unique, as estimated from the release; where the "
-    "delivery is the population, the larger of this and the count.",
-    "homogeneous_share": "Members whose whole class has one value of a sensitive attribute, which not everybody has; "
+    "high_risk_share": "Share at high risk: how often what a neighbor may know about a member matches too few members of "
+    "the population.",
+    "high_risk_share_with_suppressed_members": "The share at high risk if members who were left out counted in classes.",
+    "high_risk_share_literal": "The share at high risk, with exemptions and adversary power computed from the generalized "
+    "data.",
+    "neighbor_success": "Probability that a simulated neighbor picks the right record, without knowing that it is in the "
+    "release.",
+    "neighbor_success_given_membership": "Probability that a simulated neighbor picks the right record, knowing that it is "
+    "in the release (prosecutor risk).",
+    "worst_sensitivity": "Probability that a neighbor succeeds under the worst plausible assumption.",
+    "worst_sensitivity_given_membership": "Probability that a neighbor succeeds under the worst plausible assumption, "
+    "knowing that the record is in the release.",
+    "canaries_found": "Canaries: whether the attack finds planted members, providers or records of known risk as often as "
+    "it must.",
+    "number_of_claims_known_with_values": "Probability that a neighbor succeeds who knows values, the number of claims to "
+    "within a bin, and that the record is in the release.",
+    "number_of_claims_high_risk_share": "Released members whose demographics and number of claims, to within a bin, are "
+    "shared by too few members of the population.",
+    "demographic_high_risk_share": "Released members whose demographics are shared by too few members of the population.",
+    "absence_posterior": "Probability that a known member who is absent from the release has a condition for which members "
+    "were removed.",
+    "disappearance_posterior": "Probability that a member of an earlier release who is gone from this one has such a "
+    "condition.",
+    "appearance_posterior": "Probability that a member of this release who is missing from an earlier one was removed from "
+    "it for such a condition.",
+    "newly_released_in_small_classes": "Released members who stand out among those that an earlier release does not contain.",
+    "records_beyond_population": "Released records in excess of the people of the population with the same quasi-identifiers.",
+    "voter_list_match": "Released members expected to be matched correctly with a list of everybody's age and sex (marketer "
+    "risk).",
+    "inpatient_match": "Released inpatients expected to be matched correctly with a discharge database, by all visits "
+    "(marketer risk).",
+    "smallest_class": "Size of the smallest equivalence class: records that share all quasi-identifiers with a released "
+    "record, itself included.",
+    "suppressed_share": "Records that are left out because their class is too small.",
+    "small_class_share": "Released members whose demographic class is small, as estimated from the release. Where the "
+    "delivery is the population, the larger of estimate and count.",
+    "unique_share": "Share of the population that is unique by demographics, as estimated from the release. Where the "
+    "delivery is the population, the larger of estimate and count.",
+    "homogeneous_share": "Members whose whole class has the same value of a sensitive attribute, unless everybody has it; "
     "the worst attribute.",
-    "least_diversity": "Values of a sensitive attribute in the least diverse class; the worst attribute.",
-    "greatest_distance": "How far a class is distributed from the whole in a sensitive attribute; the worst of all.",
-    "greatest_presence": "How surely demographics tell that a member of the delivery is in the release; the worst class.",
-    "membership_advantage": "What knowing demographics gains over a coin in guessing who is in the release.",
-    "provider_pattern_success": "How often who knows patterns of care of a provider recognizes him.",
-    "provider_all_patterns_success": "How often who knows all patterns of care that an identifier joins recognizes a provider.",
-    "provider_graph_success": "How often who knows how providers share patients recognizes one.",
-    "information_kept": "Share of the column's information that is left; rounded down. The policy asks for it, "
-    "so that a release is of use.",
+    "least_diversity": "Different values of a sensitive attribute in the least diverse class (l-diversity); the worst "
+    "attribute.",
+    "greatest_distance": "Distance between the distribution of a sensitive attribute in a class and in the whole release "
+    "(t-closeness); the worst attribute.",
+    "greatest_presence": "Probability that a member of the delivery is in the release, given their demographics; the worst "
+    "class.",
+    "membership_advantage": "Advantage over a random guess at who is in the release, given demographics.",
+    "provider_pattern_success": "Probability that an adversary who knows patterns of care of a provider re-identifies them.",
+    "provider_all_patterns_success": "Probability that an adversary who knows all patterns of care that an identifier joins "
+    "re-identifies the provider.",
+    "provider_graph_success": "Probability that an adversary who knows how providers share patients re-identifies one.",
+    "information_kept": "Share of the column's information that is left, rounded down. The policy sets a minimum, so that "
+    "the release stays useful.",
     "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
 }
 """What the measurements mean, for people."""
@@ -97,7 +113,7 @@ def content_from_manifest(
     """
     manifest = json.loads(public_edition)
     if manifest.get("edition") != "public":
-        raise ReleaseError("the report is rendered from the public edition of a manifest only; this is another one")
+        raise ReleaseError("the report is rendered only from the public edition of a manifest; this is another edition")
     gates = tuple(gates_of(manifest))
     return ReportContent(
         title=title,
@@ -138,9 +154,9 @@ def tried(manifest: Mapping[str, Any]) -> tuple[str, ...]:
         if found["gating"] and found["confidence"] is not None
     }
     return (
-        f"Judged as try {max(item['try_number'] for item in of_draws)} of at most {TRIES_AT_MOST}: each bound that decides "
-        f"holds with confidence {' or '.join(f'{one:.6g}' for one in sorted(sure))}. What the policy states is the confidence "
-        "of all tries together.",
+        f"Judged as try {max(item['try_number'] for item in of_draws)} of at most {TRIES_AT_MOST}. Each bound that decides "
+        f"holds with confidence {' or '.join(f'{one:.6g}' for one in sorted(sure))}. The confidence that the policy states "
+        "covers all tries together.",
     )
 
 
@@ -156,21 +172,21 @@ def _of_an_extract(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     if not (isinstance(published, float | int) and isinstance(with_suppressed, float | int)):
         return ()
     return (
-        f"Classes of the population are estimated from those of the release. The share at high risk, {published:.4%}, counts "
-        f"the published members alone, as a recipient can; it would be {with_suppressed:.4%} if members who were sampled and "
-        "then left out counted as alike.",
+        f"Class sizes in the population are estimated from the release. The share at high risk, {published:.4%}, counts only "
+        "the published members, as a recipient can. If members who were sampled and then left out counted in classes, it "
+        f"would be {with_suppressed:.4%}.",
     )
 
 
 def _ungated_match(manifest: Mapping[str, Any]) -> list[str]:
     """What a discharge database would match: beside the verdict, because the share is high, and seldom gated."""
     return [
-        f"Whoever holds a discharge database is expected to match {shown(found['value'], found['unit'])} of the released "
-        "inpatients by all of their visits; "
+        f"An adversary with a discharge database is expected to match {shown(found['value'], found['unit'])} of the released "
+        "inpatients correctly by all of their visits; "
         + (
             f"the policy allows {shown(found['threshold'], found['unit'])}."
             if found["gating"]
-            else "no gate of the policy holds that down."
+            else "no gate of the policy limits this."
         )
         for item in manifest["evidence"]
         for found in item["measurements"]

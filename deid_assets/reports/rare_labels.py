@@ -69,10 +69,10 @@ def rare_labels(tables: Mapping[str, DescribedTable], few: int = FEW) -> tuple[R
     listed = ReportTable(
         "rare",
         "Rare labels",
-        f"Labels that fewer than {few} released members have, as the files tell. They are safe by the gates, and of little "
-        "use: their classes can be joined with a neighbour. That makes classes larger, so that nobody's risk rises; the levels "
-        "below replace those of the same place in the policy, coarser ones too, so that levels nest. Labels of other kinds of "
-        "hierarchies are joined in their tables.",
+        f"Labels that fewer than {few} released members have, counted in the files. The gates accept them, but they are of "
+        "little use for analysis. Joining their classes with a neighboring one makes classes larger, so nobody's risk rises. "
+        "The levels below replace the same levels of the policy, and coarser ones where that is necessary to keep levels "
+        "nested. For other kinds of hierarchies, join the labels in their tables.",
         (("Column", "name"), ("Label", "name"), ("Rows", "number"), ("Members", "number")),
         tuple(rows),
     )

@@ -102,7 +102,7 @@ def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
         image = draw(figure)
         if len(data_uri(image)) <= largest - _ROOM_FOR_ALT:
             return image
-    raise ValueError(f"the figure does not fit into {largest:,} characters, not even at {_DPI[-1]} dots per inch")
+    raise ValueError(f"the figure does not fit into {largest:,} characters, even at {_DPI[-1]} dots per inch")
 
 
 def data_uri(image: bytes) -> str:

@@ -22,20 +22,20 @@ from deid_assets.reports.rendering import data_uri, words
 Number = float | int | str | None
 
 LIMITS = (
-    "Bounds cover Monte Carlo error only: how far a simulation of so many draws may be off. They do not cover the "
-    "error of an estimated class size in the population, nor the choice of what an adversary is assumed to know.",
-    "The adversary of the model knows demographics and some values of each quasi-identifier, without error. One who "
-    "knows other things, or which values belong to one claim, is not covered unless a measurement says so.",
-    "Counts of people are protected unless the released files tell them: noise was added, with a standard deviation of "
-    "2.5. They need not add up, small ones may be negative, and shares made of them may lie below 0 or above 100 %. T "
-    "stands for a share among fewer than 11 people, by the noisy count.",
-    "What a class tells of sensitive attributes is measured for those who are alike in demographics. What can be predicted "
-    "from other columns about everyone with such a record, without identifying anybody, is not.",
+    "Bounds cover only Monte Carlo error: how far a simulation with this many draws may be off. They do not cover the error "
+    "of class sizes estimated for the population, or the choice of what an adversary is assumed to know.",
+    "The modeled adversary knows demographics and some values of each quasi-identifier, without error. An adversary who "
+    "knows other things, or which values belong to the same claim, is not covered unless a measurement says so.",
+    "Counts of people are protected unless the released files disclose them: noise with a standard deviation of 2.5 is "
+    "added. Protected counts need not add up, and small ones may be negative. Shares computed from them may lie below 0 or "
+    "above 100 %. T stands for a share among fewer than 11 people, by the noisy count.",
+    "Attribute disclosure is measured within classes of members with the same demographics. What other columns predict about "
+    "everyone with such a record, without identifying anybody, is not measured.",
 )
 """What the numbers do not say (methods#confidence, methods#attribute-disclosure)."""
 
 FLAT_LIMITS = (
-    "The adversary of the model knows the quasi-identifiers of one person, without error, and nothing else of the record.",
+    "The modeled adversary knows the quasi-identifiers of one person, without error, and nothing else about the record.",
     *LIMITS[2:],
 )
 """The same for a flat table, in which classes are counted and nothing is simulated."""
@@ -75,7 +75,7 @@ class Gate:
     def said(self) -> str:
         """What it says; and why a number is not told, where it is not."""
         if self.measured is None:
-            return f"{self.meaning} The number is not shown: it would tell exactly how many people there are."
+            return f"{self.meaning} The number is not shown, because it would disclose exactly how many people there are."
         return f"{self.meaning} T: a share among fewer than 11 people." if self.measured == "T" else self.meaning
 
 
@@ -120,7 +120,7 @@ class AttritionRow:
         for count in (self.rows_in, self.rows_out):
             if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
                 raise ReleaseError(
-                    f"report, attrition, stage {self.stage!r}: a count is no protected count; give a whole number or None"
+                    f"report, attrition, stage {self.stage!r}: a count is not protected; give a whole number or None"
                 )
 
 
@@ -262,17 +262,17 @@ class ReportContent:
 
     def __post_init__(self) -> None:
         if self.verdict == "published" and not (self.gates and all(gate.passed for gate in self.gates)):
-            raise ReleaseError("the report says published, yet a gate did not pass or none is told")
+            raise ReleaseError("the report says published, but a gate did not pass or there are no gates")
         if (self.verdict == "published") != (self.release_number is not None):
-            raise ReleaseError("a release has a number, and what was refused has none")
+            raise ReleaseError("a published release has a number, and a refused one has none")
 
 
 _FOLDED = {
-    "canaries": ("canaries found", "Every assessment found what was planted in a copy of its data as often as it must."),
+    "canaries": ("canaries found", "Every assessment found the canaries planted in a copy of its data as often as it must."),
     "columns": (
         "columns published as they are",
-        "What they tell of quasi-identifiers, and whether they look like identifiers; "
-        "each number is in the table of that name.",
+        'What these columns disclose about quasi-identifiers, and whether they look like identifiers. The table "Columns '
+        'published as they are" shows each number.',
     ),
 }
 """Groups of gates that are one row each where they passed: name, and what it says."""

@@ -111,13 +111,13 @@ def retained_sentences(columns: Sequence[ReleasedColumn]) -> tuple[str, ...]:
             ((column.kept, column) for column in columns if column.kept is not None), key=lambda of_column: of_column[0]
         )
         found.append(
-            f"Of the information of the {len(kept)} columns that could be generalized, {percent(sum(kept) / len(kept), 2)} is "
-            f"left on average; least of {least.name}, {percent(share, 2)} (level {least.level_name})."
+            f"The {len(kept)} columns that could be generalized keep {percent(sum(kept) / len(kept), 2)} of their "
+            f"information on average. {least.name} keeps the least, {percent(share, 2)} (level {least.level_name})."
         )
     nothing = [column for column in columns if column.tells_nothing]
     if nothing:
         named = ", ".join(f"{column.name} ({column.level_name})" for column in nothing)
-        found.append(f"One class for all, so that its values tell nothing any more: {named}.")
+        found.append(f"One class for all, so that their values carry no information: {named}.")
     return tuple(found)
 
 
@@ -126,8 +126,8 @@ def levels_table(columns: Sequence[ReleasedColumn]) -> ReportTable:
     return ReportTable(
         "levels",
         "Levels to choose from (Table 4)",
-        "Every level that the policy allows, finest first; the chosen one is in brackets. Beside it the hierarchies that the "
-        "Heritage Health Prize published.",
+        "Every level that the policy allows, finest first, with the chosen one in brackets. The last column shows the "
+        "hierarchies that the Heritage Health Prize published.",
         (("Column", "name"), ("This policy", "name"), ("Heritage Health Prize", "name")),
         tuple((column.name, _levels(column), HIERARCHIES.get(column.name, "not published")) for column in columns),
     )

@@ -84,7 +84,7 @@ def sensitivity_figure(
     axes.set_xlim(left=0)
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
-    axes.set_xlabel("success of a neighbour [%]: measured, joint upper bound; rows by power")
+    axes.set_xlabel("success of a neighbor [%]: measured, joint upper bound; rows by power")
     handles = [
         Line2D([], [], marker=mark, color=color, linewidth=1.6, markersize=5, label=label)
         for mark, color, label in _MARKS.values()

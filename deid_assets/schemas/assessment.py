@@ -21,7 +21,7 @@ def evidence_contract(asset: str) -> DataFrameSchema:
             "try_number": column(
                 dt.string,
                 Role.OTHER,
-                "in which try the release was measured; empty where nothing was drawn",
+                "number of the try in which the release was measured; empty where nothing was drawn",
                 Check.str_matches(r"^[1-3]?$", error="1 to 3, or empty"),
             ),
             "measurements": column(

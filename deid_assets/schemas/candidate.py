@@ -10,10 +10,10 @@ from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.contract import days as contract_days
 
 MEANINGS = {
-    "age": "completed years at the member's first claim of year 1; of a member without a claim in that year, at its start; "
-    "where the delivery states ages, the age that it states",
+    "age": "completed years at the member's first claim of year 1; for a member without a claim in that year, at its start; "
+    "where the delivery states ages, the stated age",
     "sex": "F or M",
-    "specialty": "specialty of who gave care, grouped",
+    "specialty": "specialty of the provider who gave care, grouped",
     "place": "place of service, grouped",
     "procedure_group": "group of the procedure's CPT or HCPCS code",
     "length_of_stay": "days in hospital of the claim's stay; blank without a stay",
@@ -33,7 +33,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         if qi.column not in IN_DAYS_IN_HOSPITAL
     }
     days = {
-        "Year": column(dt.string, Role.QUASI_IDENTIFIER, "year of enrolment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")),
+        "Year": column(dt.string, Role.QUASI_IDENTIFIER, "year of enrollment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")),
         "MemberID": _member(),
     }
     if policy.publishes("claims_truncated"):
@@ -86,7 +86,7 @@ def _claim_year(policy: Policy) -> Column:
     return column(
         dt.string,
         Role.OTHER,
-        "year from the member's first service on; blank where a claim has no date" if of_member else "claim year",
+        "year counted from the member's first service; blank where a claim has no date" if of_member else "claim year",
         Check.isin(["Y1", "Y2", "Y3"], error="Y1, Y2 or Y3"),
         nullable=of_member,
     )
@@ -97,8 +97,8 @@ def _dates(policy: Policy) -> dict[str, Column]:
     if policy.dates is None:
         return {}
     if policy.dates.format == "dates":
-        return {policy.dates.release_as: column(dt.date, Role.QUASI_IDENTIFIER, "date of service, drawn anew", nullable=True)}
-    return {policy.dates.release_as: contract_days(Role.QUASI_IDENTIFIER, "since the member's first service, drawn anew")}
+        return {policy.dates.release_as: column(dt.date, Role.QUASI_IDENTIFIER, "date of service, redrawn", nullable=True)}
+    return {policy.dates.release_as: contract_days(Role.QUASI_IDENTIFIER, "days since the member's first service, redrawn")}
 
 
 def _member() -> Column:

@@ -19,10 +19,15 @@ def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     columns = grouped_claims_columns() | {
         # If days are released instead of dates, a claim without a date has no year either.
         "year": column(dt.int32, Role.OTHER, "year of the released date", Check.in_range(1, 3, error="1 to 3"), nullable=True),
-        "service_date": column(dt.date, Role.QUASI_IDENTIFIER, "date of service, drawn anew", nullable=True),
-        "service_day": days(Role.QUASI_IDENTIFIER, "since the member's first service, drawn anew"),
+        "service_date": column(dt.date, Role.QUASI_IDENTIFIER, "date of service, redrawn", nullable=True),
+        "service_day": days(Role.QUASI_IDENTIFIER, "days since the member's first service, redrawn"),
         "service_interval": column(
-            dt.string, Role.QUASI_IDENTIFIER, "bin of the days since the service before", _INTERVAL, nullable=True, unit="days"
+            dt.string,
+            Role.QUASI_IDENTIFIER,
+            "bin of the days since the previous service",
+            _INTERVAL,
+            nullable=True,
+            unit="days",
         ),
         "service_period": column(dt.string, Role.QUASI_IDENTIFIER, "period of the service", _PERIOD, nullable=True),
     }

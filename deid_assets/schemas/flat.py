@@ -20,7 +20,7 @@ QUARANTINED_RECORDS = contract(
         "source_file": column(dt.string, Role.OTHER, "file of the delivery", nullable=True),
         "source_row": column(dt.int64, Role.DIRECT_IDENTIFIER, "line of the file, or row where it has no lines", nullable=True),
         "source_column": column(dt.string, Role.OTHER, "column at fault; empty: the whole line"),
-        "rule": column(dt.string, Role.OTHER, "the rule that it broke", Check.isin(_RULES, error="a known rule")),
+        "rule": column(dt.string, Role.OTHER, "the rule that it breaks", Check.isin(_RULES, error="a known rule")),
     }
 )
 
@@ -110,7 +110,7 @@ def _record_lattice(policy: FlatPolicy) -> DataFrameSchema:
             "share": column(
                 dt.float64,
                 Role.MEASUREMENT,
-                "of records in classes below k",
+                "share of records in classes below k",
                 Check.in_range(0, 1, error="0 to 1"),
                 unit="share",
             ),
@@ -120,7 +120,7 @@ def _record_lattice(policy: FlatPolicy) -> DataFrameSchema:
                 "whether few enough records are in small classes",
                 Check.isin(["candidate", "not_candidate"], error="one of the 2 decisions"),
             ),
-            "chosen": column(dt.boolean, Role.OTHER, "the candidate that loses least"),
+            "chosen": column(dt.boolean, Role.OTHER, "the candidate of least loss"),
         },
         unique=["node"],
     )
@@ -134,7 +134,7 @@ def _record_generalization(policy: FlatPolicy) -> DataFrameSchema:
                 dt.string, Role.OTHER, "column of the release", Check.isin(names, error="a quasi-identifier of the policy")
             ),
             "level": column(dt.int32, Role.OTHER, "its level", Check.ge(0, error="at least 0")),
-            "level_name": column(dt.string, Role.OTHER, "what the level is called"),
+            "level_name": column(dt.string, Role.OTHER, "name of the level"),
         },
         unique=["column"],
     )

@@ -24,23 +24,25 @@ LATTICE_DIAGNOSIS = contract(
         "share": column(
             dt.float64,
             Role.MEASUREMENT,
-            "of draws at high risk then, before anybody is suppressed",
+            "share of draws at high risk with the change, before suppression",
             Check.in_range(0, 1, error="0 to 1"),
             unit="share",
         ),
         "threshold": column(
-            dt.float64, Role.OTHER, "what it may be at most", Check.in_range(0, 1, error="0 to 1"), unit="share"
+            dt.float64, Role.OTHER, "highest allowed share", Check.in_range(0, 1, error="0 to 1"), unit="share"
         ),
         "suppressed": column(
             dt.float64,
             Role.MEASUREMENT,
-            "of sampled members left out where the change passed",
+            "share of sampled members left out, where the change passed",
             Check.in_range(0, 1, error="0 to 1"),
             unit="share",
         ),
-        "against": column(dt.string, Role.OTHER, "the gate that stands against the change; empty where it passed"),
-        "would_pass": column(dt.boolean, Role.OTHER, "whether the coarsest node passed when the change was tried"),
-        "change": column(dt.string, Role.OTHER, "the sections of the changed policy as YAML; empty where it did not pass"),
+        "against": column(dt.string, Role.OTHER, "the gate that the change fails; empty where it passed"),
+        "would_pass": column(dt.boolean, Role.OTHER, "whether the coarsest node passed with the change"),
+        "change": column(
+            dt.string, Role.OTHER, "the changed sections of the policy as YAML; empty where the change did not pass"
+        ),
     },
     unique=["kind", "what"],
 )
@@ -56,7 +58,7 @@ PASSED_OVER_NODES = contract(
         "gate": column(
             dt.string,
             Role.OTHER,
-            "the gate that stood against it, or why it was not tried",
+            "the gate that the node failed, or why it was not tried",
             Check.isin(
                 [HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER], error="one of the 7 reasons"
             ),
@@ -68,7 +70,7 @@ PASSED_OVER_NODES = contract(
 REACHABLE_RISK = contract(
     {
         "gate": column(
-            dt.string, Role.OTHER, "a gate that can be foreseen", Check.isin(list(GATES), error="one of the 4 gates")
+            dt.string, Role.OTHER, "a gate that can be predicted", Check.isin(list(GATES), error="one of the 4 gates")
         ),
         "measured": column(
             dt.float64, Role.MEASUREMENT, "at the coarsest node", Check.in_range(0, 1, error="0 to 1"), unit="share"
@@ -76,15 +78,15 @@ REACHABLE_RISK = contract(
         "least": column(
             dt.float64,
             Role.MEASUREMENT,
-            "no node has less, whoever is left out",
+            "lower bound for every node, whoever is left out",
             Check.in_range(0, 1, error="0 to 1"),
             unit="share",
         ),
         "limit": column(
             dt.float64, Role.MEASUREMENT, "the threshold of the policy", Check.ge(0, error="at least 0"), unit="share"
         ),
-        "proven": column(dt.boolean, Role.OTHER, "whether members were counted; else it is a bound from draws"),
-        "ruled_out": column(dt.boolean, Role.OTHER, "whether the gate holds at no node"),
+        "proven": column(dt.boolean, Role.OTHER, "whether members were counted; otherwise it is a bound from draws"),
+        "ruled_out": column(dt.boolean, Role.OTHER, "whether no node can pass the gate"),
     },
     unique=["gate"],
 )
@@ -154,18 +156,18 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
             "flagged": column(
                 dt.int64,
                 Role.MEASUREMENT,
-                "draws at high risk",
+                "simulated adversaries at high risk",
                 Check.ge(0, error="at least 0"),
                 unit="draws",
             ),
             "draws": column(dt.int64, Role.MEASUREMENT, "simulated adversaries", Check.ge(1, error="at least 1"), unit="draws"),
-            "share": _share("of draws at high risk"),
+            "share": _share("share of draws at high risk"),
             "lower": _share("lower bound of the share: Wilson's, 95 per cent"),
             "upper": _share("upper bound of the share: Wilson's, 95 per cent"),
             "decision": column(
                 dt.string,
                 Role.OTHER,
-                "whether the share is below what the search accepts; undecided is no candidate either",
+                "whether the share is below what the search accepts; an undecided node is not a candidate",
                 Check.isin(["candidate", "not_candidate", "undecided"], error="one of the 3 decisions"),
             ),
             "reached": column(
@@ -176,8 +178,8 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
             ),
             "inferred_from": _node("the node that decided it; blank if it was measured", nullable=True),
             "minimal": column(dt.boolean, Role.OTHER, "a candidate with no candidate below"),
-            "chosen": column(dt.boolean, Role.OTHER, "the candidate that loses least"),
-            "certificate": column(dt.boolean, Role.OTHER, "directly below the chosen node, and no candidate"),
+            "chosen": column(dt.boolean, Role.OTHER, "the candidate of least loss"),
+            "certificate": column(dt.boolean, Role.OTHER, "directly below the chosen node, and not a candidate"),
         },
         unique=["node"],
     )

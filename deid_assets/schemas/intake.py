@@ -41,8 +41,8 @@ CLAIMS = contract(
     {
         "claim_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the claim"),
         "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
-        "provider_id": column(dt.string, Role.DIRECT_IDENTIFIER, "who gave care", nullable=True),
-        "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "who billed", nullable=True),
+        "provider_id": column(dt.string, Role.DIRECT_IDENTIFIER, "provider who gave care", nullable=True),
+        "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "vendor who billed", nullable=True),
         "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the member's primary care provider", nullable=True),
         "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
         "service_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of service", nullable=True),
@@ -73,10 +73,10 @@ QUARANTINED_ROWS = contract(
         "source_table": column(
             dt.string,
             Role.OTHER,
-            "what the row would have become",
+            "the table for which the row was meant",
             Check.isin(["members", "claims"], error="members or claims"),
         ),
-        "source_file": column(dt.string, Role.OTHER, "the file that it came in"),
+        "source_file": column(dt.string, Role.OTHER, "the file that contains it"),
         "source_row": column(
             dt.int64,
             Role.OTHER,
@@ -84,7 +84,7 @@ QUARANTINED_ROWS = contract(
             Check.ge(1, error="at least 1"),
             nullable=True,
         ),
-        "rule": column(dt.string, Role.OTHER, "the first rule that it broke"),
+        "rule": column(dt.string, Role.OTHER, "the first rule that it breaks"),
         "source_column": column(dt.string, Role.OTHER, "the column judged; empty where a whole line is at fault"),
         "raw_row": column(dt.string, Role.DIRECT_IDENTIFIER, "the row as JSON, or the line as it was", nullable=True),
     }
@@ -105,8 +105,8 @@ DELIVERED_CODES = contract(
             Check.isin(["diagnosis", "procedure", "place", "specialty"], error="a kind of code"),
         ),
         "written": _codes("codes on the claims kept, as delivered"),
-        "unreadable": _codes("those that the product does not know; they are blank in the claims"),
-        "like_icd10": _codes("diagnoses of the form of ICD-10-CM, and not of that of ICD-9-CM"),
+        "unreadable": _codes("codes that the product does not know; they are blank in the claims"),
+        "like_icd10": _codes("diagnoses in the form of ICD-10-CM, and not in that of ICD-9-CM"),
     },
     unique=["source_column"],
 )

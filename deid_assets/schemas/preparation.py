@@ -54,7 +54,7 @@ CODE_BOOK = contract(
         "group_name": column(
             dt.string,
             Role.QUASI_IDENTIFIER,
-            "the group that replaces it; blank where it has none",
+            "the group that replaces it; blank if there is none",
             _in((*CONDITION_GROUPS, *PROCEDURE_GROUPS, *PLACE_GROUPS, *SPECIALTY_GROUPS), "groups"),
             nullable=True,
         ),
@@ -62,7 +62,7 @@ CODE_BOOK = contract(
         "removal_reason": column(
             dt.string,
             Role.SENSITIVE_ATTRIBUTE,
-            "why it removes a member; blank where it does not",
+            "why it removes a member; blank if it does not",
             _in((*(row["reason"] for row in read_table("sensitive_codes.csv")), RARE_VISIBLE_REASON), "reasons"),
             nullable=True,
         ),
@@ -100,12 +100,14 @@ COMORBIDITY_CODES = contract(
 
 PSEUDONYM_CROSSWALK = contract(
     {
-        "kind": column(dt.string, Role.OTHER, "who it is", _in(("member", "provider", "vendor", "pcp"), "kinds of identifier")),
+        "kind": column(
+            dt.string, Role.OTHER, "kind of identifier", _in(("member", "provider", "vendor", "pcp"), "kinds of identifier")
+        ),
         "original_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier"),
         "pseudonym": column(
             dt.int64,
             Role.PSEUDONYM,
-            "what the release shows instead",
+            "the pseudonym that the release shows instead",
             Check.in_range(10 ** (DIGITS - 1), 10**DIGITS - 1, error=f"a pseudonym of {DIGITS} digits"),
         ),
     },
@@ -115,8 +117,8 @@ PSEUDONYM_CROSSWALK = contract(
 
 REMOVED_MEMBERS = contract(
     {
-        "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a member who may not be released"),
-        "reason": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "why: the rule that removed the member"),
+        "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a member who must not be released"),
+        "reason": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "the rule that removed the member"),
         "sensitive": column(dt.boolean, Role.SENSITIVE_ATTRIBUTE, "whether absence would disclose a condition"),
     },
     unique=["member_id", "reason"],
@@ -141,7 +143,7 @@ RULE_NEEDS = contract(
         "rule": column(dt.string, Role.OTHER, "key of the rule in the policy"),
         "figure": column(dt.string, Role.OTHER, "what was measured"),
         "count": column(dt.int64, Role.MEASUREMENT, "how many have it", Check.ge(0, error="at least 0")),
-        "of": column(dt.int64, Role.MEASUREMENT, "of how many", Check.ge(0, error="at least 0")),
+        "of": column(dt.int64, Role.MEASUREMENT, "out of how many", Check.ge(0, error="at least 0")),
         "at_least": column(dt.float64, Role.OTHER, "the share that the rule needs", unit="share"),
         "met": column(dt.boolean, Role.OTHER, "whether the delivery has it"),
     },
@@ -175,8 +177,7 @@ CLAIM_SUPPORT_SCORES = contract(  # a row for each row of `grouped_claims`, join
         "score": column(
             dt.float64,
             Role.MEASUREMENT,
-            "support: 1 - (other members with its rarest value) / members, cut from the highest on; "
-            "balanced: from the lowest on",
+            "support: 1 - (other members with its rarest value) / members, cut from the highest; balanced: cut from the lowest",
             Check.in_range(0, 1, error="0 to 1"),
             unit="share of members",
         ),
@@ -189,8 +190,8 @@ def grouped_claims_columns() -> dict[str, Column]:
     return {
         "claim_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the claim"),
         "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
-        "provider_id": column(dt.string, Role.DIRECT_IDENTIFIER, "who gave care", nullable=True),
-        "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "who billed", nullable=True),
+        "provider_id": column(dt.string, Role.DIRECT_IDENTIFIER, "provider who gave care", nullable=True),
+        "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "vendor who billed", nullable=True),
         "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "primary care provider", nullable=True),
         "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
         "specialty": column(

@@ -15,7 +15,7 @@ RELEASE = contract(
         "rows": column(
             dt.int64,
             Role.MEASUREMENT,
-            "its rows; blank if it is no table",
+            "its rows; blank if it is not a table",
             Check.ge(0, error="at least 0"),
             nullable=True,
             unit="rows",

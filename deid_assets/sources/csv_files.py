@@ -99,9 +99,9 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
     except duckdb.Error:
         raise DeliveryError(f"{name}: unreadable file: not a CSV file in UTF-8, or damaged") from None
     if rows == 0:
-        raise DeliveryError(f"{name}: no rows: the file has a header only")
+        raise DeliveryError(f"{name}: no rows: the file has only a header")
     if not _ends_with_newline(path):
-        staging.warnings.append(f"{name}: the last line has no line end: it may be cut")
+        staging.warnings.append(f"{name}: the last line has no line end: the file may be cut off")
 
 
 class _Readable(Protocol):
@@ -125,7 +125,7 @@ def _plain(staging: Staging, path: Path, name: str) -> Path:
             while chunk := source.read(_CHUNK):
                 at_most -= len(chunk)
                 if at_most < 0:
-                    raise DeliveryError(f"{name}: unreadable file: far larger unpacked than a table would be")
+                    raise DeliveryError(f"{name}: unreadable file: far larger when unpacked than a table would be")
                 target.write(chunk)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError):
         raise DeliveryError(
@@ -147,10 +147,10 @@ def _open_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
         for entry in archive.infolist():
             inside = PurePosixPath(entry.filename.replace("\\", "/"))
             if stat.S_ISLNK(entry.external_attr >> 16) or inside.is_absolute() or ".." in inside.parts:
-                raise DeliveryError(f"{name}: holds a link, or a file that would lie outside the folder: pack it anew")
+                raise DeliveryError(f"{name}: contains a link, or a file that would be outside the folder: pack it again")
         tables = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".csv")]
         if len(tables) != 1:
-            raise DeliveryError(f"{name}: holds {len(tables)} CSV files, and must hold one")
+            raise DeliveryError(f"{name}: contains {len(tables)} CSV files, but must contain one")
         with archive.open(tables[0]) as source:
             yield source
 

@@ -119,7 +119,7 @@ class Delivery:
             record = json.loads(text)
             return cls(record["key"], record["kind"], tuple(map(Path, record["paths"])), record.get("parameters", {}))
         except (json.JSONDecodeError, KeyError, TypeError):
-            raise DeliveryError("this is not a delivery's record: key, kind and paths are needed") from None
+            raise DeliveryError("this is not the record of a delivery: key, kind and paths are needed") from None
 
     def files(self) -> list[DeliveredFile]:
         """Every file of the delivery.
@@ -195,7 +195,8 @@ class Years(_Model):
     def _few_years(self) -> "Years":
         if self.last is not None and not self.first <= self.last < self.first + MOST_YEARS:
             raise ValueError(
-                f"last must be from {self.first} to {self.first + MOST_YEARS - 1}: a release holds at most {MOST_YEARS} years"
+                f"last must be from {self.first} to {self.first + MOST_YEARS - 1}: a release contains at most {MOST_YEARS} "
+                "years"
             )
         return self
 
@@ -227,7 +228,7 @@ class TableMap(_Model):
         unknown = sorted(set(self.date_formats) - set(dates))
         if unknown:
             raise ValueError(
-                f"date_formats: {', '.join(unknown)} is no mapped column of dates: {', '.join(dates) or 'there is none'}"
+                f"date_formats: {', '.join(unknown)} is not a mapped column of dates: {', '.join(dates) or 'there are none'}"
             )
         return self
 
@@ -275,15 +276,15 @@ class ClaimsMap(TableMap):
         if "member_id" not in columns or not {"service_date", "year"} & set(columns):
             raise ValueError("member_id and one of service_date, year must be mapped")
         if ("admission_date" in columns) != ("discharge_date" in columns):
-            raise ValueError("admission_date and discharge_date go together: both or neither")
+            raise ValueError("admission_date and discharge_date go together: map both or neither")
         codes = [columns[name] for name in CODE_COLUMNS if name in columns]
         if len(set(codes)) < len(codes):
             twice = ", ".join(sorted({name for name in codes if codes.count(name) > 1}))
             raise ValueError(
-                f"{twice}: mapped as two columns of codes (diagnoses, cpt, place, specialty); one column holds one kind"
+                f"{twice}: mapped as two columns of codes (diagnoses, cpt, place, specialty); one column contains one kind"
             )
         if "paid_date" in columns and "service_date" not in columns:
-            raise ValueError("paid_date needs service_date: the pay delay is the days between them")
+            raise ValueError("paid_date needs service_date: the pay delay is the number of days between them")
         return columns
 
 
@@ -336,11 +337,13 @@ class TablesSource(_Model):
     def _year_one_is_known(self) -> "TablesSource":
         if self.claims is not None and "year" not in self.claims.columns and self.years is None:
             raise ValueError(
-                "years is needed, such as years: {first: 2009}: without a mapped year it says which calendar year is year 1"
+                "years is needed, such as years: {first: 2009}: without a mapped year, it determines which calendar year is "
+                "year 1"
             )
         if "age" not in self.members.columns and self.years is None:
             raise ValueError(
-                "years is needed, such as years: {first: 2009}: it says at what time a birth_date is turned into an age"
+                "years is needed, such as years: {first: 2009}: it determines at what time a birth_date is converted into an "
+                "age"
             )
         return self
 

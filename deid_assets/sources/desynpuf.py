@@ -129,7 +129,7 @@ def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSourc
 def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
     """Read the files of one folder as text."""
     if not folder.is_dir():
-        raise DeliveryError(f"{folder.name}: missing folder, which is to hold DE-SynPUF files")
+        raise DeliveryError(f"{folder.name}: missing folder, which should contain DE-SynPUF files")
     found = dict(_recognized(staging, folder))
     kinds = {kind for kind, _ in found.values()}
     if "2008" not in kinds:
@@ -163,8 +163,8 @@ def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[
         ).fetchall()[0][0]
         if strangers:
             staging.warnings.append(
-                f"{folder}: {strangers:,} beneficiaries of the {year} summary are not in that of 2008:"
-                " it may be of another sample"
+                f"{folder}: {strangers:,} beneficiaries of the {year} summary are not in that of 2008: it may belong to "
+                "another sample"
             )
 
 

@@ -66,8 +66,8 @@ def _require_no_log(path: Path, name: str) -> None:
     except OSError:
         return
     raise DeliveryError(
-        f"{name}: {log.name} lies beside it, so that the file lacks what was written last, or is in use: close the"
-        " database, which takes the log in, and deliver it again"
+        f"{name}: {log.name} is next to it, so the file lacks what was written last, or is in use: close the database, which "
+        "merges the log, and deliver it again"
     )
 
 
@@ -88,7 +88,7 @@ def _opened(copy: Path, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
                 delivered.execute(f"ATTACH ? AS {_DATABASE} (READ_ONLY, TYPE duckdb)", [str(copy)])
             except duckdb.Error:
                 raise DeliveryError(
-                    f"{name}: unreadable file: not a DuckDB file, damaged, encrypted, or of a newer version of DuckDB"
+                    f"{name}: unreadable file: not a DuckDB file, damaged, encrypted, or written by a newer version of DuckDB"
                 ) from None
             delivered.execute("SET enable_progress_bar = false")
             delivered.execute("SET enable_external_access = false")
@@ -110,7 +110,7 @@ def _columns_of(
         for kind, query in _NO_TABLES.items():
             if delivered.execute(query, place).fetchall():
                 raise DeliveryError(
-                    f"{name}: {kind}, which is not run: write its rows into a table (CREATE TABLE ... AS), and name that"
+                    f"{name}: {kind}, which is not run: write its rows into a table (CREATE TABLE ... AS), and name that table"
                 )
         raise DeliveryError(f"{name}: missing table")
     described = delivered.execute(
@@ -123,7 +123,7 @@ def _columns_of(
     for ours, theirs in columns.items():
         if theirs in generated:
             raise DeliveryError(
-                f"{name}: column {theirs} (to be read as {ours}) is generated, and computes nothing here: write its values"
+                f"{name}: column {theirs} (to be read as {ours}) is generated, and nothing is computed here: write its values"
             )
     types = {column: kind for column, kind, _ in described}
     require_plain(types, columns, name)

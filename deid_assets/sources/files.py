@@ -165,7 +165,9 @@ def stage_parquet(staging: Staging, path: Path, view: str, columns: Mapping[str,
     if not rows:
         raise DeliveryError(f"{name}: no rows")
     if any(column.lower() == "file_row_number" for column in present):
-        raise DeliveryError(f"{name}: column file_row_number takes the name of the row's number: rename or remove it")
+        raise DeliveryError(
+            f"{name}: column file_row_number has the name that is used for the row's number: rename or remove it"
+        )
     selected = ", ".join(f"{quoted_foreign(theirs)} AS {quoted(ours)}" for ours, theirs in columns.items())
     variable = f"{view}_file"
     scan = _PARQUET.replace("?", f"getvariable('{variable}')")
@@ -232,7 +234,7 @@ def naming_damaged_files(staging: Staging) -> Iterator[None]:
         damaged = staging.damaged_file()
         if damaged is None:
             raise
-        raise DeliveryError(f"{damaged}: unreadable file: damaged, so that it cannot be read to its end") from None
+        raise DeliveryError(f"{damaged}: unreadable file: damaged, so it cannot be read to its end") from None
 
 
 def count_rows(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
@@ -260,14 +262,14 @@ def require_once(present: Sequence[str], columns: Columns, name: str) -> None:
     for ours, theirs in columns.items():
         for one in [theirs] if isinstance(theirs, str) else theirs:
             if present.count(one) > 1:
-                raise DeliveryError(f"{name}: column {one} (to be read as {ours}) is there twice")
+                raise DeliveryError(f"{name}: column {one} (to be read as {ours}) occurs twice")
 
 
 def _require_own_name(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
     """Raise DeliveryError if the reader renamed a required column because an earlier name differs only in case."""
     for ours, theirs in columns.items():
         if theirs not in types:
-            raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) is there in upper and lower case: rename one")
+            raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) occurs in upper and lower case: rename one")
 
 
 def require_plain(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
@@ -279,5 +281,5 @@ def require_plain(types: Mapping[str, str], columns: Mapping[str, str], name: st
             # A type may list values, as an enumeration does, so only its family is shown.
             shown = "LIST" if kind.endswith("]") else family
             raise DeliveryError(
-                f"{name}: column {theirs} (to be read as {ours}) has the type {shown}: it must hold text, numbers or dates"
+                f"{name}: column {theirs} (to be read as {ours}) has the type {shown}: it must contain text, numbers or dates"
             )

@@ -116,24 +116,24 @@ def read_flat_delivery(
 def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
     (path,) = delivery.paths if len(delivery.paths) == 1 else (None,)
     if path is None:
-        raise DeliveryError(f"delivery {delivery.key}: a flat table is one file, or one folder that holds it")
+        raise DeliveryError(f"delivery {delivery.key}: a flat table is one file, or one folder that contains it")
     if not path.is_dir():
         if file is None or path.name == file:
             return path
         # The digest of the delivery covers only what was delivered; a file beside it could change undetected.
         raise DeliveryError(
-            f"delivery {delivery.key} is the file {path.name}, and the policy also names {file}: "
-            "give the folder that holds both"
+            f"delivery {delivery.key} is the file {path.name}, but the policy also names {file}: deliver the folder that "
+            "contains both"
             if path.with_name(file).is_file()
-            else f"delivery {delivery.key} is the file {path.name}, and the policy names {file}"
+            else f"delivery {delivery.key} is the file {path.name}, but the policy names {file}"
         )
     if file is None:
         raise DeliveryError(f"delivery {delivery.key} is a folder: the policy must name the file (source.file)")
     if path / file in staging.received:
         return path / file
     if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
-        raise DeliveryError(f"delivery {delivery.key}: {file} lies outside the delivery's folder: put the file itself there")
-    raise DeliveryError(f"{PurePosixPath(file).name}: missing file, which is to lie in the folder of delivery {delivery.key}")
+        raise DeliveryError(f"delivery {delivery.key}: {file} is outside the delivery's folder: put the file itself there")
+    raise DeliveryError(f"{PurePosixPath(file).name}: missing file; it should be in the folder of delivery {delivery.key}")
 
 
 def _lay_out(staging: Staging, path: Path, name: str, columns: Mapping[str, str], table: str | None, delimiter: str) -> None:
@@ -226,17 +226,18 @@ def _hint(
         [table, theirs, _UNKNOWN],
     ).fetchall()
     found = [
-        (blank, "are white space: a missing value is an empty field"),
-        (trimmed, "match without the blanks around them: trim them in the delivery"),
-        (plain, f"match but for decimals that are 0 (the column is of the type {kind}): deliver whole numbers, or text"),
+        (blank, "consist of white space: a missing value is an empty field"),
+        (trimmed, "match without surrounding blanks: trim them in the delivery"),
+        (plain, f"match except for decimals that are 0 (the column has the type {kind}): deliver whole numbers, or text"),
         (lower, "match in another case: spell them as the hierarchy does"),
     ]
     said = [f"{count:,} {what}" for count, what in found if count]
     if one_column:
-        said.append("the file of the hierarchy has one column: semicolons separate the value from its labels")
+        said.append("the file of the hierarchy has one column: semicolons must separate the value from its labels")
     if not occurs and not said:
         said.append(
-            f"none of the {len(allowed):,} values of the hierarchy occurs in the column: is it the hierarchy of another?"
+            f"none of the {len(allowed):,} values of the hierarchy occurs in the column: does the hierarchy belong to "
+            "another column?"
         )
     return "; ".join([*said, told(shapes)])
 

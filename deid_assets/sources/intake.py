@@ -125,7 +125,7 @@ def read_delivery(
     """
     if delivery.kind != source.kind:
         raise DeliveryError(
-            f"delivery {delivery.key} is of the kind {delivery.kind}, and the policy reads the kind {source.kind}"
+            f"delivery {delivery.key} is of the kind {delivery.kind}, but the policy reads the kind {source.kind}"
         )
     folder = owner_only(store_file.parent)
     try:

@@ -145,13 +145,13 @@ def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
     columns = " and ".join(delivered.shown("claims", column) for column in ("admission_date", "discharge_date"))
     if elsewhere:
         staging.warnings.append(
-            f"claims: {elsewhere:,} claims have {columns}, and a place of service where nobody is admitted: they are no stays, "
-            "and get no length of stay; where they should, map length_of_stay"
+            f"claims: {elsewhere:,} claims have {columns}, but a place of service where nobody is admitted: they are not "
+            "stays, and get no length of stay; if they should, map length_of_stay"
         )
     if one_day:
         staging.warnings.append(
-            f"claims: {one_day:,} claims without a known place of service have the same day in {columns}, and became stays of "
-            "1 day: if these are the first and last day of any service, map the place, or columns that only stays fill"
+            f"claims: {one_day:,} claims without a known place of service have the same day in {columns}, and became stays "
+            "of 1 day: if these are the first and last day of any service, map the place, or columns that only stays fill"
         )
 
 
@@ -164,8 +164,8 @@ def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Del
             continue
         if connection.execute(f"SELECT 1 FROM {quoted(delivered.claims)} WHERE {column} IS NOT NULL LIMIT 1").fetchall():
             raise DeliveryError(
-                f"claims: column {delivered.shown('claims', column)} (to be read as {column}) holds numbers, which have lost "
-                "the leading zeros of their codes (042 became 42): deliver diagnosis codes as text"
+                f"claims: column {delivered.shown('claims', column)} (to be read as {column}) contains numbers, which have "
+                "lost the leading zeros of their codes (042 became 42): deliver diagnosis codes as text"
             )
 
 

@@ -160,7 +160,7 @@ def _take_in(
     )
     chosen = count_rows(connection, "chosen_rows")
     if chosen == 0:
-        raise DeliveryError(f"{name}: no row has the values that `only` asks for and `leave_out` does not exclude")
+        raise DeliveryError(f"{name}: no row has the values that `only` requires and `leave_out` does not exclude")
     connection.execute("CREATE TEMP TABLE unusable (row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
     for column, theirs in layout.columns.items():
         found = connection.execute(f"SELECT DISTINCT {_text(f'of_{column}')} AS value FROM chosen_rows ORDER BY 1").fetchall()

@@ -113,12 +113,12 @@ class Quarantine:
         years = self._delivered.years
         if years is not None and rule.startswith(OUTSIDE):
             last = years.first + years.count - 1
-            return f"expected {years.first} to {last}; of a longer history, source.years can leave other years out"
+            return f"expected {years.first} to {last}; source.years can leave out other years of a longer history"
         if column is None or rule not in (UNPARSEABLE, WRONG_TYPE):
             return ""
         if rule == UNPARSEABLE:
             formats = self._delivered.formats(table, column)
-            expected = " or ".join(formats) + (", and no two of them that read another day" if len(formats) > 1 else "")
+            expected = " or ".join(formats) + (", and no two of them that read different days" if len(formats) > 1 else "")
         else:
             expected = "a whole number"
         found, _ = key_parts("b.row_key")

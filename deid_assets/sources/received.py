@@ -79,7 +79,7 @@ def _files_below(root: Path, inside: tuple[str, ...], name: str) -> Iterator[Del
         with os.scandir(root.joinpath(*inside)) as listed:
             entries = sorted((entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in listed)
     except OSError:
-        raise DeliveryError(f"{name}: unreadable folder: it may not be opened, or changed while it was read") from None
+        raise DeliveryError(f"{name}: unreadable folder: it cannot be opened, or changed while it was read") from None
     for own, kind in entries:
         _require_plain_name(own, name)
         below = f"{name}/{own}"
@@ -94,15 +94,15 @@ def _require_file_or_folder(name: str, kind: int) -> None:
     if stat.S_ISLNK(kind):
         raise DeliveryError(f"{name}: a symbolic link, which is not followed: put the file or folder itself there")
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-        raise DeliveryError(f"{name}: neither a file nor a folder, but a pipe, a socket or a device: take it away")
+        raise DeliveryError(f"{name}: not a file or folder, but a pipe, a socket or a device: remove it")
 
 
 def _require_plain_name(name: str, folder: str) -> None:
     """Raise DeliveryError for a name that cannot be shown in a message."""
     if _UNSHOWN.search(name):
         raise DeliveryError(
-            f"{'the delivery' if _UNSHOWN.search(folder) else folder}: holds a file or folder whose name is not UTF-8, or has "
-            "line breaks or other control characters: rename it"
+            f"{'the delivery' if _UNSHOWN.search(folder) else folder}: contains a file or folder whose name is not UTF-8, or "
+            "has line breaks or other control characters: rename it"
         )
 
 
@@ -125,7 +125,7 @@ def open_delivered(file: DeliveredFile) -> BinaryIO:
         finally:
             os.close(folder)
     except OSError:
-        raise DeliveryError(f"{file.name}: unreadable file: it may not be opened, or is gone") from None
+        raise DeliveryError(f"{file.name}: unreadable file: it cannot be opened, or is gone") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DeliveryError(f"{file.name}: unreadable file: it is no longer a regular file")

@@ -41,8 +41,8 @@ def _require_outside(home: Home, delivery: Delivery) -> None:
             continue
         if path == root or root in path.parents or path in root.parents:
             raise DeliveryError(
-                f"delivery {delivery.key}: its folder holds the home {home.root} with keys and restricted data, or lies in "
-                "there; put what was delivered into a folder of its own, or let DEID_HOME name a folder elsewhere"
+                f"delivery {delivery.key}: its folder contains the home {home.root} with keys and restricted data, or is "
+                "inside it; put the delivery into a folder of its own, or set DEID_HOME to a folder elsewhere"
             )
 
 

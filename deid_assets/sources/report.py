@@ -116,7 +116,7 @@ class IntakeReport:
                 rest = sum(count.rows for count in counts[_GROUPS_SHOWN:])
                 lines.append(f"  and {rest:,} lines under {len(counts) - _GROUPS_SHOWN} more rules, columns and files")
         lines.append(
-            "Mend the files or the policy's source section, or allow a larger share (intake.quarantine_at_most)."
-            " The rows are listed in intake.refused_rows of the restricted store."
+            "Correct the files or the policy's source section, or allow a larger share (intake.quarantine_at_most). The rows "
+            "are listed in intake.refused_rows of the restricted store."
         )
         return "\n".join(lines)

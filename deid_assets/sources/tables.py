@@ -117,7 +117,7 @@ def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: 
         else:
             found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))
     if not found:
-        raise DeliveryError(f"{table.file}: missing file, which is to hold {source_table} of delivery {delivery.key}")
+        raise DeliveryError(f"{table.file}: missing file; it should contain {source_table} of delivery {delivery.key}")
     return found
 
 

@@ -43,6 +43,6 @@ def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
     laid, kept = (connection.execute(f"SELECT count(*) FROM {view}_claims").fetchall()[0][0] for view in ("laid", "typed"))
     if laid and not kept:
         raise DeliveryError(
-            f"claims: none of {laid:,} claims is of the years {years.first} to {years.first + years.count - 1} (source.years): "
-            "mend the years of the policy"
+            f"claims: none of {laid:,} claims is from the years {years.first} to {years.first + years.count - 1} "
+            "(source.years): correct the years of the policy"
         )

@@ -70,7 +70,7 @@ def parse_json(content: bytes) -> Json:
             content, object_pairs_hook=_without_repeats, parse_constant=_refused_constant, parse_float=_finite_float
         )
     except (ValueError, RecursionError):
-        raise ReleaseError("a text is not strict JSON: it is cut, repeats a key, or holds NaN") from None
+        raise ReleaseError("a text is not strict JSON: it is cut off, repeats a key, or contains NaN") from None
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -207,8 +207,8 @@ def rows_digest(connection: duckdb.DuckDBPyConnection, content: str | Query | Ta
     refused = [name for name, kind in columns.items() if not _SCALAR.match(kind)]
     if refused or not columns:
         raise ReleaseError(
-            f"rows cannot be digested: {len(refused)} of {len(columns)} columns have a type without an unambiguous "
-            f"text ({', '.join(refused)}): cast them to a scalar type without time zone"
+            f"rows cannot be digested: {len(refused)} of {len(columns)} columns have a type without an unambiguous text "
+            f"({', '.join(refused)}): cast them to a scalar type without time zone"
         )
     query = as_query(content)
     digest = hashlib.sha256(bytes.fromhex(columns_digest(columns)))

@@ -106,8 +106,8 @@ def locked(path: Path) -> Iterator[None]:
         descriptor = take_lock(path, wait=True)
     except OSError as error:
         raise StoreError(
-            f"the lock {path} cannot be made: {error.strerror}; it must be a plain file in a folder of yours: "
-            "remove what lies there"
+            f"the lock {path} cannot be created: {error.strerror}; it must be a plain file in a folder that you own: remove "
+            "what is there"
         ) from None
     try:
         yield

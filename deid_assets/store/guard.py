@@ -92,5 +92,5 @@ def _keep(error: Exception, what: str, store: Path) -> str:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as details:
             details.write(text)
     except Exception as failure:
-        return f"its details could not be kept: {_kind(failure)}"
+        return f"its details could not be saved: {_kind(failure)}"
     return f"its details, which may quote values, are in {file}"

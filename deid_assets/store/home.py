@@ -34,13 +34,13 @@ class Home:
         try:
             root = Path(named).absolute()
         except OSError as error:
-            raise StoreError(f"the current folder cannot be used: {error.strerror}; go to another one") from None
+            raise StoreError(f"the current folder cannot be used: {error.strerror}; change to another one") from None
         try:
             is_other = root.exists() and not root.is_dir()
         except OSError as error:
-            raise StoreError(f"DEID_HOME cannot be used: {error.strerror}; let it name another folder") from None
+            raise StoreError(f"DEID_HOME cannot be used: {error.strerror}; set it to another folder") from None
         if not named.strip() or is_other:
-            raise StoreError("DEID_HOME is empty, or names a file: let it name a folder, or unset it")
+            raise StoreError("DEID_HOME is empty, or names a file: set it to a folder, or unset it")
         return cls(root)
 
     @property
@@ -93,8 +93,8 @@ class Home:
                 owner_only(folder)
         except OSError as error:
             raise StoreError(
-                f"the home {self.root} cannot be used: {folder.name} is no folder that you can write to ({error.strerror}); "
-                "name one by DEID_HOME"
+                f"the home {self.root} cannot be used: {folder.name} is not a folder that you can write to "
+                f"({error.strerror}); name another one with DEID_HOME"
             ) from None
         return self
 
@@ -112,7 +112,7 @@ def plain_key(key: str) -> str:
     """
     if not _KEY.match(key) or ".." in key:
         raise DeliveryError(
-            "a delivery's key may hold letters, digits, '_', '.' (not two in a row) and '-', begins with a letter or digit, "
-            "and has at most 128 characters"
+            "a delivery's key may contain letters, digits, '_', '.' (not two in a row) and '-', begins with a letter or "
+            "digit, and has at most 128 characters"
         )
     return key

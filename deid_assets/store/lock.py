@@ -50,7 +50,9 @@ class StoreLock:
             If the policy or delivery name is invalid: nothing is created elsewhere.
         """
         if not _POLICY.match(policy):
-            raise StoreError("no policy can be called as the run says: its name holds lower-case letters, digits and '_'")
+            raise StoreError(
+                "the run names a policy that cannot exist: a policy's name consists of lower-case letters, digits and '_'"
+            )
         try:
             path = home.store / policy / f"{plain_key(delivery)}.lock"
         except DeliveryError as error:
@@ -67,8 +69,8 @@ class StoreLock:
         """
         if not self.try_acquire():
             raise StoreError(
-                f"another run is working on the delivery {self.path.stem} under the policy {self.path.parent.name}; "
-                "wait until it has ended"
+                f"another run is working on the delivery {self.path.stem} under the policy {self.path.parent.name}; wait "
+                "until it has finished"
             )
 
     def try_acquire(self) -> bool:
@@ -97,7 +99,7 @@ class StoreLock:
             return durable.take_lock(self.path, wait=False)
         except OSError as error:
             raise StoreError(
-                f"the lock {self.path} cannot be made: {error.strerror}; it must be a plain file in a folder of yours"
+                f"the lock {self.path} cannot be created: {error.strerror}; it must be a plain file in a folder that you own"
             ) from None
 
     def release(self) -> None:

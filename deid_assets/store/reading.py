@@ -88,10 +88,10 @@ def regular_digest(path: Path, size: int) -> str:
     """
     with opened(path) as (file, found):
         if found != size:
-            raise ReleaseError("it has another length")
+            raise ReleaseError("it has a different length")
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _reason(error: OSError | ValueError) -> str:
     """The reason without the path; the caller names the file."""
-    return getattr(error, "strerror", None) or "its name is not one of a file"
+    return getattr(error, "strerror", None) or "its name is not a file name"

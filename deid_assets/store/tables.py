@@ -35,7 +35,9 @@ def quoted(name: str) -> str:
     '"claims"'
     """
     if not _NAME.match(name):
-        raise StoreError("a table or column name may hold letters, digits and underscores only, and may not begin with a digit")
+        raise StoreError(
+            "a table or column name may contain only letters, digits and underscores, and must not begin with a digit"
+        )
     return f'"{name}"'
 
 
@@ -121,9 +123,9 @@ def _unopened(error: duckdb.Error) -> str:
     """Why a store file cannot be opened, and what to do; DuckDB reports it only as text."""
     said = str(error)
     if "not a valid DuckDB database" in said or "Is a directory" in said:
-        return "is damaged, or no store at all: remove it, and run again; it is made anew from the delivery"
+        return "is damaged, or is not a store: remove it, and run again; it is created anew from the delivery"
     if "Could not set lock" in said:
-        return "is in use by another process: end it, or wait, and run again"
+        return "is in use by another process: end that process, or wait, and run again"
     return "is in use by another process, or cannot be opened"
 
 
@@ -196,8 +198,8 @@ def require_plain_tables(file: Path) -> None:
         ]
     if found:
         raise StoreError(
-            f"the restricted store {file.name} holds {', '.join(found)}, which nothing of this product makes; they may answer "
-            "differently to different readers. Remove the store file, and run again from the intake"
+            f"the restricted store {file.name} contains {', '.join(found)}, which this product never creates; they may "
+            "answer differently to different readers. Remove the store file, and run again from the intake"
         )
 
 

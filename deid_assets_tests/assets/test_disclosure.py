@@ -30,7 +30,7 @@ def test_without_missing_values_the_least_is_0():
 
 
 def test_a_value_without_a_number_has_no_place_and_is_not_shown():
-    with pytest.raises(PolicyError, match="column days: 1 of its values begin with no number") as refused:
+    with pytest.raises(PolicyError, match="column days: 1 of its values do not begin with a number") as refused:
         ordered_ranks(counts(["QZVALUE", "1", "QZVALUE"], [None, 1, None]), "days")
     assert "QZVALUE" not in str(refused.value)
 

@@ -120,7 +120,9 @@ class TestAbsence:
         """.2 / (.2 + .8 * .9) = .217, whatever was released before."""
         gate, because = self.told(tmp_path, before=40, at_most=0.21)
         assert gate == ABSENCE and "ours/0001" not in because
-        assert because.startswith("20 of 100 members were removed for what their claims tell, too many however few")
+        assert because.startswith(
+            "20 of 100 members were removed for what their claims disclose, which is too many however few"
+        )
 
     def test_what_helps_is_a_number_that_holds(self):
         """1,000 removed of 10,000: .1 / (.1 + .9 * (1 - 3333 / 9000)) = .15.
@@ -143,7 +145,8 @@ def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
         ("without", "age", 0.0051, 0.008, 0.012, "", True, "quasi_identifiers: ..."),
     ]
     text = no_choice({(1,): "share at high risk"}, pd.DataFrame(rows, columns=list(COLUMNS)), 0.03, "").description
-    assert "Against it: share at high risk at 1 node." in text and "with at most 0.03 of the sampled members suppressed" in text
+    assert "Failed gates: share at high risk at 1 node." in text
+    assert "with at most 0.03 of the sampled members suppressed" in text
     assert (
         "without age (share at high risk 0.0051 before suppression, at most 0.0080; 0.0120 of the sampled members left out)"
         in text
@@ -151,4 +154,4 @@ def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
     assert "sex" not in text and "coarsest node (" not in text
     none = no_choice({}, pd.DataFrame(rows[:2], columns=list(COLUMNS)), 0.03, "they are in ours/0001").description
     assert "None of the changes" in none and "(attack given membership against 1)" in none
-    assert none.endswith("Of absence: they are in ours/0001.")
+    assert none.endswith("For absence: they are in ours/0001.")

@@ -82,7 +82,7 @@ def test_what_is_absent_from_the_evidence_does_not_pass(home):
 def test_what_the_policy_does_not_gate_on_is_shown_and_passes(home):
     found = verdict(home, measured(gating=False, value=0.9, bound=0.95))
     assert found.passed and found.metadata["gating"].value is False
-    assert found.description == "Reported only: the policy sets no limit for it, so that nothing was judged."
+    assert found.description == "Only reported: the policy sets no limit, so nothing is judged."
 
 
 def test_one_failure_stops_the_run_and_every_check_has_its_result(home):

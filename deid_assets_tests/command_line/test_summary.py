@@ -12,7 +12,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table, write_table
 
-CHANCE = "(the measured number is within the threshold and its bound is not: chance may be why)"
+CHANCE = "(the measured number is within the threshold, but its bound is not: this may be chance)"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_change_that_passed_is_printed_as_yaml_and_every_share_beside_its_th
     summary = RunSummary(REFUSED, {"lattice_diagnosis": len(rows)}, reasons=("refused: none holds",))
     print_summary(console, home, policy, Delivery("d", "synthetic", (), {}), summary, 1.0)
     printed = console.export_text()
-    assert yaml in printed and "The change to try first is suppressing flagged members." in printed
+    assert yaml in printed and "Try this change first: suppressing flagged members." in printed
     lines = {
         line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")]
         for line in printed.splitlines()

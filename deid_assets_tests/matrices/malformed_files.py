@@ -111,8 +111,8 @@ def _closed_folder(folder: Path) -> None:
 
 # Nothing is closed to root, which then takes the delivery in.
 _ROOT = os.geteuid() == 0
-_CLOSED_FILE = () if _ROOT else ("claims.csv: unreadable file: it may not be opened",)
-_CLOSED_FOLDER = () if _ROOT else ("closed: unreadable folder: it may not be opened",)
+_CLOSED_FILE = () if _ROOT else ("claims.csv: unreadable file: it cannot be opened",)
+_CLOSED_FOLDER = () if _ROOT else ("closed: unreadable folder: it cannot be opened",)
 
 _BOMB = gzip.compress(b"no,member\n" + b"0" * (1 << 27), compresslevel=6, mtime=0)
 _GZIP = "claims.csv.gz: unreadable file: not a gz file, damaged"
@@ -199,11 +199,11 @@ FILES = (
     Case("a link beside that nobody reads", "csv", lambda folder: (folder / "notes").symlink_to("/etc/hostname"),
          ("notes: a symbolic link",)),
     Case("a link to the delivery", "csv", _link_to, ("-link: a symbolic link",)),
-    Case("a pipe", "csv", _instead(os.mkfifo), ("claims.csv: neither a file nor a folder",)),
+    Case("a pipe", "csv", _instead(os.mkfifo), ("claims.csv: not a file or folder",)),
     Case("a pipe in a folder", "csv", lambda folder: (folder / "deep").mkdir() or os.mkfifo(folder / "deep" / "pipe"),
-         ("deep/pipe: neither a file nor a folder",)),
-    Case("a socket", "csv", _instead(_socket), ("claims.csv: neither a file nor a folder",)),
-    Case("a device", "csv", lambda folder: Path("/dev/null"), ("null: neither a file nor a folder",)),
+         ("deep/pipe: not a file or folder",)),
+    Case("a socket", "csv", _instead(_socket), ("claims.csv: not a file or folder",)),
+    Case("a device", "csv", lambda folder: Path("/dev/null"), ("null: not a file or folder",)),
     Case("a file that may not be opened", "csv", lambda folder: (folder / "claims.csv").chmod(0), _CLOSED_FILE),
     Case("a folder that may not be opened", "csv", _closed_folder, _CLOSED_FOLDER),
     Case("a name that is a pattern", "csv", _pattern_beside),
@@ -227,7 +227,7 @@ FILES = (
     Case("a tail that is not packed", "gzip", _packed(lambda content: content + VALUE.encode()), (_GZIP,)),
     Case("another packed file behind it", "gzip",
          _packed(lambda content: content + gzip.compress(b"40 rows\n")), quarantined=1),
-    Case("a bomb", "gzip", _packed(lambda content: _BOMB), ("claims.csv.gz: unreadable file: far larger unpacked",)),
+    Case("a bomb", "gzip", _packed(lambda content: _BOMB), ("claims.csv.gz: unreadable file: far larger when unpacked",)),
     Case("an unknown method", "gzip", _packed(lambda content: content[:2] + b"\x07" + content[3:]), (_GZIP,)),
     Case("rows in Latin-1", "gzip",
          _packed(lambda content: gzip.compress(gzip.decompress(content).replace(b"4280", b"42\xe980"))),

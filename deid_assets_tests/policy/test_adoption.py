@@ -88,7 +88,7 @@ class TestNamesThatLeadElsewhere:
         folder = home.root / "policies-of-mine"
         folder.mkdir()
         assert (home.root / target).exists()
-        assert "must lie beside the policy or below it" in refused(home, naming(folder, section, f"../{target}"))
+        assert "must be in the folder of the policy or below it" in refused(home, naming(folder, section, f"../{target}"))
 
     @pytest.mark.parametrize(
         "file", ["./a.txt", "a/../b.txt", "a//b.txt", "a/", ".", "..", "a\\b.txt", "a\x00b", "a\nb", "x" * 300]
@@ -100,7 +100,7 @@ class TestNamesThatLeadElsewhere:
 
     def test_an_absolute_path(self, home, elsewhere, section):
         (elsewhere / "list.txt").write_text("m1\n")
-        assert "must lie beside the policy" in refused(home, naming(elsewhere, section, str(elsewhere / "list.txt")))
+        assert "must be in the folder of the policy" in refused(home, naming(elsewhere, section, str(elsewhere / "list.txt")))
 
     def test_a_symbolic_link(self, home, elsewhere, section):
         (elsewhere / "list.txt").symlink_to(home.keys / "secret")
@@ -137,9 +137,9 @@ class TestNamesThatLeadElsewhere:
         (stored,) = home.policies.glob("other/content/*/opt_outs.txt")
         file = naming(home.policies, section, str(stored.relative_to(home.policies)))
         before = content(home.root)
-        with pytest.raises(PolicyError, match="lies in the folder of an adopted policy"):
+        with pytest.raises(PolicyError, match="is in the folder of an adopted policy"):
             policies_in(home.policies)
-        with pytest.raises(PolicyError, match="lies in the folder of an adopted policy"):
+        with pytest.raises(PolicyError, match="is in the folder of an adopted policy"):
             bring(home, file)
         assert content(home.root) == before
 
@@ -248,7 +248,7 @@ class TestAdoption:
 
     def test_a_policy_that_ships_is_not_replaced(self, home, elsewhere):
         file = with_list(elsewhere, policy="heritage")
-        assert "another policy is called heritage too" in refused(home, file)
+        assert "another policy is also called heritage" in refused(home, file)
 
     def test_nor_is_a_yaml_file_of_the_home(self, home, elsewhere):
         write_policy(home.policies, changed(SMALL, adversary__power=2))
@@ -270,7 +270,7 @@ class TestAdoption:
         else:
             place.symlink_to(home.keys)
         file = with_list(elsewhere)
-        with pytest.raises(PolicyError, match="is no adopted policy"):
+        with pytest.raises(PolicyError, match="is not an adopted policy"):
             bring(home, file)
         assert (home.keys / "secret").exists() and not (home.keys / "content").exists()
 
@@ -314,7 +314,7 @@ class TestWhatWasAdopted:
 
     def test_a_record_of_another_policy(self, home, adopted):
         adopted.rename(home.policies / "other")
-        with pytest.raises(PolicyError, match="its record is of another policy"):
+        with pytest.raises(PolicyError, match="its record belongs to another policy"):
             policies_in(home.policies)
 
     def test_a_record_that_leaves_a_file_out(self, home, adopted):
@@ -326,5 +326,5 @@ class TestWhatWasAdopted:
     def test_yaml_that_nobody_would_read_is_an_error(self, home, adopted, elsewhere):
         (home.policies / "mine").mkdir()
         (home.policies / "mine" / "policy.yaml").write_text("policy: mine\n")
-        with pytest.raises(PolicyError, match="holds YAML files and no adopted policy"):
+        with pytest.raises(PolicyError, match="contains YAML files but no adopted policy"):
             policies_in(home.policies)

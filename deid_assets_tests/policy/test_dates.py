@@ -63,7 +63,7 @@ class TestLongTail:
 
     def test_it_is_explained(self):
         text = explain(policy_from(public_values(long_tail=BINS | {"method": "optimal_bins", "cap": 500, "score": "balanced"})))
-        assert "each bin of 5 numbers of claims per member, from 500 on one bin holds none or at least 10" in text
+        assert "each bin of 5 numbers of claims per member, with one bin from 500 on is empty or contains at least 10" in text
 
 
 class TestDates:
@@ -81,11 +81,14 @@ class TestDates:
 
     def test_dates_that_nobody_judges_are_refused(self):
         (found,) = refusal(**with_dates(judged=JUDGED[:1]))
-        assert "service_period is missing" in found and "judged by no gate" in found
+        assert (
+            "service_period is missing" in found
+            and "because otherwise no gate judges what an adversary may know of released dates" in found
+        )
 
     def test_days_tell_no_period(self):
         (found,) = refusal(**with_dates(format="days_since_first_service"))
-        assert "service_period would tell dates" in found
+        assert "service_period would disclose dates" in found
         assert policy_from(public_values(**with_dates(judged=JUDGED[:1], format="days_since_first_service")))
 
     @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ class TestDates:
     )
     def test_no_level_is_judged_that_is_coarser_than_the_dates(self, hierarchy):
         found = refusal(**with_dates(hierarchy=hierarchy))
-        assert sum("a coarser level would be judged while the released dates tell more" in line for line in found) == 2
+        assert sum("a coarser level would be judged while the released dates disclose more" in line for line in found) == 2
 
     def test_what_is_dropped_is_no_quasi_identifier(self):
         found = refusal(**with_dates(derived="drop"))
@@ -126,12 +129,12 @@ class TestDates:
             "number_of_claims": None,
         }
         (found,) = refusal(**changes)
-        assert "long_tail.unit: is member_year" in found and "with dates say member" in found
+        assert "long_tail.unit: is member_year" in found and "with dates, use member" in found
         assert policy_from(public_values(**changes | {"long_tail": tail})).long_tail.unit == "member"
 
     def test_stays_are_not_computed_from_clipped_dates(self):
         (found,) = refusal(**with_dates(study_end="clip"))
-        assert "dates.study_end: clip joins days" in found and "say redraw, or derived: drop" in found
+        assert "dates.study_end: clip joins days" in found and "use redraw, or derived: drop" in found
         without = ("length_of_stay", "days_since_first_claim")
         assert policy_from(public_values(**with_dates(without=without, study_end="clip", derived="drop")))
 

@@ -63,8 +63,10 @@ def test_what_is_measured_and_what_gates_is_explained():
     assert "by 5 patterns of care (no limit)" in plain
     limited = explain(policy_from(public_values(**DISCLOSURE_LIMITS)))
     for text in (
-        "(truncated_poisson: at most 0.01)", "estimated to be unique (at most 0.0004)", "l-diversity (distinct) at least 2",
-        "t-closeness at most 0.3", "greatest presence at most 0.5, gain over a coin at most 0.1",
+        "(truncated_poisson: at most 0.01)", "estimated share of the population that is unique (at most 0.0004)",
+        "l-diversity (distinct) at least 2",
+        "t-closeness at most 0.3",
+        "that a member of the delivery is in the release at most 0.5, advantage over a random guess at most 0.1",
         "by 5 patterns of care (at most 0.05)",
     ):  # fmt: skip
         assert text in limited

@@ -10,35 +10,35 @@ from deid_assets_tests.policy.policy_texts import public_values
     "line",
     [
         "heritage_public: Heritage Health Prize, public release",
-        "  - who: public",
+        "  - recipients: public",
         "  - members with a rare and visible disease, with all of their claims",
-        "  - a random sample: 20000 members, drawn from those who are eligible",
+        "  - a random sample of the eligible members: 20000 members",
         "  - claims beyond the 95th percentile of claims per member and year are cut, the least supported first",
         "  - age of a member, published as AgeAtFirstClaim: years > 5 years > 10 years > 20 years > 40 years",
-        "  - at the level 'none or any, enrolment not told' a missing days_in_hospital_y2 or days_in_hospital_y3 joins "
-        "the class '0 or not enrolled', so that the release does not tell whether it is missing",
-        "  - other missing values are published as blanks: of a member a class of their own, of a claim nothing that "
-        "an adversary knows",
-        "  - not published of members, so that nobody can match it: claims_truncated",
+        "  - at level 'none or any, enrolment not told', a missing days_in_hospital_y2 or days_in_hospital_y3 joins "
+        "the class '0 or not enrolled', so the release does not disclose whether it is missing",
+        "  - other missing values are published as blanks: for a member they are a class of their own, for a claim an "
+        "adversary does not know them",
+        "  - columns of members that are not published, so nobody can match them: claims_truncated",
         "  - nodes: 5 x 6 x 6 x 5 = 900",
-        "  - knows up to 5 values of each claim-level quasi-identifier, fewer where the target's values vary and "
+        "  - knows up to 5 values of each claim-level quasi-identifier, and fewer if the target's values vary and "
         "claims are few (rounded: nearest)",
-        "  - high risk: a member whose probability of re-identification is above 0.05, that is who shares what the "
-        "adversary knows with fewer than 20 members of the population, himself included",
+        "  - high risk: a member whose probability of re-identification is above 0.05, because they share what the "
+        "adversary knows with fewer than 20 members of the population, themselves included",
         "  - at most 0.8 % of released members are at high risk: judged by the 99 % upper confidence bound "
         "(its error split over at most 3 tries) over 1000000 fresh draws",
-        "  - to hold that, up to 3 % of the sampled members may be suppressed, those whom simulated adversaries find "
-        "most often; what remains is measured again on draws that did not choose them",
-        "  - by member-level values alone at most 0.8 % of released members are in a class of fewer than 20 members of "
+        "  - to reach this, up to 3 % of the sampled members may be suppressed, those whom simulated adversaries find "
+        "most often; the remaining members are measured again on fresh draws that did not select them",
+        "  - by member-level values alone, at most 0.8 % of released members are in a class of fewer than 20 members of "
         "the delivery",
-        "  - a nosey neighbour finds a given member with probability at most 0.05: judged by the 99 % upper "
-        "confidence bound (its error split over at most 3 tries) over 10000 simulated neighbours",
-        "  - a known member's absence from the release tells of a sensitive condition with probability at most 0.15",
-        "  - members are drawn by a secret order of their own: the same from every delivery, as far as they are eligible",
-        "  - the same of a member who is in one of two releases and absent from the other, in every demographic class, against "
-        "every earlier release; releases of one delivery have the same members removed",
-        "  - members who are not in an earlier release share their demographics with at least 20 who are not in it either, and "
-        "newcomers with 20 newcomers; others of them are left out",
+        "  - a nosey neighbor finds a given member with probability at most 0.05: judged by the 99 % upper "
+        "confidence bound (its error split over at most 3 tries) over 10000 simulated neighbors",
+        "  - absence from the release discloses a sensitive condition of a known member with probability at most 0.15",
+        "  - members are drawn in a secret order that is the same for every delivery, as far as they are eligible",
+        "  - the same limit applies to a member who is in one of two releases and absent from the other, for every demographic "
+        "class and every earlier release; releases of one delivery must have the same members removed",
+        "  - members who are not in an earlier release share their demographics with at least 20 others who are not in it, and "
+        "newcomers with 20 newcomers; otherwise they are left out",
     ],
 )
 def test_the_default_in_plain_words(line):
@@ -54,7 +54,7 @@ def test_an_extract_says_so():
     text = explain(policy_by_name("desynpuf"))
     assert "the delivery is an extract of a population of 2326856 members" in text
     assert "(truncated_poisson)" in text
-    assert "with fewer than 20 members of the population, as estimated from the release, himself included" in text
+    assert "with fewer than 20 members of the population, as estimated from the release, themselves included" in text
 
 
 def test_what_is_switched_off_is_not_claimed():
@@ -66,24 +66,24 @@ def test_what_is_switched_off_is_not_claimed():
         risk__gate__statistic="estimate",
     )
     text = explain(policy_from(values))
-    assert "no member for what the claims tell" in text and "absence" not in text
+    assert "no member is removed for what their claims disclose" in text and "absence" not in text
     assert "finds a given member" not in text
-    assert "no member is suppressed to hold that" in text and "may be suppressed" not in text
+    assert "no member is suppressed to reach this" in text and "may be suppressed" not in text
     assert "judged by the estimate over 1000000" in text
 
 
 def test_where_no_missing_value_joins_a_class_none_is_said_to():
     text = explain(policy_by_name("heritage"))
     assert "joins the class" not in text
-    assert "  - missing values are published as blanks: of a member a class of their own" in text
+    assert "  - missing values are published as blanks: for a member they are a class of their own" in text
 
 
 def test_every_column_that_is_not_published_is_named():
     values = public_values()
     del values["quasi_identifiers"]["claims"][3:5], values["dimensions"][2:]
     text = explain(policy_from(values))
-    assert "not published of members, so that nobody can match it: claims_truncated" in text
-    assert "not published of claims, so that nobody can match it: length_of_stay, days_since_first_claim" in text
+    assert "columns of members that are not published, so nobody can match them: claims_truncated" in text
+    assert "columns of claims that are not published, so nobody can match them: length_of_stay, days_since_first_claim" in text
     assert "not published" not in explain(policy_by_name("heritage"))
 
 

@@ -34,38 +34,39 @@ def test_it_is_read_and_knows_its_lattice():
 def test_it_is_explained():
     text = explain(policy_from(FLAT))
     assert "Town (home town): town > district > any" in text
-    assert "every released record is like at least 4 records in the release" in text
+    assert "every released record is in a class of at least 4 records in the release" in text
     assert "at most 5 % of the records are left out" in text
     assert (
-        "what a class tells of Likes: share of members in homogeneous classes no limit, l-diversity (distinct) no limit" in text
+        "attribute disclosure by a class, for Likes: share of members in homogeneous classes no limit, "
+        "l-diversity (distinct) no limit" in text
     )
 
 
 def test_the_detail_that_is_asked_for_is_explained():
-    assert "nothing is asked" in explain(policy_from(FLAT))
+    assert "no minimum is set" in explain(policy_from(FLAT))
     text = explain(policy_from(changed(FLAT, detail_at_least={"Town": 0.25})))
-    assert "Town keeps at least 25 % of its information, or nothing is published" in text and "nothing is asked" not in text
+    assert "Town keeps at least 25 % of its information, or nothing is published" in text and "no minimum is set" not in text
 
 
 def test_reviewed_attributes_are_explained():
     text = explain(policy_from(changed(FLAT, reviewed_attributes={"Likes": "Everybody says\n it."})))
-    assert "Likes is measured in the same way and published whatever it tells, because: Everybody says it." in text
+    assert "Likes is measured in the same way, and published whatever it discloses, because: Everybody says it." in text
     text = explain(policy_from(changed(FLAT, attributes=[{"column": "Last Name", "release_as": "Likes"}])))
-    assert "published as they are, and measured by what they tell: Likes" in text
+    assert "published as they are, after measuring what they disclose: Likes" in text
     assert "Likes will be refused: its name says that it identifies people" in text
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (changed(FLAT, reviewed_attributes={"Like": "x"}), "Like is none of the attributes: Likes; did you mean Likes?"),
-        (changed(FLAT, reviewed_attributes={"Sex": "x"}), "Sex is none of the attributes: Likes"),
+        (changed(FLAT, reviewed_attributes={"Like": "x"}), "Like is not one of the attributes: Likes; did you mean Likes?"),
+        (changed(FLAT, reviewed_attributes={"Sex": "x"}), "Sex is not one of the attributes: Likes"),
         (changed(FLAT, reviewed_attributes={"Likes": "  "}), "must not be empty"),
         (
             changed(FLAT, detail_at_least={"Towm": 0.1}),
-            "Towm is none of the columns that the lattice generalizes: Town, Age; did you mean Town?",
+            "Towm is not one of the columns that the lattice generalizes: Town, Age; did you mean Town?",
         ),
-        (changed(FLAT, detail_at_least={"Sex": 0.1}), "Sex is none of the columns that the lattice generalizes"),
+        (changed(FLAT, detail_at_least={"Sex": 0.1}), "Sex is not one of the columns that the lattice generalizes"),
         (changed(FLAT, detail_at_least={"Town": 1.5}), "it must be at most 1"),
         (with_column(hierarchy="agee"), "there is no hierarchy 'agee'; did you mean age?"),
         (with_column(column="sex"), "column sex is listed twice"),
@@ -85,12 +86,21 @@ def test_reviewed_attributes_are_explained():
         (changed(FLAT, rsik={}), "unknown key; did you mean risk?"),
         (changed(FLAT, risk={"k": 5, "max_suppressed": 0.1, "loss": "entropi"}), "did you mean entropy?"),
         (changed(FLAT, hierarchies__age={"kind": "intervals", "levels": [{"name": "years", "width": 1}]}), "are read as text"),
-        (changed(FLAT, quasi_identifiers=[]), "must hold at least 1"),
-        (changed(FLAT, attribute_disclosure={"sensitive": ["likes"]}), "attribute likes is none of Likes; did you mean Likes?"),
-        (changed(FLAT, attribute_disclosure={"ordered": ["Sex"]}), "sensitive attribute Sex is none of Likes"),
+        (changed(FLAT, quasi_identifiers=[]), "must contain at least 1"),
+        (
+            changed(FLAT, attribute_disclosure={"sensitive": ["likes"]}),
+            "attribute likes is not one of Likes; did you mean Likes?",
+        ),
+        (changed(FLAT, attribute_disclosure={"ordered": ["Sex"]}), "sensitive attribute Sex is not one of Likes"),
         (changed(FLAT, attribute_disclosure={"sensitive": ["Likes", "Likes"]}), "attribute Likes is listed twice"),
-        (changed(FLAT, attribute_disclosure={"sensitive": [], "l_at_least": 2.0}), "can not gate: no attribute is sensitive"),
-        (changed(FLAT, attributes=[], attribute_disclosure={"t_at_most": 0.2}), "can not gate: no attribute is sensitive"),
+        (
+            changed(FLAT, attribute_disclosure={"sensitive": [], "l_at_least": 2.0}),
+            "cannot gate, because no attribute is sensitive",
+        ),
+        (
+            changed(FLAT, attributes=[], attribute_disclosure={"t_at_most": 0.2}),
+            "cannot gate, because no attribute is sensitive",
+        ),
         (changed(FLAT, attribute_disclosure={"l_at_least": 1.0}), "must be above 1"),
     ],
 )

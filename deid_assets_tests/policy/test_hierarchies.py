@@ -163,9 +163,9 @@ class TestAnswers:
             PUBLIC.hierarchy("age").check([3, 777, -5, "888", 12.5, None, True], "age")
         assert str(caught.value) == (
             "hierarchy 'age' has no class at level 'years' for 5 of 6 distinct values of column age; it covers whole "
-            "numbers from 0 to 120. Mend the delivery, or extend the hierarchy in the policy"
+            "numbers from 0 to 120. Correct the delivery, or extend the hierarchy in the policy"
         )
-        with pytest.raises(DeliveryError, match="for 1 of 2 distinct values; it covers the 2 values that") as caught:
+        with pytest.raises(DeliveryError, match="for 1 of 2 distinct values; it covers the 2 listed values") as caught:
             PUBLIC.hierarchy("sex").labels(["F", "secret"], 0)
         assert "secret" not in str(caught.value)
 
@@ -229,7 +229,9 @@ class TestMissingJoins:
 
     def test_a_value_without_a_class_can_not_be_joined(self):
         rule = Intervals(0, 9, (Cuts((0,), 1, 9),), (Wording(),))
-        with pytest.raises(PolicyError, match="missing values join a value that has no class; it covers whole numbers"):
+        with pytest.raises(
+            PolicyError, match="missing values join a value that has no class; the hierarchy covers whole numbers"
+        ):
             Hierarchy("h", ("l",), rule, (10,))
 
     def test_the_default_no_longer_tells_enrolment_at_its_coarsest(self):
@@ -280,15 +282,14 @@ class TestWhatIsNoHierarchy:
     def test_fourteen_days_straddle_a_month_of_thirty(self):
         rule = Intervals(0, 90, (Cuts((0,), 14, 90), Cuts((0,), 30, 90)), (Wording(), Wording()))
         assert self.refused(("2 weeks", "months"), rule) == (
-            "hierarchy 'h': level 'months' does not nest: 3 of its classes begin inside a class of level '2 weeks', "
-            "so that members would change company on the way up; every cut point of a level must be a cut point of "
-            "the level before it"
+            "hierarchy 'h': level 'months' does not nest: 3 of its classes begin inside a class of level '2 weeks', which a "
+            "coarser level must keep together; every cut point of a level must be a cut point of the level before it"
         )
 
     def test_skipped_values(self):
         rule = Intervals(0, 90, (Cuts((5,), None, 90),), (Wording(),))
         assert self.refused(("old",), rule) == (
-            "hierarchy 'h': level 'old' skips 5 values: it begins at 5, the hierarchy at 0; a value without a class "
+            "hierarchy 'h': level 'old' skips 5 values: it begins at 5, but the hierarchy at 0; a value without a class "
             "could not be published"
         )
 
@@ -297,7 +298,7 @@ class TestWhatIsNoHierarchy:
         [
             (Cuts((0, 9, 5)), Wording(), "the cut points of level 'l' must rise"),
             (Cuts((0, 99), None, 90), Wording(), "level 'l' has a class that begins at 99, after the last value 90"),
-            (Cuts((0, 5)), Wording(("a",)), "level 'l' has 2 classes but 1 labels; name every class, or say the unit"),
+            (Cuts((0, 5)), Wording(("a",)), "level 'l' has 2 classes but 1 labels; name every class, or give the unit"),
             (Cuts((0, 5)), Wording(("a", "b", "c")), "level 'l' has 2 classes but 3 labels"),
             (Cuts((0, 5)), Wording(("a", "a")), "level 'l' gives the same label to different classes (1 too many)"),
             (Cuts((0,), 2), Wording((), "week"), "level 'l' gives the same label to different classes"),
@@ -310,9 +311,8 @@ class TestWhatIsNoHierarchy:
     def test_tables(self):
         message = self.refused(("a", "b"), CodeTable((("1", "x"), ("2", " "), ("2", "y"))))
         assert message == (
-            "hierarchy 'h': level 'b' skips 1 of 3 values: they have no label there; 1 values are listed more than "
-            "once; level 'b' does not nest: it splits 1 of the classes of level 'a', so that members would change "
-            "company on the way up"
+            "hierarchy 'h': level 'b' skips 1 of 3 values: they have no label there; 1 values are listed more than once; "
+            "level 'b' does not nest: it splits 1 of the classes of level 'a', which a coarser level must keep together"
         )
         assert self.refused(("a", "b"), CodeTable((("1", "x"), ("2",)))) == (
             "hierarchy 'h': 1 of 2 values do not have one label for each of the 2 levels"

@@ -83,9 +83,9 @@ class TestMessages:
             .replace("max_high_risk_share: 0.008", "max_high_risk_share: 1.5")
         )
         assert file_refusal(tmp_path, text) == [
-            "policy file mine.yaml can not be used: 5 problems",
-            f"  line {line_of(text, 'adversary:')}, adversary.power: 'five' is not a whole number: values of each "
-            "quasi-identifier known at most",
+            "policy file mine.yaml cannot be used: 5 problems",
+            f"  line {line_of(text, 'adversary:')}, adversary.power: 'five' is not a whole number: highest number of known "
+            "values of each quasi-identifier",
             f"  line {line_of(text, 'adversary:')}, adversary.rounding: 'neerest' is not allowed; did you mean "
             "nearest?; allowed: 'nearest', 'floor' or 'ceiling'",
             f"  line {line_of(text, 'risk:')}, risk.threshold: is missing: a member is at high risk above this "
@@ -94,7 +94,7 @@ class TestMessages:
             "threshold, max_high_risk_share, class_size, population_size, search, gate, suppression, loss",
             f"  line {line_of(text, 'max_high')}, risk.max_high_risk_share: 1.5 is not allowed: it must be below 1: "
             "share of released members that may be at high risk (MaxSup)",
-            "  (rules that look at several sections are applied once these are mended)",
+            "  (rules across several sections are checked once these problems are fixed)",
         ]
 
     def test_rules_name_lines_too(self, tmp_path):
@@ -105,32 +105,32 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("policy: a\ntitle: b\npolicy: c\n", "line 3, policy: this key occurs twice (first in line 1), and only "
-            "one of them could count"),
-            ("risk:\n  gate: {draws: 1, draws: 2}\n", "line 2, risk.gate.draws: this key occurs twice (first in line "
-            "2), and only one of them could count"),
+            ("policy: a\ntitle: b\npolicy: c\n", "line 3, policy: this key occurs twice (first in line 1), but only one of "
+                                                 "them can count"),
+            ("risk:\n  gate: {draws: 1, draws: 2}\n", "line 2, risk.gate.draws: this key occurs twice (first in line 2), "
+                                                      "but only one of them can count"),
             ("policy: [a\n", "line 2, not YAML: expected ',' or ']', but got '<stream end>'"),
             ("a: &x 1\nb: *x\n", "line 1, anchors and aliases are not allowed: write values out"),
             ("a: !!python/object/apply:os.system [x]\n", "line 1, tags and directives are not allowed: quotes "
             "make text, nothing else is needed"),
             ("a: 1\n? [b]\n: 2\n", "line 2, a key must be a plain word or text"),
-            ("a: \x01\n", "line 1, not YAML: a character or value in it can not be read"),
+            ("a: \x01\n", "line 1, not YAML: a character or value in it cannot be read"),
         ],
     )  # fmt: skip
     def test_yaml_that_could_be_misread_is_refused(self, tmp_path, text, message):
-        assert file_refusal(tmp_path, text) == ["policy file mine.yaml can not be used: 1 problem", f"  {message}"]
+        assert file_refusal(tmp_path, text) == ["policy file mine.yaml cannot be used: 1 problem", f"  {message}"]
 
     def test_several_repeated_keys_are_told_at_once(self, tmp_path):
         assert file_refusal(tmp_path, "a: 1\na: 2\nb: 1\nb: 1\n")[0].endswith("2 problems")
 
     def test_an_empty_file_lacks_every_required_section(self, tmp_path):
         lines = file_refusal(tmp_path, "")
-        assert lines[0] == "policy file mine.yaml can not be used: 16 problems"
+        assert lines[0] == "policy file mine.yaml cannot be used: 16 problems"
         assert "  recipients: is missing: recipient_class and terms_of_use" in lines
 
     def test_a_list_is_no_policy(self, tmp_path):
         assert file_refusal(tmp_path, "- 1\n") == [
-            "policy file mine.yaml must hold sections such as policy, source and risk, each with its keys"
+            "policy file mine.yaml must contain sections such as policy, source and risk, each with its keys"
         ]
 
     def test_files_that_can_not_be_read(self, tmp_path):
@@ -144,7 +144,7 @@ class TestMessages:
         ("changes", "message"),
         [
             ({"recipients__terms_of_use": REMOVED}, "recipients.terms_of_use: is missing: the terms that recipients "
-             "accept; a release without terms binds nobody"),
+                                                    "accept; without terms, a release binds nobody"),
             ({"recipients__terms_of_use": "  "}, "recipients.terms_of_use: must not be empty"),
             ({"recipients__recipient_class": REMOVED}, "recipients.recipient_class: is missing: who may receive the "
              "release, such as 'public' or 'contest participants'"),
@@ -159,31 +159,32 @@ class TestMessages:
             ({"risk__threshold": float("nan")}, "risk.threshold: nan is not a finite number: a member is at high risk "
              "above this probability of re-identification"),
             ({"neighbor_attack__unconditional": {"at_most": 1.5}}, "neighbor_attack.unconditional.at_most: 1.5 is not "
-             "allowed: it must be below 1: highest success probability that is acceptable"),
+                                                                   "allowed: it must be below 1: highest acceptable "
+                                                                   "success probability"),
             ({"risk__gate__confidence": 0.3}, "risk.gate.confidence: 0.3 is not allowed: it must be at least 0.5: "
              "confidence of the upper bound, over all tries together"),
-            ({"risk__search__aim": 1.01}, "risk.search.aim: 1.01 is not allowed: it must be at most 1: the search "
-            "accepts nodes whose high-risk share is below this part of max_high_risk_share; above 1 it would choose "
-            "nodes that the gate must refuse"),
+            ({"risk__search__aim": 1.01}, "risk.search.aim: 1.01 is not allowed: it must be at most 1: the search accepts "
+                                          "nodes whose share at high risk is below this part of max_high_risk_share; above "
+                                          "1 it would choose nodes that the gate must refuse"),
             ({"risk__class_size": "conted"}, "risk.class_size: 'conted' is not allowed; did you mean counted?; "
             "allowed: 'counted', 'large_sample', 'truncated_poisson', 'truncated_binomial', 'posterior' or 'test'"),
             ({"sample": {}}, "sample: give either members or fraction"),
             ({"sample": {"members": 5, "fraction": 0.1}}, "sample: give either members or fraction"),
-            ({"policy": "heritage-public"}, "policy: a name is lower-case letters, digits and underscores, and begins "
-             "with a letter"),
+            ({"policy": "heritage-public"}, "policy: a name consists of lower-case letters, digits and underscores, and "
+                                            "begins with a letter"),
             ({"owners": ["privacy"]}, "owners[0]: an owner is an e-mail address, or 'team:' and the team's name"),
-            ({"owners": []}, "owners: must hold at least 1: who answers for releases: e-mail or team:name"),
+            ({"owners": []}, "owners: must contain at least 1: who answers for releases: e-mail or team:name"),
             ({"source__kind": "table"}, "source.kind: 'table' is not allowed; did you mean tables?; allowed: "
             "'synthetic', 'desynpuf', 'tables'"),
-            ({"source": {}}, "source.kind: is missing: it says what the other keys mean"),
+            ({"source": {}}, "source.kind: is missing: it determines what the other keys mean"),
             ({"hierarchies__sex__valuez": []}, "hierarchies.sex.valuez: unknown key; did you mean values?; allowed: "
             "kind, level_name, values"),
             ({"hierarchies__sex": 3}, "hierarchies.sex: 3 is not a table of keys and values"),
             ({"hierarchies__days_in_hospital__levels": [{"name": "days", "width": 1, "missing_joins": -1}]},
-             "hierarchies.days_in_hospital.levels[0].missing_joins: -1 is not allowed: it must be at least 0: missing "
-             "values of members are in the class of this value; null: they are a class of their own"),
-            ({"removal__newborn_days": -1}, "removal.newborn_days: -1 is not allowed: it must be at least 0: claims "
-            "up to this many days after birth are removed; null keeps them"),
+             "hierarchies.days_in_hospital.levels[0].missing_joins: -1 is not allowed: it must be at least 0: missing values "
+             "of members join the class of this value; null: they are a class of their own"),
+            ({"removal__newborn_days": -1}, "removal.newborn_days: -1 is not allowed: it must be at least 0: claims up to "
+                                            "this many days after birth are removed; null: they are kept"),
         ],
     )  # fmt: skip
     def test_what_is_wrong_and_what_is_allowed(self, changes, message):
@@ -195,17 +196,16 @@ class TestMessages:
         with pytest.raises(PolicyError) as caught:
             policy_from(values)
         assert str(caught.value).splitlines()[1] == (
-            "  quasi_identifiers.claims[0].hierarchy: is missing: name of its hierarchy; a column that is published "
-            "as it is has one of kind fixed, because a quasi-identifier without a hierarchy would be published "
-            "unjudged"
+            "  quasi_identifiers.claims[0].hierarchy: is missing: name of its hierarchy; a column that is published as it is "
+            "needs one of kind fixed, because a quasi-identifier without a hierarchy would be published unjudged"
         )
 
     def test_a_level_that_does_not_nest_is_refused_with_its_line(self, tmp_path):
         text = public_text().replace("starts: [0, 29, 57, 85, 183]", "starts: [0, 30, 57, 85, 183]")
         assert file_refusal(tmp_path, text)[1] == (
-            f"  line {line_of(text, '  length_of_stay:')}, hierarchies.length_of_stay: level 'from 4 weeks' does not "
-            "nest: 1 of its classes begin inside a class of level 'from 1 week', so that members would change company "
-            "on the way up; every cut point of a level must be a cut point of the level before it"
+            f"  line {line_of(text, '  length_of_stay:')}, hierarchies.length_of_stay: level 'from 4 weeks' does not nest: 1 "
+            "of its classes begin inside a class of level 'from 1 week', which a coarser level must keep together; every "
+            "cut point of a level must be a cut point of the level before it"
         )
 
     def test_missing_values_that_leave_their_class_are_refused_with_the_line(self, tmp_path):
@@ -219,7 +219,7 @@ class TestMessages:
     def test_missing_values_can_not_join_a_value_that_is_not_covered(self):
         levels = [{"name": "years", "width": 1, "missing_joins": 500}]
         assert refusal(hierarchies__age={"kind": "intervals", "from": 0, "to": 120, "levels": levels}) == [
-            "hierarchies.age: missing values join a value that has no class; it covers whole numbers from 0 to 120"
+            "hierarchies.age: missing values join a value that has no class; the hierarchy covers whole numbers from 0 to 120"
         ]
 
     @pytest.mark.parametrize(
@@ -264,8 +264,8 @@ class TestFilesOfAPolicy:
             ("OFFICE;*\nHOME\n", "file place.csv: 1 rows do not have 2 columns as the first row has (the first is row "
             "2); every value needs a label at every level"),
             ("OFFICE;\n", "level 'level 1' skips 1 of 1 values: they have no label there"),
-            ("A;x;1\nB;x;2\n", "level 'level 2' does not nest: it splits 1 of the classes of level 'level 1', so that "
-             "members would change company on the way up"),
+            ("A;x;1\nB;x;2\n", "level 'level 2' does not nest: it splits 1 of the classes of level 'level 1', "
+             "which a coarser level must keep together"),
             ('A;"x\n', "file place.csv is not CSV: a quote is open or misplaced"),
         ],
     )  # fmt: skip
@@ -279,7 +279,7 @@ class TestFilesOfAPolicy:
             "hierarchies.place: file gone.csv, looked for beside the policy: No such file or directory"
         ]
         assert refusal(None, hierarchies__place={"kind": "csv", "file": "gone.csv"}) == [
-            "hierarchies.place: file gone.csv can not be found: this policy lies in no folder"
+            "hierarchies.place: file gone.csv cannot be found: this policy is not in a folder"
         ]
 
     def test_as_many_names_as_columns(self, tmp_path):
@@ -319,7 +319,7 @@ class TestOptOuts:
         text = public_text().replace("opt_outs: {file: null, members: []}", f"opt_outs: {{{CANARY}: 1, {CANARY}: 2}}")
         line = line_of(text, CANARY)
         assert file_refusal(tmp_path, text)[1] == (
-            f"  line {line}, opt_outs: this key occurs twice (first in line {line}), and only one of them could count"
+            f"  line {line}, opt_outs: this key occurs twice (first in line {line}), but only one of them can count"
         )
 
     def test_a_number_is_not_an_identifier(self):
@@ -364,7 +364,7 @@ class TestByName:
         assert policy_called("ours", tmp_path) == load_policy(tmp_path / "ours.yaml")
         with pytest.raises(PolicyError, match="theirs.yaml"):
             policy_called("theirs", tmp_path)
-        with pytest.raises(PolicyError, match="no policy 'gone' any more"):
+        with pytest.raises(PolicyError, match="policy 'gone' no longer exists"):
             policy_called("gone", tmp_path)
 
 
@@ -374,7 +374,7 @@ class TestWithSections:
         changed = with_sections(policy, sample={"fraction": 0.1})
         assert changed.declared_alpha == 0.1 and policy.declared_alpha is None
         assert changed.section_hash("risk") == policy.section_hash("risk")
-        with pytest.raises(PolicyError, match="sample: releasing all eligible members"):
+        with pytest.raises(PolicyError, match="sample: if all eligible members are released"):
             with_sections(policy, sample={"fraction": 1.0})
         with pytest.raises(PolicyError, match="unknown key; did you mean sample"):
             with_sections(policy, samples={"fraction": 1.0})

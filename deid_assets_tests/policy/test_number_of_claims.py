@@ -45,8 +45,8 @@ def test_reference_levels_are_numbered():
     ("changes", "message"),
     [
         ({"reference": {"age": "40 years"}}, "number_of_claims.reference: names no level of days_in_hospital"),
-        ({"reference": SECTION["reference"] | {"sex": "any"}}, "number_of_claims.reference.sex: is no dimension of members"),
-        ({"reference": SECTION["reference"] | {"length_of_stay": "days"}}, "length_of_stay: is no dimension of members"),
+        ({"reference": SECTION["reference"] | {"sex": "any"}}, "number_of_claims.reference.sex: is not a dimension of members"),
+        ({"reference": SECTION["reference"] | {"length_of_stay": "days"}}, "length_of_stay: is not a dimension of members"),
         ({"reference": SECTION["reference"] | {"age": "30 years"}}, "number_of_claims.reference.age: has no level '30 years'"),
         ({"width": 51}, "must be at most 50"),
         ({"width": 0}, "must be at least 1"),
@@ -81,17 +81,17 @@ def test_bins_of_the_long_tail_are_made_of_these(long_tail, fits):
 
 def test_years_that_follow_from_dates_drawn_later_cannot_be_counted():
     with pytest.raises(
-        PolicyError, match="number_of_claims.per: is member_year, and the year of a claim is made from its released"
+        PolicyError, match="number_of_claims.per: is member_year, but the year of a claim follows from its released"
     ):
         policy_from(with_value(SHIPPED["claims-dates"], "number_of_claims.per", "member_year"))
 
 
 def test_the_explanation_says_what_is_cut_and_what_gates():
     told = explain(policy_by_name("heritage_public"))
-    assert "claims are cut until every bin of 5 holds none or 20 members of every class" in told
+    assert "claims are cut until every bin of 5 is empty or holds 20 members of every class" in told
     assert "(age: 40 years, days_in_hospital: none or any)" in told
-    assert "who knows that number and values of claims is measured and reported, and gates nothing" in told
-    assert "besides is measured and reported, and gates nothing" in explain(policy_from(public_values(number_of_claims=None)))
+    assert "who knows that number and values of claims is measured and reported, but not gated" in told
+    assert "to within 5, is measured and reported, but not gated" in explain(policy_from(public_values(number_of_claims=None)))
     gated = public_values(number_of_claims=SECTION | {"with_values": {"at_most": 0.1}})
     assert "finds a target known to be in the release with probability at most 0.1" in explain(policy_from(gated))
 

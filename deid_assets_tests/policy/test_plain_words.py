@@ -51,7 +51,7 @@ class TestYaml:
     def test_a_threshold_in_minutes_names_line_and_field(self, tmp_path):
         file = tmp_path / "mine.yaml"
         file.write_text("policy: mine\nrisk:\n  gate: {draws: 50:00}\n")
-        with pytest.raises(PolicyError, match="line 3, risk.gate.draws: this word is a number"):
+        with pytest.raises(PolicyError, match="line 3, risk.gate.draws: some YAML readers take this word for a number"):
             load_policy(file)
 
 

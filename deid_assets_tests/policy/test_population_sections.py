@@ -75,8 +75,8 @@ class TestFiles:
         ("file", "message"),
         [
             ("gone.csv", "voter_list_attack.table: file gone.csv, looked for beside the policy: No such file or directory"),
-            ("../people.csv", "must lie beside the policy or below it"),
-            ("/people.csv", "must lie beside the policy or below it"),
+            ("../people.csv", "must be in the folder of the policy or below it"),
+            ("/people.csv", "must be in the folder of the policy or below it"),
         ],
     )
     def test_a_file_that_does_not_lie_beside_the_policy(self, folder, file, message):
@@ -85,7 +85,7 @@ class TestFiles:
 
     def test_a_policy_in_no_folder_has_no_tables(self):
         (problem,) = refusal(voter_list_attack={"table": TABLE})
-        assert "this policy lies in no folder" in problem
+        assert "this policy is not in a folder" in problem
 
 
 class TestRules:
@@ -101,7 +101,7 @@ class TestRules:
 
     def test_only_numbers_have_widths_and_only_codes_groups(self, folder):
         assert "sex holds text" in self.problem(folder, sex={"name": "S", "width": 5})
-        assert "length_of_stay holds no codes" in self.problem(folder, length_of_stay={"name": "L", "coded": True})
+        assert "length_of_stay contains no codes" in self.problem(folder, length_of_stay={"name": "L", "coded": True})
 
     def test_a_column_that_no_voter_list_has_is_refused(self, folder):
         columns = {"length_of_stay": {"name": "L"}}
@@ -185,7 +185,7 @@ class TestComplete:
 
     def test_a_published_column_that_the_table_lacks_has_to_be_named(self, folder):
         only_sex = {"columns": {"sex": {"name": "SEX"}}}
-        assert "age is published and not mapped" in self.refused(folder, **only_sex)
+        assert "age is published but not mapped" in self.refused(folder, **only_sex)
         with_tables(folder, voter_list_attack={"table": TABLE | only_sex | {"lacks": ["age"]}, "at_most": 0.05})
 
     def test_what_is_mapped_is_not_lacking(self, folder):
@@ -207,7 +207,7 @@ class TestComplete:
     @pytest.mark.parametrize("lacks", [[], ["place"]])
     def test_a_gate_says_that_dates_are_not_compared(self, folder, lacks):
         with pytest.raises(
-            PolicyError, match="service_date is missing: ServiceDate is published, and this attack compares no dates"
+            PolicyError, match="service_date is missing: ServiceDate is published, but this attack compares no dates"
         ):
             self.dated(folder, lacks)
         assert self.dated(folder, ["service_date"]).inpatient_attack.table.lacks == ("service_date",)
@@ -215,7 +215,7 @@ class TestComplete:
 
     def test_without_dates_none_are_lacking(self, folder):
         table = DISCHARGES | {"lacks": ["service_date"]}
-        with pytest.raises(PolicyError, match="service_date is mapped, is not published, or is none of"):
+        with pytest.raises(PolicyError, match="service_date is mapped, is not published, or is not one of"):
             policy_from(public_values(inpatient_attack={"table": table}), folder)
 
     def test_without_a_gate_nothing_is_asked(self, folder):

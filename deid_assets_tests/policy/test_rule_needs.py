@@ -114,7 +114,7 @@ def test_policy_check_prints_every_need(path):
 
 def test_policies_that_expect_no_procedures_say_so():
     for name in ("desynpuf", "claims_dates"):
-        assert "a delivery may have no codes of procedure, and no list finds any there" in explain(policy_by_name(name))
+        assert "a delivery may lack codes of procedure, and no list searches them" in explain(policy_by_name(name))
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ class TestVacuous:
     def test_large_sample_with_k_one(self, members):
         lines = refusal(**estimating("large_sample", sample={"members": members}))
         assert lines == [
-            f"risk.class_size: large_sample is vacuous here: at alpha = {members / 1e6:.4g} and threshold 0.05 it "
-            "takes every class for large enough, from k = 1 member on, so that every release would pass, even one of "
-            "unique members; use counted where the delivery holds the population, else truncated_poisson or test"
+            f"risk.class_size: large_sample is vacuous here: at alpha = {members / 1000000.0:.4g} and threshold 0.05 it "
+            "estimates every class to be large enough, from k = 1 member on, so every release would pass, even one of unique "
+            "members; use counted if the delivery is the population, else truncated_poisson or test"
         ]
 
     def test_large_sample_with_k_two_is_accepted(self):
@@ -63,9 +63,9 @@ class TestVacuous:
     def test_an_unconditional_gate_that_can_not_fail(self):
         changes = {"sample": {"fraction": 0.05}, "neighbor_attack__given_membership": None}
         assert refusal(**changes) == [
-            "neighbor_attack.unconditional.at_most: 0.05 is vacuous here: the neighbour finds a target at most when "
-            "the target is released, which has probability alpha = 0.05, so that this gate can not fail; gate "
-            "given_membership too, or set at_most below alpha"
+            "neighbor_attack.unconditional.at_most: 0.05 is vacuous here: the neighbor can find a target only if the target "
+            "is released, which has probability alpha = 0.05, so this gate cannot fail; gate given_membership too, or set "
+            "at_most below alpha"
         ]
         policy_from(public_values(**changes | {"sample": {"fraction": 0.051}}))
         policy_from(public_values(sample={"fraction": 0.05}))
@@ -79,59 +79,57 @@ class TestVacuous:
 
     def test_releasing_all_while_removing_some(self):
         assert refusal(sample={"fraction": 1.0}) == [
-            "sample: releasing all eligible members (alpha = 1) while members with sensitive conditions are removed "
-            "tells of every absent member that he has such a condition; release a random part, or remove nobody"
+            "sample: if all eligible members are released (alpha = 1) while members with sensitive conditions are removed, "
+            "absence discloses that a member has such a condition; release a random part, or remove nobody"
         ]
         nobody = {"removal__code_list": None, "removal__rare_visible_diseases": False}
         policy_from(public_values(sample={"fraction": 1.0}, **nobody))
-        with pytest.raises(PolicyError, match="sample: releasing all eligible"):
+        with pytest.raises(PolicyError, match="sample: if all eligible members"):
             check_vacuous(policy_from(public_values()), 1.0)
 
     def test_an_attack_without_a_gate(self):
         lines = refusal(neighbor_attack__given_membership=None, neighbor_attack__unconditional=None)
         assert lines == [
-            "neighbor_attack: neither unconditional nor given_membership has a gate, so that the attack could succeed "
-            "without consequence; set at_most for one of them"
+            "neighbor_attack: neither unconditional nor given_membership has a gate, so the attack could succeed without "
+            "consequence; set at_most for one of them"
         ]
 
 
 class TestPopulation:
     def test_estimators_need_its_size(self):
         assert refusal(risk__class_size="truncated_poisson") == [
-            "risk.population_size: is missing: class_size truncated_poisson estimates the population from the "
-            "release, and a delivery that is an extract does not tell how large its population is; state it, or use "
-            "counted"
+            "risk.population_size: is missing: class_size truncated_poisson estimates the population from the release, and "
+            "an extract does not show how large its population is; state it, or use counted"
         ]
 
     def test_counting_does_not(self):
         assert refusal(risk__population_size=10**6) == [
-            "risk.population_size: goes with an estimator: counted takes the members of the delivery as the population"
+            "risk.population_size: needs an estimator: counted uses the members of the delivery as the population"
         ]
 
     def test_no_more_members_than_there_are(self):
         lines = refusal(**estimating("truncated_poisson", risk__population_size=100, sample={"members": 101}))
-        assert lines == ["sample.members: 101 members can not be released from a population of 100"]
+        assert lines == ["sample.members: 101 members cannot be released from a population of 100"]
 
 
 class TestEnoughDraws:
     def test_gate(self):
         """All tries must be able to pass, also the last one, which is judged most strictly."""
         assert refusal(risk__gate__draws=832) == [
-            "risk.gate.draws: 832 draws are too few: with none of them flagged, "
-            "the 0.99875 upper bound of the last try is 0.008002, "
-            "above max_high_risk_share 0.008, so that no release could pass; at least 833 are needed"
+            "risk.gate.draws: 832 draws are too few: even if none is flagged, the 0.99875 upper bound of the last try is "
+            "0.008002, above max_high_risk_share 0.008, so no release could pass; at least 833 are needed"
         ]
         policy_from(public_values(risk__gate__draws=833))
 
     def test_an_estimate_of_few_draws_decides_nothing_either(self):
         assert refusal(risk__gate__draws=1, risk__gate__statistic="estimate") == [
-            "risk.gate.draws: 1 draws are too few: with none of them flagged, the 0.99875 upper bound of the last try "
-            "is 0.9988, above max_high_risk_share 0.008, so that chance would pass what is not safe; at least 833 are needed"
+            "risk.gate.draws: 1 draws are too few: even if none is flagged, the 0.99875 upper bound of the last try is "
+            "0.9988, above max_high_risk_share 0.008, so an unsafe release could pass by chance; at least 833 are needed"
         ]
         policy_from(public_values(risk__gate__draws=833, risk__gate__statistic="estimate"))
         few = {"trials": 345, "unconditional": GATE, "given_membership": GATE | {"statistic": "estimate"}}
-        assert [line.split("so that ")[1].split(";")[0] for line in refusal(neighbor_attack=few)] == [
-            "no release could pass", "chance would pass what is not safe",
+        assert [line.split("so ")[1].split(";")[0] for line in refusal(neighbor_attack=few)] == [
+            "no release could pass", "an unsafe release could pass by chance",
         ]  # fmt: skip
 
     @given(share=st.floats(0.001, 0.5), confidence=st.floats(0.5, 0.999))
@@ -143,8 +141,8 @@ class TestEnoughDraws:
     def test_attack(self):
         lines = refusal(neighbor_attack={"trials": 200, "unconditional": GATE, "given_membership": GATE})
         assert lines == [
-            f"neighbor_attack.trials: 200 trials are too few for {name}: with no success in any of them, the 0.99875 "
-            "upper bound of the last try is 0.08651, above at_most 0.05, so that no release could pass; at least 346 are needed"
+            f"neighbor_attack.trials: 200 trials are too few for {name}: even without any success, the 0.99875 upper bound "
+            "of the last try is 0.08651, above at_most 0.05, so no release could pass; at least 346 are needed"
             for name in ("unconditional", "given_membership")
         ]
         policy_from(public_values(neighbor_attack={"trials": 346, "unconditional": GATE, "given_membership": GATE}))
@@ -177,13 +175,13 @@ class TestQuasiIdentifiersAndLattice:
 
     def test_hierarchies_that_do_not_fit_their_column(self):
         assert self.with_member(1, hierarchy="age")[0] == (
-            "quasi_identifiers.members[1].hierarchy: column sex holds text; intervals are for whole numbers"
+            "quasi_identifiers.members[1].hierarchy: column sex contains text; intervals are for whole numbers"
         )
         assert refusal(hierarchies__sex={"kind": "dates", "levels": ["day"]}) == [
-            "quasi_identifiers.members[1].hierarchy: column sex holds no dates"
+            "quasi_identifiers.members[1].hierarchy: column sex contains no dates"
         ]
         assert refusal(hierarchies__sex={"kind": "fixed", "values": ["F"]}) == [
-            "quasi_identifiers.members[1].hierarchy: hierarchy has no class for M, which column sex may hold"
+            "quasi_identifiers.members[1].hierarchy: hierarchy has no class for M, which column sex may contain"
         ]
 
     def test_hierarchies_that_skip_values_of_their_column(self):
@@ -191,10 +189,11 @@ class TestQuasiIdentifiersAndLattice:
         assert refusal(
             hierarchies__age={"kind": "intervals", "from": 18, "to": 120, "levels": levels}, number_of_claims=None
         ) == [
-            "quasi_identifiers.members[0].hierarchy: hierarchy of age begins at 18 and skips 18 values that the column may hold"
+            "quasi_identifiers.members[0].hierarchy: hierarchy of age begins at 18 and skips 18 values that the column may "
+            "contain"
         ]
         assert refusal(hierarchies__age={"kind": "intervals", "to": 100, "levels": levels}, number_of_claims=None) == [
-            "quasi_identifiers.members[0].hierarchy: hierarchy ends at 100, but age may hold values up to 120: larger "
+            "quasi_identifiers.members[0].hierarchy: hierarchy ends at 100, but age may contain values up to 120: larger "
             "values would have no class"
         ]
         levels.append({"name": "all", "starts": [0]})
@@ -225,8 +224,8 @@ class TestQuasiIdentifiersAndLattice:
         values = public_values()["quasi_identifiers"]
         del values["claims"][3]
         assert refusal(quasi_identifiers=values) == [
-            "dimensions[2].columns[0]: length_of_stay is not a quasi-identifier of this policy: what is not published "
-            "can not be generalized; quasi-identifiers: age, sex, days_in_hospital_y2, days_in_hospital_y3, "
+            "dimensions[2].columns[0]: length_of_stay is not a quasi-identifier of this policy: columns that are not "
+            "published cannot be generalized; quasi-identifiers: age, sex, days_in_hospital_y2, days_in_hospital_y3, "
             "specialty, place, procedure_group, days_since_first_claim, condition_group"
         ]
 
@@ -243,8 +242,8 @@ class TestQuasiIdentifiersAndLattice:
 
     def test_levels_that_no_dimension_reaches(self):
         assert refusal(dimensions=public_values()["dimensions"][1:], number_of_claims=None) == [
-            "quasi_identifiers.members[0].hierarchy: age has 5 levels but belongs to no dimension, so that it would "
-            "always be published at the finest; name it in dimensions, or give it a hierarchy of one level"
+            "quasi_identifiers.members[0].hierarchy: age has 5 levels but belongs to no dimension, so it would always be "
+            "published at the finest; name it in dimensions, or give it a hierarchy of one level"
         ]
 
     def test_days_in_hospital_may_move_apart(self):
@@ -274,16 +273,16 @@ class TestQuasiIdentifiersAndLattice:
             for dimension in values["dimensions"]
         ]
         assert refusal(quasi_identifiers=values["quasi_identifiers"], dimensions=moved, hierarchies=values["hierarchies"]) == [
-            "quasi_identifiers.members: claims_truncated is released in the files of days in hospital, so that it needs "
-            "both years; not listed: days_in_hospital_y3"
+            "quasi_identifiers.members: claims_truncated is released in the files of days in hospital, so it needs both "
+            "years; not listed: days_in_hospital_y3"
         ]
 
     def test_blanks_of_claims_join_nothing(self):
         values = public_values()
         values["hierarchies"]["length_of_stay"]["levels"][-1]["missing_joins"] = 0
         assert refusal(hierarchies=values["hierarchies"]) == [
-            "quasi_identifiers.claims[3].hierarchy: missing_joins of length_of_stay is for columns of members: a "
-            "missing length_of_stay of a claim is published as a blank, and is nothing that an adversary knows"
+            "quasi_identifiers.claims[3].hierarchy: missing_joins of length_of_stay is for columns of members: a missing "
+            "length_of_stay of a claim is published as a blank, and an adversary does not know it"
         ]
 
 

@@ -137,7 +137,7 @@ def test_a_manifest_edited_with_its_members_is_not_the_one_that_was_published(tm
     file = releases_in(tmp_path).restricted / "heritage" / "0001.json"
     file.with_suffix(".members").write_bytes(b"")
     file.write_text(json.dumps(json.loads(file.read_bytes()) | {"members_digest": bytes_digest(b"")}))
-    with pytest.raises(ReleaseError, match="not the one of the release that was published"):
+    with pytest.raises(ReleaseError, match="does not belong to the published release"):
         earlier(tmp_path)
 
 
@@ -204,5 +204,5 @@ def test_a_roll_that_is_not_the_one_kept_is_not_taken_for_nothing(tmp_path, harm
 
 
 def test_a_roll_goes_with_a_removal_list(tmp_path):
-    with pytest.raises(ReleaseError, match="a roll goes with the digest of its removal list"):
+    with pytest.raises(ReleaseError, match="a roll needs the digest of its removal list"):
         publish(tmp_path, ["a"], "2024", roll=roll_of({"a": 0}).to_bytes())

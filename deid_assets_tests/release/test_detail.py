@@ -31,7 +31,7 @@ def test_a_column_that_keeps_less_than_the_policy_asks_for_refuses_with_its_numb
     refusal = refusals["DSFS/information_kept"]
     assert (refusal.rule, refusal.measured, refusal.threshold) == ("too_little_detail", 0.0, 0.1)
     assert refusal.is_judgement, "the exit code is that of a refusal"
-    assert "DSFS keeps less of its information than detail_at_least asks for" in refusal.text
+    assert "DSFS keeps less of its information than detail_at_least requires" in refusal.text
 
 
 def test_nodes_are_useful_exactly_where_the_gate_would_not_refuse():

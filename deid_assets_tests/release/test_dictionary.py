@@ -40,7 +40,7 @@ def test_every_column_has_meaning_type_role_and_its_labels_in_order(members):
 
 
 def test_age_says_what_it_is_of_members_without_a_claim_in_year_1(members):
-    assert "of a member without a claim in that year, at its start" in columns_of(members)["AgeAtFirstClaim"]["meaning"]
+    assert "for a member without a claim in that year, at its start" in columns_of(members)["AgeAtFirstClaim"]["meaning"]
 
 
 def test_a_column_that_nobody_describes_is_an_error():

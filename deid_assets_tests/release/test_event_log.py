@@ -116,11 +116,11 @@ class TestWitness:
         assert log.problems() == []
 
     def test_an_asset_that_was_never_made(self, log):
-        assert log.problems() == ["its asset was never materialized for this delivery"]
+        assert log.problems() == ["its asset has never been materialized for this delivery"]
 
     def test_a_check_that_never_ran(self, log):
         log.run(claims, candidate)
-        assert log.problems() == ["the check never ran for this delivery"]
+        assert log.problems() == ["the check has never run for this delivery"]
 
     def test_a_check_that_failed(self, log):
         log.run(claims, candidate, check(passed=False))
@@ -132,12 +132,12 @@ class TestWitness:
 
     def test_a_check_that_raised(self, log):
         log.run(claims, candidate, check(raises=True))
-        assert log.problems() == ["the check began once more and has no result"]
+        assert log.problems() == ["the check started again and has no result"]
 
     def test_a_pass_and_then_a_check_that_raised_on_the_same_materialization(self, log):
         log.run(claims, candidate, check())
         log.check_alone(check(raises=True))
-        assert log.problems() == ["the check began once more and has no result"]
+        assert log.problems() == ["the check started again and has no result"]
 
     def test_a_check_that_raised_and_then_a_pass_on_another_materialization(self, log):
         log.run(claims, candidate, check(raises=True))
@@ -152,7 +152,7 @@ class TestWitness:
     def test_a_run_that_was_locked_out_is_no_pass(self, log):
         log.lock_out()
         log.run(claims, candidate)
-        assert log.problems() == ["the check never ran for this delivery"]
+        assert log.problems() == ["the check has never run for this delivery"]
 
     def test_a_run_that_waits_says_nothing(self, log):
         log.run(claims, candidate, check())
@@ -162,7 +162,7 @@ class TestWitness:
     def test_what_the_present_run_plans_has_to_end(self, log):
         log.run(claims, candidate, check())
         _, present = log.plan(claims, candidate, check())
-        assert log.problems(run_id=present.run_id) == ["the check has not ended in this run"]
+        assert log.problems(run_id=present.run_id) == ["the check has not finished in this run"]
 
     def test_a_failure_after_a_pass_counts_even_if_it_was_planned_before(self, log):
         """A run that waited in the queue begins when the one that came later has ended."""
@@ -178,7 +178,7 @@ class TestWitness:
         job, waiting = log.plan(claims, candidate, check(raises=True), selection=ONLY_THE_CHECK)
         log.check_alone(check())
         log.begin(job, waiting)
-        assert log.problems() == ["the check began once more and has no result"]
+        assert log.problems() == ["the check started again and has no result"]
 
     def test_a_pass_that_was_planned_before_another_run_counts(self, log):
         job, waiting = log.plan(claims, candidate, check())
@@ -197,7 +197,7 @@ class TestWitness:
         log.run(claims, candidate, check())
         _, gone = log.plan(claims, candidate, check())
         log.instance.delete_run(gone.run_id)
-        assert log.problems() == ["the check began once more and has no result"]
+        assert log.problems() == ["the check started again and has no result"]
 
     def test_a_failure_before_a_pass_on_the_same_materialization_counts(self, log):
         """The same rows gave two answers: nobody can say which is right."""
@@ -226,7 +226,7 @@ class TestWitness:
     def test_a_pass_of_another_delivery(self, log):
         log.run(claims, candidate, check(), partition="second")
         log.run(claims, candidate, partition="first")
-        assert log.problems() == ["the check never ran for this delivery"]
+        assert log.problems() == ["the check has never run for this delivery"]
         assert log.problems("second") == []
 
     def test_a_failure_of_another_delivery_is_none_of_this_one(self, log):
@@ -237,7 +237,7 @@ class TestWitness:
     def test_every_check_has_to_pass(self, log):
         log.run(claims, candidate, check())
         another = dg.AssetCheckKey(CANDIDATE, "another")
-        assert log.problems(keys=[CHECK, another]) == ["the check never ran for this delivery"]
+        assert log.problems(keys=[CHECK, another]) == ["the check has never run for this delivery"]
 
 
 class TestStaleInputs:

@@ -53,8 +53,8 @@ def test_passed_compares_the_gated_statistic_with_the_threshold(changes, passed)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": ""}, "not empty"),
-        ({"unit": None}, "not empty"),
+        ({"name": ""}, "non-empty"),
+        ({"unit": None}, "non-empty"),
         ({"comparison": "below"}, "at_most or at_least"),
         ({"statistic": "lower_bound"}, "statistic must be one of value, upper_bound"),
         ({"comparison": "at_least"}, "statistic must be one of value, lower_bound"),
@@ -141,7 +141,7 @@ def test_evidence_that_is_bound_to_nothing_cannot_be_made(changes):
 
 
 def test_evidence_names_its_measurements_once():
-    with pytest.raises(ReleaseError, match="name of its own"):
+    with pytest.raises(ReleaseError, match="its own name"):
         evidence(measurement(), measurement(value=0.001))
 
 

@@ -158,5 +158,5 @@ def test_nothing_shows_a_secret_or_private_key(tmp_path):
 @pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_secrets_and_signing_keys_do_not_travel(tmp_path, act):
     for kept in (Secret(VALUE.encode(), "environment"), SigningKey.load_or_create(tmp_path)):
-        with pytest.raises(TypeError, match="not for passing"):
+        with pytest.raises(TypeError, match="must not be passed"):
             act(kept)

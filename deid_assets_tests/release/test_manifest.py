@@ -162,10 +162,10 @@ def test_editions_repeat_byte_for_byte():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"policy": PolicyText("other", "p", "t", "t")}, "staged under"),
+        ({"policy": PolicyText("other", "p", "t", "t")}, "under which it is staged"),
         ({"terms_of_use": ""}, "terms of use"),
         ({"evidence": ()}, "needs evidence"),
-        ({"evidence": (evidence(), evidence())}, "each assessment once"),
+        ({"evidence": (evidence(), evidence())}, "once for each assessment"),
         ({"attrition": (AttritionStep("a", "members", 1), AttritionStep("a", "members", 1))}, "twice"),
         ({"attrition": (AttritionStep("a", "members", 1, "b"), AttritionStep("b", "members", 1))}, "not named before"),
         ({"secret_commitment": ""}, "commitment"),
@@ -208,7 +208,7 @@ class TestWhatTheFilesTell:
             AttritionStep("released", "members", 61, file=FILE.path),
             AttritionStep("a", "members", 60, file="data/no.csv"),
         ):
-            with pytest.raises(ReleaseError, match="does not have the rows of the file"):
+            with pytest.raises(ReleaseError, match="does not have as many rows as the file"):
                 manifest(PLACE, attrition=(step,))
 
     def test_numbers_that_rows_tell_are_exact(self):

@@ -124,22 +124,22 @@ def test_a_type_that_a_format_does_not_keep_is_named(releases, connection):
 @pytest.mark.parametrize("name", ["../escape", "a/b", ".hidden", "", "x y", "a\nb"])
 def test_file_names_stay_inside(releases, connection, name):
     with releases.stage("heritage") as staging:
-        with pytest.raises(ReleaseError, match="file's name"):
+        with pytest.raises(ReleaseError, match="name of a released file"):
             staging.write_table(connection, name, CLAIMS)
-        with pytest.raises(ReleaseError, match="file's name"):
+        with pytest.raises(ReleaseError, match="name of a released file"):
             staging.write_file(name, b"")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.sig"])
 def test_the_manifest_is_not_for_others_to_write(releases, name):
-    with releases.stage("heritage") as staging, pytest.raises(ReleaseError, match="file's name"):
+    with releases.stage("heritage") as staging, pytest.raises(ReleaseError, match="name of a released file"):
         staging.write_file(name, b"")
 
 
 def test_a_file_is_staged_once(releases, connection):
     with releases.stage("heritage") as staging:
         staging.write_table(connection, "T", CLAIMS)
-        with pytest.raises(ReleaseError, match="staged already"):
+        with pytest.raises(ReleaseError, match="already staged"):
             staging.write_table(connection, "T", CLAIMS)
 
 
@@ -218,7 +218,7 @@ def test_a_manifest_of_another_release_is_not_signed(releases):
         with releases.stage("heritage") as staging:
             staging.write_file("data/Members.txt", b"")
             stage_certificate(staging)
-            with pytest.raises(ReleaseError, match="describes another release"):
+            with pytest.raises(ReleaseError, match="describes a different release"):
                 staging.publish(described, "2024", "b" * 64, "2024-01-01T00:00:00Z")
     assert names(releases.folder / "heritage") == []
 
@@ -316,7 +316,7 @@ def test_a_folder_that_no_crash_explains_is_reported_and_not_registered(releases
     planted.mkdir()
     recovery = releases.recover()
     assert recovery.completed == () and "heritage/0007 is not in the registry" in recovery.problems[0]
-    with pytest.raises(ReleaseError, match="looked at: release heritage/0007"):
+    with pytest.raises(ReleaseError, match="resolved: release heritage/0007"):
         publish(releases, "second")
 
 

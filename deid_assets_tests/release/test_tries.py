@@ -297,7 +297,7 @@ def test_a_registry_of_another_time_takes_no_line_while_the_clock_is_wrong(relea
     publish(releases, None, "first")
     monkeypatch.setattr("deid_assets.release.publication.publish.clock.now", lambda last: "2025-01-01T00:00:00+00:00")
     before = releases.registry.path.read_bytes()
-    with pytest.raises(ReleaseError, match="set the clock right"):
+    with pytest.raises(ReleaseError, match="correct the clock"):
         releases.note_refused(tried("a"), True)
     assert releases.registry.path.read_bytes() == before
 
@@ -317,7 +317,7 @@ def test_a_home_in_which_a_try_was_refused_makes_no_new_secret_in_silence(tmp_pa
         monkeypatch.delenv(variable, raising=False)
     home = Home(tmp_path / "deid").create()
     Releases(home.releases, SigningKey.load_or_create(home.keys), home.store / "manifests").note_refused(tried("a"), True)
-    with pytest.raises(ReleaseError, match="the secret is gone"):
+    with pytest.raises(ReleaseError, match="the secret is missing"):
         secret_of(home, {})
 
 
@@ -345,7 +345,7 @@ def test_chance_may_be_why_only_where_every_value_is_within_its_threshold(measur
 
 
 def test_what_comes_next_is_said():
-    assert what_is_next(2) == "chance may be why; running again tries a coarser generalization, as try 2 of 3"
+    assert what_is_next(2) == "this may be chance; running again tries a coarser generalization, as try 2 of 3"
     assert "the last of 3 tries" in what_is_next(4)
 
 
@@ -382,5 +382,5 @@ def test_a_bound_that_holds_less_surely_than_this_try_demands_is_refused():
 def test_a_stored_number_that_is_none_is_not_read(number):
     frame = to_frame([making.evidence(try_number=1)])
     frame["try_number"] = number
-    with pytest.raises(ReleaseError, match="number of a try|counted from 1"):
+    with pytest.raises(ReleaseError, match="try number that is not valid|counted from 1"):
         from_frame(frame)

@@ -289,7 +289,7 @@ def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(relea
         lambda policy: policy["hierarchies"]["age"]["levels"].append({}),
         lambda policy: policy.pop("hierarchies"),
     ],
-    ids=["another threshold", "another dimension", "another level", "no lattice"],
+    ids=["a threshold other than", "another dimension", "another level", "no lattice"],
 )
 def test_a_certificate_that_is_not_about_the_policy_of_the_manifest(releases, published, change):
     def retell(manifest):

@@ -57,7 +57,7 @@ def test_providers_are_told_by_kind_and_knowledge_before_and_after():
 
 def test_a_gain_that_is_estimated_shows_its_bound():
     rows = dict(tables()["membership"].rows)
-    assert rows["gain over a coin, knowing claims, too"] == "20 % (up to 40 %)"
+    assert rows["advantage over a random guess, from demographics and claims"] == "20 % (up to 40 %)"
 
 
 def test_without_evidence_there_is_no_table():

@@ -91,11 +91,11 @@ def test_a_node_that_holds_only_without_the_suppressed_is_drawn_before_and_after
     nodes["decision"], nodes["share"] = "not_candidate", 0.5
     nodes["chosen"] = nodes.index == len(nodes) - 1
     before, after = frontier_figure(nodes, THRESHOLD), frontier_figure(nodes, THRESHOLD, without_suppressed=0.0071)
-    assert {"chosen, of everybody", "chosen, without the suppressed"} <= set(texts(after))
-    assert "chosen, of everybody" not in texts(before) and "chosen" in texts(before)
+    assert {"chosen, all members", "chosen, without suppressed members"} <= set(texts(after))
+    assert "chosen, all members" not in texts(before) and "chosen" in texts(before)
     title = " ".join(texts(lattice_figure(nodes, THRESHOLD, HERITAGE[:2], without_suppressed=0.0071)))
-    assert f"With everybody in the sample 0 of {len(nodes)} nodes are candidates" in title
-    assert "without the suppressed members the chosen one is, with 0.71 %" in title
+    assert f"With the whole sample, 0 of {len(nodes)} nodes are candidates" in title
+    assert "Without the suppressed members, the chosen node is one, with 0.71 %" in title
 
 
 def contrast_on_white(color: str) -> float:
@@ -135,7 +135,7 @@ def test_a_lattice_of_many_dimensions_is_told_by_height() -> None:
     image = heights_figure(nodes, 12_960, "loss [bits]")
     told = set(texts(image))
     candidates = int((nodes["decision"] == "candidate").sum())
-    assert f"240 of 12,960 nodes were looked at, {candidates} are candidates" in told
+    assert f"240 of 12,960 nodes evaluated, {candidates} are candidates" in told
     assert {"candidate", "not a candidate", "undecided", "chosen", "loss [bits]"} <= told
     many = lattice((5, 2, 4, 3, 3, 3, 3, 4), FLAT)
     assert len(markdown_image(heights_figure(many, len(many)), "the lattice")) <= 50_000

@@ -115,7 +115,7 @@ def test_every_section_is_told() -> None:
         "deid verify --key PUBLIC_KEY RELEASE",
     ):  # fmt: skip
         assert expected in texts, expected
-    assert any("Monte Carlo error only" in text for text in texts)
+    assert any("Bounds cover only Monte Carlo error" in text for text in texts)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -202,7 +202,7 @@ def test_what_is_not_shown_is_explained_where_it_stands() -> None:
     )
     claims = AttritionRow("eligible_claims", "claims", None, None, "newborns")
     texts = Page(render_report(content(gates=gates, attrition=(claims,)))).texts
-    assert "How surely. The number is not shown: it would tell exactly how many people there are." in texts
+    assert "How surely. The number is not shown, because it would disclose exactly how many people there are." in texts
     assert "Some. T: a share among fewer than 11 people." in texts
     assert "newborns; not shown: noise that hides one person does not hide all of their claims" in texts
 
@@ -215,15 +215,23 @@ def test_a_refusal_says_why_and_is_no_release() -> None:
     texts = Page(render_report(refused)).texts
     assert {"Why it was refused", "no node holds", "Where the risk comes from", "without sex"} <= set(texts)
     assert "How to verify" not in texts and not any("release 7" in text for text in texts)
-    with pytest.raises(ReleaseError, match="what was refused has none"):
+    with pytest.raises(ReleaseError, match="and a refused one has none"):
         content(verdict="refused")
 
 
 def test_what_is_left_of_each_column_stands_beside_the_verdict() -> None:
     row = GeneralizationRow("DSFS", "months", "12 of 367", "34.4 %", "4 weeks")
-    page = Page(render_report(content(generalization=(row,), notes=("31 % is left on average.",))))
-    assert {"12 of 367", "34.4 %", "4 weeks", "31 % is left on average.", "Information kept"} <= set(page.texts)
-    assert page.texts.index("31 % is left on average.") < page.texts.index("What had to hold")
+    page = Page(
+        render_report(content(generalization=(row,), notes=("The 2 columns keep 31 % of their information on average.",)))
+    )
+    assert {
+        "12 of 367",
+        "34.4 %",
+        "4 weeks",
+        "The 2 columns keep 31 % of their information on average.",
+        "Information kept",
+    } <= set(page.texts)
+    assert page.texts.index("The 2 columns keep 31 % of their information on average.") < page.texts.index("Gates")
 
 
 def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
@@ -234,18 +242,18 @@ def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
     evidence = (making.evidence(making.measurement()), making.evidence(match, asset="inpatient_attack"))
     made = editions(making.manifest(PLACE, evidence=evidence), making.protect)
     (note,) = content_from_manifest(made.public, "t", "p").notes
-    assert "66 % of the released inpatients by all of their visits; no gate of the policy holds that down." in note
+    assert "66 % of the released inpatients correctly by all of their visits; no gate of the policy limits this." in note
 
 
 @pytest.mark.parametrize("gates", [(), (Gate("a", "", 1.0, None, 0.5, False),)])
 def test_published_without_passed_gates_is_a_contradiction(gates: tuple) -> None:
-    with pytest.raises(ReleaseError, match="did not pass or none is told"):
+    with pytest.raises(ReleaseError, match="a gate did not pass or there are no gates"):
         content(gates=gates)
 
 
 @pytest.mark.parametrize("count", [11.5, True, "T"])
 def test_counts_that_cannot_be_protected_are_refused_without_being_told(count: object) -> None:
-    with pytest.raises(ReleaseError, match="no protected count") as refused:
+    with pytest.raises(ReleaseError, match="a count is not protected") as refused:
         AttritionRow("eligible_members", "members", 20_000, count)
     assert not re.search(rf"(?<!\w){re.escape(str(count))}(?!\w)", str(refused.value))
 
@@ -296,7 +304,7 @@ def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
     said = [
         text
         for text in content_from_manifest(public, "Release report", policy.title).limits
-        if "published members alone" in text
+        if "counts only the published members" in text
     ]
     if extract:
         (text,) = said

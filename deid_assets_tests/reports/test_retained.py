@@ -29,8 +29,11 @@ def test_each_column_tells_level_classes_information_and_the_published_level():
 
 def test_every_dimension_that_ended_in_one_class_is_named():
     share, nothing = retained_sentences(COLUMNS)
-    assert "2 columns" in share and "17 % is left on average; least of LengthOfStay, 0 % (level any stay)" in share
-    assert nothing == "One class for all, so that its values tell nothing any more: LengthOfStay (any stay)."
+    assert (
+        "2 columns" in share
+        and "17 % of their information on average. LengthOfStay keeps the least, 0 % (level any stay)" in share
+    )
+    assert nothing == "One class for all, so that their values carry no information: LengthOfStay (any stay)."
     assert len(retained_sentences(COLUMNS[:2])) == 1
 
 

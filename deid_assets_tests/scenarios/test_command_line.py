@@ -34,9 +34,9 @@ def test_what_cannot_pass_is_said_before_the_search_which_goes_on(refused_run):
     """The search finds what would help; the note came before it, and only counts prove anything."""
     _, _, printed = refused_run
     said = unwrapped(printed)
-    assert "No generalization of this policy can hold, as sizes alone tell: demographic classes: 0." in said
-    assert "is likely to hold, by bounds from draws that are wrong with a probability of 0.001: share at high risk: 0." in said
-    assert printed.index("as sizes alone tell") < printed.index("generalization_lattice ")
+    assert "No generalization of this policy can pass, as class sizes alone show: demographic classes: 0." in said
+    assert "is likely to pass, by bounds from draws that are wrong with a probability of 0.001: share at high risk: 0." in said
+    assert printed.index("as class sizes alone show") < printed.index("generalization_lattice ")
 
 
 def test_a_refusal_says_which_changes_would_pass(refused_run):

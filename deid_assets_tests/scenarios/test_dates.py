@@ -60,7 +60,7 @@ def test_dates_are_released_and_what_follows_from_them_is_told(released):
     assert "data/dates.json" in listed
     report = (folder / "report.html").read_text()
     assert "95 % of the dates are at most" in report and "lower edges of their bins grow: at a width of 7 days" in report
-    assert "Expected to be identified, from the measured share at high risk" in report
+    assert "Expected to be re-identified, from the measured share at high risk" in report
 
 
 @pytest.mark.matrix
@@ -110,7 +110,10 @@ def test_the_gate_counts_the_bins_again(released, tmp_path):
         before = copy.published_bytes()
         summary = copy.run(KEY, ["release"])
         assert summary.exit_code == REFUSED and copy.published_bytes() == before
-        assert "dated_claims: a bin of the number of claims holds members, but fewer than" in " ".join(summary.reasons)
+        assert (
+            "dated_claims: a bin of the number of claims contains members, but fewer than long_tail.risk requires"
+            in " ".join(summary.reasons)
+        )
 
 
 @pytest.mark.matrix

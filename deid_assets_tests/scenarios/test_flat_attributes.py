@@ -99,7 +99,7 @@ def test_an_age_that_is_split_over_two_columns_is_refused(prepared, tmp_path):
     summary, _ = released_with(prepared, tmp_path, ["tens", "units", "coin"])
     assert summary.exit_code == REFUSED
     reasons = " ".join(summary.reasons)
-    assert "column units: " in reasons or "tens and units: together they tell" in reasons, reasons
+    assert "column units: " in reasons or "tens and units: together they disclose" in reasons, reasons
 
 
 def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numbers(prepared, tmp_path):

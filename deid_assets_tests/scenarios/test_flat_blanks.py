@@ -43,7 +43,7 @@ def test_six_blanks_refuse_a_table_by_name_and_the_remedy_that_is_told_publishes
         summary = pipeline.run(KEY)
         reasons = " ".join(summary.reasons)
         assert summary.exit_code == REFUSED, summary
-        assert "Blanks are classes of their own, also at the coarsest level, in the columns home town (few): " in reasons
+        assert "In the columns home town (few) blanks are classes of their own, also at the coarsest level: " in reasons
         assert "`missing_joins: LEVEL`" in reasons and " 6 " not in reasons
         write_policy(pipeline.home.policies, joining(FEW, "any"))
         summary = pipeline.run(KEY)
@@ -87,8 +87,8 @@ def test_search_store_and_brute_force_count_the_same_classes(tmp_path, joined):
 @pytest.mark.parametrize(
     ("level", "message"),
     [
-        ("district", "level 'district' has several classes; missing values join where there is one"),
-        ("towns", "missing_joins names no level; levels: town, district, any"),
+        ("district", "level 'district' has several classes; missing values can only join a level with one class"),
+        ("towns", "missing_joins does not name a level; levels: town, district, any"),
     ],
 )
 def test_blanks_join_no_class_of_some_values(level, message):
@@ -106,7 +106,7 @@ def test_prefixes_and_files_may_take_blanks_in_too(tmp_path):
         policy = policy_from(changed(FLAT, hierarchies=FLAT["hierarchies"] | {"town": spec}), folder=tmp_path)
         hierarchy = policy.hierarchy_of("Town")
         assert [hierarchy.missing_label(level) for level in range(levels)] == [None, None, "*"]
-        assert "on a missing value is one of them" in explain(policy)
+        assert "on, a missing value joins a class" in explain(policy)
 
 
 @pytest.mark.parametrize(("sign", "shown"), [(",", "','"), ("\t", "tab")])
@@ -135,13 +135,13 @@ def refused(tmp_path: Path, table: str, **options) -> str:
     ("table", "hint"),
     [
         ("('20'), (' 21'), ('22 '), ('x')",
-         "2 match without the blanks around them: trim them in the delivery; 1 like  99, 1 like 99 , 1 like A"),
+         "2 match without surrounding blanks: trim them in the delivery; 1 like  99, 1 like 99 , 1 like A"),
         ("(20.0::DOUBLE), (21.0)",
-         "2 match but for decimals that are 0 (the column is of the type DOUBLE): deliver whole numbers, or text; "
-         "2 like 99.9"),
+         "2 match except for decimals that are 0 (the column has the type DOUBLE): deliver whole numbers, or text; 2 like "
+         "99.9"),
         ("('F'), ('M')",
-         "none of the 10 values of the hierarchy occurs in the column: is it the hierarchy of another?; 2 like A"),
-        ("('20'), ('   ')", "1 are white space: a missing value is an empty field; 1 like    "),
+         "none of the 10 values of the hierarchy occurs in the column: does the hierarchy belong to another column?; 2 like A"),
+        ("('20'), ('   ')", "1 consist of white space: a missing value is an empty field; 1 like    "),
     ],
 )  # fmt: skip
 def test_a_value_outside_the_hierarchy_comes_with_what_would_put_it_inside(tmp_path, table, hint):
@@ -150,4 +150,4 @@ def test_a_value_outside_the_hierarchy_comes_with_what_would_put_it_inside(tmp_p
 
 def test_a_hierarchy_file_of_one_column_is_named(tmp_path):
     said = refused(tmp_path, "('x')", one_column=["Age"])
-    assert "the file of the hierarchy has one column: semicolons separate the value from its labels" in said
+    assert "the file of the hierarchy has one column: semicolons must separate the value from its labels" in said

@@ -175,7 +175,7 @@ class TestPublished:
     def test_few_enough_are_left_out_and_the_others_are_all_there(self, released):
         _, rows = released
         assert 570 <= len(rows) < 600
-        assert set(rows[0]) == {*QUASI_IDENTIFIERS, "Likes"}, "what is listed nowhere is not published"
+        assert set(rows[0]) == {*QUASI_IDENTIFIERS, "Likes"}, "columns that are not listed anywhere are not published"
 
     def test_records_are_those_of_the_delivery_generalized_at_one_level_each(self, released):
         pipeline, rows = released
@@ -253,7 +253,7 @@ class TestGate:
 
     def test_a_record_slipped_back_in(self, pipeline):
         pipeline.edit_store(KEY, "INSERT INTO candidate.release_records SELECT 'town 11', '20', 'F', 'tea' FROM range(1)")
-        refused(pipeline, "the staged rows are not those that the restricted store gives")
+        refused(pipeline, "the staged rows differ from those that the restricted store gives")
 
     def test_a_candidate_and_evidence_made_of_edited_hierarchies(self, pipeline):
         pipeline.edit_store(KEY, "UPDATE generalization.record_domains SET label = 'x' WHERE quasi_identifier = 'Town'")
@@ -353,7 +353,7 @@ def test_a_delivery_of_one_file_reads_no_other(tmp_path):
         pipeline.register(KEY, "flat", folder / "sample.csv")
         summary = pipeline.run(KEY)
         assert summary.exit_code == ERROR and summary.release is None
-        assert "give the folder that holds both" in " ".join(summary.reasons)
+        assert "deliver the folder that contains both" in " ".join(summary.reasons)
 
 
 def likes_by_class(rows: list[dict[str, str]]) -> dict[tuple, Counter]:

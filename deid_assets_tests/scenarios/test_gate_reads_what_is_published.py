@@ -10,7 +10,7 @@ from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.test_gate_refuses import refused
 
-NOT_THE_STORES = "the staged rows are not those that the restricted store gives"
+NOT_THE_STORES = "the staged rows differ from those that the restricted store gives"
 ONE_MEMBER = '(SELECT min("MemberID") FROM candidate.release_members)'
 OTHER_MEMBER = '(SELECT max("MemberID") FROM candidate.release_members)'
 SUPPRESSED = """(SELECT min(x.pseudonym) FROM preparation.pseudonym_crosswalk AS x
@@ -53,7 +53,7 @@ EDITS = {
 def test_a_candidate_edited_in_the_store_refuses(pipeline, edit):
     """Twice over: the evidence is about other rows, and these are not what the store gives at this generalization."""
     pipeline.edit_store(KEY, *EDITS[edit].values())
-    refused(pipeline, "it judged other rows than those staged", *(f"{name}: {NOT_THE_STORES}" for name in EDITS[edit]))
+    refused(pipeline, "it judged rows other than those staged", *(f"{name}: {NOT_THE_STORES}" for name in EDITS[edit]))
 
 
 @pytest.mark.matrix
@@ -83,7 +83,7 @@ def test_a_file_tampered_with_before_it_is_read_back_refuses(pipeline, monkeypat
         return honest(staging, path)
 
     monkeypatch.setattr(Staging, "reader", tampered)
-    refused(pipeline, "release_claims: the staged rows are not those", "judged other rows")
+    refused(pipeline, "release_claims: the staged rows differ from those", "judged rows other")
     assert done
 
 

@@ -98,7 +98,7 @@ def test_a_store_that_may_answer_differently_to_different_readers_is_not_read(pi
     before = pipeline.published_bytes()
     pipeline.edit_store(KEY, *statements)
     summary = pipeline.run(KEY, ["release"])
-    assert summary.exit_code == ERROR and "which nothing of this product makes" in " ".join(summary.reasons)
+    assert summary.exit_code == ERROR and "which this product never creates" in " ".join(summary.reasons)
     assert pipeline.published_bytes() == before
 
 
@@ -126,7 +126,7 @@ def test_members_published_elsewhere_after_the_assessments_count(pipeline):
     assert summary.exit_code == REFUSED and summary.release is None
     (reason,) = summary.reasons
     assert "gate: absence_posterior is not at most its threshold" in reason
-    assert "earlier releases hold count too, and are in small/0002;" in reason, "small/0001 holds nobody of this population"
+    assert "in earlier releases count too, and are in small/0002;" in reason, "small/0001 holds nobody of this population"
     assert pipeline.published_bytes() == before
 
 
@@ -159,7 +159,7 @@ def test_attack_1_is_judged_at_the_alpha_of_the_release(pipeline):
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == REFUSED and summary.release is None
     (reason,) = summary.reasons
-    assert "neighbor_attack/neighbor_success: with the members whom other releases hold by now" in reason
+    assert "neighbor_attack/neighbor_success: with the members that other releases now contain" in reason
     assert pipeline.published_bytes() == before
 
 
@@ -185,7 +185,7 @@ def test_an_event_log_without_a_check_refuses(pipeline):
 def test_evidence_that_was_never_made_refuses(pipeline):
     pipeline.instance.wipe_assets([dg.AssetKey([pipeline.policy, "neighbor_attack"])])
     pipeline.edit_store(KEY, "DELETE FROM assessment.neighbor_attack")
-    refused(pipeline, "neighbor_attack: no evidence", "neighbor_attack: it was never materialized")
+    refused(pipeline, "neighbor_attack: no evidence", "neighbor_attack: it has never been materialized")
 
 
 def test_evidence_whose_table_is_gone_refuses(pipeline):
@@ -200,7 +200,7 @@ def test_evidence_of_an_earlier_candidate_refuses(pipeline):
     """The candidate was made again from another choice of members after it was judged."""
     pipeline.edit_store(KEY, "DELETE FROM generalization.suppressed_members")
     pipeline.run(KEY, CANDIDATE)
-    refused(pipeline, "it judged other rows than those staged", "made from an earlier release_claims")
+    refused(pipeline, "it judged rows other than those staged", "made from an earlier release_claims")
 
 
 def test_a_policy_changed_after_the_assessment_refuses(pipeline):
@@ -225,8 +225,8 @@ def test_evidence_of_something_else_refuses(pipeline):
         pipeline,
         "demographic_risk: it judged another delivery",
         "neighbor_attack: it was measured by another version of its method",
-        "longitudinal_risk/high_risk_share: it was compared with another threshold",
-        "longitudinal_risk/high_risk_share_literal: the policy gates on it; it was measured as information only",
+        "longitudinal_risk/high_risk_share: it was compared with a threshold other than",
+        "longitudinal_risk/high_risk_share_literal: the policy gates on it, but it was only measured for information",
     )
 
 
@@ -245,7 +245,7 @@ def test_a_candidate_made_before_its_claims_were_taken_in_again_refuses(pipeline
 def test_a_release_that_keeps_less_than_the_policy_asks_for_is_refused_as_useless(pipeline):
     """The gate measures it itself: whatever the choice made of it, and whatever the search thinks."""
     write_policy(pipeline.home.policies, changed(SMALL, detail_at_least={"AgeAtFirstClaim": 0.9}))
-    refused(pipeline, "too little detail: AgeAtFirstClaim keeps less of its information than detail_at_least asks for")
+    refused(pipeline, "too little detail: AgeAtFirstClaim keeps less of its information than detail_at_least requires")
 
 
 def test_nodes_that_keep_too_little_are_not_chosen(pipeline):
@@ -253,7 +253,7 @@ def test_nodes_that_keep_too_little_are_not_chosen(pipeline):
     summary = pipeline.run(KEY, ["lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"])
     assert summary.exit_code == REFUSED and summary.release is None
     (reason,) = summary.reasons
-    assert "too little detail at 2 nodes" in reason and "ask for less to try them" in reason
+    assert "too little detail at 2 nodes" in reason and "lower it to try them" in reason
     passed_over = pipeline.table(KEY, "passed_over_nodes").frame().set_index("node")["gate"]
     assert passed_over[["1,0", "1,1"]].tolist() == ["too little detail"] * 2, "age at its coarser level"
 
@@ -310,7 +310,9 @@ def test_members_released_while_the_gate_was_judging_are_not_left_out_of_its_cou
     monkeypatch.setattr(Workplace, "released_before", lambda *_: next(counts, 40))
     before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
-    assert summary.exit_code == ERROR and "were released meanwhile" in " ".join(summary.reasons), summary.reasons
+    assert summary.exit_code == ERROR and "in the meantime, members of this population were released" in " ".join(
+        summary.reasons
+    ), summary.reasons
     assert pipeline.published_bytes() == before
 
 

@@ -102,7 +102,7 @@ def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothin
     monkeypatch.setenv("DEID_HOME", str(home.root))
     stops = {
         "is published, but the registry cannot be written": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-        "the run was stopped, by Ctrl-C or a signal": dg.DagsterExecutionInterruptedError(),
+        "the run was interrupted by Ctrl-C or a signal": dg.DagsterExecutionInterruptedError(),
     }
     for number, (said, stop) in enumerate(stops.items(), start=1):
         delivery = write_people(tmp_path / f"people-{number}", people(600, number))

@@ -78,7 +78,7 @@ def test_released_numbers_of_claims_are_those_of_enough_members(prepared, tmp_pa
         told = [m for item in manifest["evidence"] for m in item["measurements"] if m["name"] == NUMBERED]
         assert len(told) == 2, "the assessment's and the gate's"
         report = (folder / "report.html").read_text("utf-8")
-        assert "the number of released claims as well finds a member" in report and "to within 50" in report
+        assert "and also the number of released claims" in report and "to within 50" in report
 
 
 def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_path, monkeypatch):

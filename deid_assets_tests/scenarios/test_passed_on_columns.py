@@ -47,7 +47,7 @@ def test_a_payment_delay_that_holds_the_age_is_refused_unless_reviewed(pipeline)
     found, refusals = leaks(pipeline, policy_from(SMALL))
     assert found["PayDelay/refinement"].value > 0.9 and found["PayDelay/refinement"].gating
     (refusal,) = [text for text in refusals if text.startswith("column PayDelay: ")]
-    assert "it tells a quasi-identifier more finely than the release shows it" in refusal
+    assert "it discloses a quasi-identifier at a finer level than the release shows it" in refusal
     found, refusals = leaks(pipeline, policy_from(changed(SMALL, reviewed_attributes={"PayDelay": "A study of ages."})))
     assert not found["PayDelay/refinement"].gating and found["PayDelay/refinement"].value > 0.9
     assert not [text for text in refusals if "PayDelay: " in text]

@@ -20,8 +20,8 @@ def test_what_sizes_prove_ends_with_2_before_any_search(tmp_path):
     said = unwrapped(printed)
     assert code == REFUSED, printed
     assert re.search(r"demographic classes │ 0[.]\d+ │ 0[.]\d+ │ 0[.]0080 │ cannot pass", said), said
-    assert re.search(r"share at high risk │ 0[.]\d+ │ 0[.]\d+ │ 0[.]0080 │ not likely to pass", said), said
-    assert "generalization_lattice" not in said and "no promise" not in said
+    assert re.search(r"share at high risk │ 0[.]\d+ │ 0[.]\d+ │ 0[.]0080 │ unlikely to pass", said), said
+    assert "generalization_lattice" not in said and "no guarantee" not in said
     assert nothing_is_published(tmp_path / "deid")
 
 
@@ -31,7 +31,7 @@ def test_a_plan_promises_nothing_and_leaves_the_way_free_for_the_run(tmp_path):
     write_policy(tmp_path, FLAT)
     asked = ("--policy", tmp_path / "flat_table.yaml", "--delivery", folder)
     code, printed = deid(tmp_path / "deid", "plan", *asked)
-    assert code == PUBLISHED and "This is no promise" in printed and nothing_is_published(tmp_path / "deid"), printed
+    assert code == PUBLISHED and "This is no guarantee" in printed and nothing_is_published(tmp_path / "deid"), printed
     assert "record_generalization" in printed and "record_risk" not in printed
     code, printed = deid(tmp_path / "deid", "run", *asked)
     assert code == PUBLISHED and not nothing_is_published(tmp_path / "deid"), printed

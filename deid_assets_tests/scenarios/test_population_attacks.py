@@ -116,7 +116,7 @@ class TestVoterList:
         write_policy(pipeline.home.policies, voter_policy(people_at_most=10_000))
         summary = pipeline.run(KEY, ["voter_list_attack"])
         assert summary.exit_code == ERROR
-        assert "stands for more people than its people_at_most" in " ".join(summary.reasons), summary.reasons
+        assert "counts more people than its people_at_most" in " ".join(summary.reasons), summary.reasons
 
     def test_a_list_changed_after_it_was_judged_refuses(self, pipeline):
         write_list(pipeline.home.policies, 1_000)

@@ -63,7 +63,7 @@ def test_the_summary_says_everything_once_and_what_the_columns_still_tell(publis
     (canaries,) = [line for line in published.printed.splitlines() if "canaries_found" in line]
     assert f"canaries_found ({len(STAGES['assessment'])} assessments)" in canaries and "passed" in canaries
     policy = policies_in(published.pipeline.home.policies)["small"]
-    shown = published.printed.split("What the columns still tell")[1]
+    shown = published.printed.split("What the columns still disclose")[1]
     for qi in policy.quasi_identifiers.all:
         (line,) = [line for line in shown.splitlines() if f" {qi.release_as} " in line]
         assert line.split("│")[2].strip() in policy.hierarchy_of(qi.column).level_names, line
@@ -159,12 +159,12 @@ def test_what_is_left_of_each_column_is_what_its_values_tell(published, manifest
 
 def test_the_report_tells_before_and_after_suppression_and_what_no_gate_holds(published):
     text = html.unescape((published.release / "report.html").read_text())
-    assert "What is left of each column" in text and "% is left on average" in text
-    assert "of the released inpatients by all of their visits; no gate of the policy holds that down." in text
+    assert "What is left of each column" in text and "% of their information on average" in text
+    assert "of the released inpatients correctly by all of their visits; no gate of the policy limits this." in text
     assert "age: 20 years; days in hospital: none or any, without the suppressed members" in text
     figures = " ".join(base64.b64decode(found).decode() for found in re.findall(r"image/svg\+xml;base64,([\w+/=]+)", text))
-    assert "With everybody in the sample 0 of 4 nodes are candidates" in figures
-    assert "chosen, of everybody" in figures and "chosen, without the suppressed" in figures
+    assert "With the whole sample, 0 of 4 nodes are candidates" in figures
+    assert "chosen, all members" in figures and "chosen, without suppressed members" in figures
     assert "Levels to choose from (Table 4)" in text
     assert not (published.pipeline.home.store / "small" / f"{KEY}.refused.html").exists()
 

@@ -75,7 +75,7 @@ def test_a_cluster_that_is_not_there_stops_the_run(pipeline, monkeypatch):
     monkeypatch.setenv(executors.VARIABLE, "tcp://127.0.0.1:1")
     summary = pipeline.run(KEY, ["generalization_lattice"])
     assert summary.exit_code == 1
-    assert "no scheduler of Dask answers within 1 s" in str(summary.reasons)
+    assert "no Dask scheduler answers there within 1 s" in str(summary.reasons)
 
 
 @pytest.mark.matrix

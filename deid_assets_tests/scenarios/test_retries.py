@@ -108,7 +108,7 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
     found = of_the_neighbour(pipeline)
     assert found.value <= found.threshold < found.bound and found.confidence == 0.995 and evidence(pipeline).try_number == 1
     assert summary.exit_code == REFUSED and summary.release is None and pipeline.published_bytes() == before
-    assert summary.reasons == ("chance may be why; running again tries a coarser generalization, as try 2 of 3.",)
+    assert summary.reasons == ("this may be chance; running again tries a coarser generalization, as try 2 of 3.",)
     (line,) = refused_tries(pipeline)
     assert (line.number, line.by_chance) == (1, True)
 
@@ -147,7 +147,7 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
     manifest = json.loads((release / "manifest.json").read_text())
     assert manifest["try"] == {"number": 2, "at_most": 3}
     assert (
-        "Judged as try 2 of at most 3: each bound that decides holds with confidence 0.9975."
+        "Judged as try 2 of at most 3. Each bound that decides holds with confidence 0.9975."
         in (release / "report.html").read_text()
     )
     key = releases_of(Workplace(root=str(pipeline.home.root))).key.public
@@ -177,7 +177,7 @@ def test_after_three_refused_tries_none_is_left_under_whatever_policy(pipeline, 
             nodes.append(chosen(pipeline))
             assert summary.exit_code == REFUSED and evidence(pipeline).try_number == number, summary
             assert [line.number for line in refused_tries(pipeline)] == list(range(1, number + 1))
-            said = f"as try {number + 1} of 3" if number < 3 else "this was the last of 3 tries"
+            said = f"as try {number + 1} of 3" if number < 3 else "it was the last of 3 tries"
             assert len(summary.reasons) == 1 and said in summary.reasons[0], summary.reasons
     assert nodes == [(1, 0), (2, 0), (2, 1)], "each coarser than all before it"
 
@@ -239,7 +239,7 @@ def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_
     assert summary.exit_code == REFUSED and summary.release is None and pipeline.published_bytes() == before
     (reason,) = summary.reasons
     assert reason.startswith("refused by the gate for 1 reason: this generalization was refused before"), reason
-    assert reason.endswith("(chance may be why; running again tries a coarser generalization, as try 2 of 3)")
+    assert reason.endswith("(this may be chance; running again tries a coarser generalization, as try 2 of 3)")
 
 
 def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(pipeline, monkeypatch):
@@ -254,7 +254,9 @@ def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(pipeline, mon
     assert summary.exit_code == ERROR and summary.release is None and pipeline.published_bytes() == before
     for asset in ("longitudinal_risk", "neighbor_attack", "attack_sensitivity"):
         assert f"{asset}: it was measured in another try than this one" in summary.reasons[0]
-    assert "longitudinal_risk/high_risk_share: its bound holds less surely than in this try it must" in summary.reasons[0]
+    assert (
+        "longitudinal_risk/high_risk_share: its bound holds with less confidence than this try requires" in summary.reasons[0]
+    )
 
 
 @pytest.mark.matrix
@@ -287,7 +289,7 @@ def test_the_gates_own_draws_are_a_try_too(pipeline, monkeypatch):
         patch.setattr(release_asset.gate, "risk_measurements", by_chance)
         summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == REFUSED, summary
-    assert summary.reasons[0].endswith("(chance may be why; running again tries a coarser generalization, as try 2 of 3)")
+    assert summary.reasons[0].endswith("(this may be chance; running again tries a coarser generalization, as try 2 of 3)")
     assert [(line.number, line.by_chance) for line in refused_tries(pipeline)] == [(1, True)]
 
 

@@ -75,4 +75,4 @@ def test_a_delivery_of_which_nobody_is_eligible_is_an_error(tmp_path):
         tmp_path / "deid", "run", "--policy", "desynpuf", "--delivery", public_data("desynpuf", "header-samples")
     )
     assert code == ERROR, printed
-    assert "no member may be released: of" in unwrapped(printed) and "Nothing was published." in printed
+    assert "no member can be released: of" in unwrapped(printed) and "Nothing was published." in printed

@@ -51,9 +51,8 @@ def test_each_column_has_its_own_date_format(tmp_path):
     assert taken.frame("members")["birth_date"].astype(str).tolist() == ["1960-02-03"]
     assert taken.frame("claims", "claim_id")["pay_delay"].tolist() == [2, 3]
     assert [str(count) for count in taken.report.quarantined] == [
-        "claims.csv: column paid: 1 line: unparseable date "
-        "(expected %Y-%m-%d or %Y-%m-%dT%H:%M:%S, and no two of them that read "
-        "another day; 1 like 99.99.9999)"
+        "claims.csv: column paid: 1 line: unparseable date (expected %Y-%m-%d or %Y-%m-%dT%H:%M:%S, and no two of them that "
+        "read different days; 1 like 99.99.9999)"
     ]
 
 
@@ -101,8 +100,8 @@ def test_a_number_that_is_not_whole_is_shown_by_its_shape(tmp_path):
 @pytest.mark.parametrize(
     ("formats", "message"),
     [
-        ({"member_id": "%Y-%m-%d"}, "member_id is no mapped column of dates: service_date"),
-        ({"paid_date": "%Y-%m-%d"}, "paid_date is no mapped column of dates"),
+        ({"member_id": "%Y-%m-%d"}, "member_id is not a mapped column of dates: service_date"),
+        ({"paid_date": "%Y-%m-%d"}, "paid_date is not a mapped column of dates"),
         ({"service_date": "yyyy"}, "must be a strptime format"),
         ({"service_date": []}, "at least 1 item"),
     ],
@@ -148,14 +147,14 @@ def test_a_window_of_years_leaves_the_rest_of_a_longer_history_out_and_counts_it
 def test_by_default_claims_of_other_years_are_broken_rows(tmp_path):
     taken = take(tmp_path, [person("in")], HISTORY, Years(first=2009, last=2010))
     assert [str(count) for count in taken.report.quarantined] == [
-        "claims.csv: column day: 1 line: year outside 1 to 2 "
-        "(expected 2009 to 2010; of a longer history, source.years can leave other years out)"
+        "claims.csv: column day: 1 line: year outside 1 to 2 (expected 2009 to 2010; source.years can leave out other years "
+        "of a longer history)"
     ]
     assert taken.report.rows_left_out == {"members": 0, "claims": 0}
 
 
 def test_a_window_without_any_claim_is_refused(tmp_path):
-    with pytest.raises(DeliveryError, match=r"none of 3 claims is of the years 1990 to 1992 \(source.years\)"):
+    with pytest.raises(DeliveryError, match="none of 3 claims is from the years 1990 to 1992 \\(source.years\\)"):
         take(tmp_path, [person("in")], HISTORY, Years(first=1990, outside="leave_out"))
 
 
@@ -178,7 +177,7 @@ def test_a_visit_with_from_and_through_dates_is_no_stay(tmp_path):
     taken = take(tmp_path, [person("m1")], stays)
     assert taken.frame("claims", "claim_id")["length_of_stay"].fillna(-1).tolist() == [-1, -1, 1, 4, 1, 2, 2]
     visits, days = taken.report.warnings
-    assert visits.startswith("claims: 2 claims have admitted and left, and a place of service where nobody is admitted")
+    assert visits.startswith("claims: 2 claims have admitted and left, but a place of service where nobody is admitted")
     assert days.startswith("claims: 1 claims without a known place of service have the same day in admitted and left")
 
 

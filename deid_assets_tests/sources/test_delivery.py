@@ -40,7 +40,7 @@ def test_a_key_that_is_no_file_name_is_refused(key):
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"key": "a", "kind": "tables", "paths": 3}'])
 def test_a_broken_record_is_refused(text):
-    with pytest.raises(DeliveryError, match="not a delivery's record"):
+    with pytest.raises(DeliveryError, match="not the record of a delivery"):
         Delivery.from_json(text)
 
 

@@ -258,7 +258,7 @@ def test_a_zip_file_with_two_files_is_refused(tmp_path):
     with zipfile.ZipFile((folder / NAMES["inpatient"]).with_suffix(".zip"), "w") as archive:
         archive.writestr("a.csv", "x")
         archive.writestr("b.csv", "x")
-    with pytest.raises(DeliveryError, match="holds 2 CSV files"):
+    with pytest.raises(DeliveryError, match="contains 2 CSV files"):
         take(folder)
 
 

@@ -49,7 +49,7 @@ class TestFilesStayInside:
     def test_a_file_elsewhere_is_refused(self, tmp_path, folder, file, of):
         named = file.format(tmp_path)
         names = (named, None) if of == "source" else ("people.csv", named)
-        with pytest.raises(DeliveryError, match="lies outside the delivery's folder"):
+        with pytest.raises(DeliveryError, match="is outside the delivery's folder"):
             read(tmp_path, folder, *names)
 
     def test_files_in_folders_inside_are_read(self, tmp_path, folder):

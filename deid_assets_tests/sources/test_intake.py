@@ -195,7 +195,7 @@ def test_a_cut_last_line_goes_to_quarantine(tmp_path):
     taken = take_in(folder)
     assert [str(count) for count in taken.report.quarantined] == ["claims.csv: 1 line: too few fields"]
     assert taken.frame("quarantined_rows")["source_row"].tolist() == [4]
-    assert taken.report.warnings == ("claims.csv: the last line has no line end: it may be cut",)
+    assert taken.report.warnings == ("claims.csv: the last line has no line end: the file may be cut off",)
     assert taken.report.rows_read["claims"] == 3 and taken.report.rows_kept["claims"] == 2
 
 
@@ -335,7 +335,7 @@ def test_a_refusal_shows_no_value(tmp_path):
 
 def test_the_delivery_must_be_of_the_kind_that_the_policy_reads(tmp_path):
     delivery = Delivery("test", "tables", (tmp_path,))
-    with pytest.raises(DeliveryError, match="kind tables, and the policy reads the kind synthetic"):
+    with pytest.raises(DeliveryError, match="kind tables, but the policy reads the kind synthetic"):
         read_delivery(tmp_path / "s.duckdb", delivery, SyntheticSource(), 0.0, CODES)
 
 

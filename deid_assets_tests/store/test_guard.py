@@ -70,7 +70,7 @@ def test_where_the_details_cannot_be_kept_they_are_lost_and_nothing_is_chained(f
         FAILING[failing](tmp_path / "store", patch)
         with pytest.raises(UnforeseenError) as caught, without_values("policy/claims", tmp_path / "store"):
             int(CANARY)
-    assert str(caught.value).startswith("policy/claims failed with ValueError; its details could not be kept: ")
+    assert str(caught.value).startswith("policy/claims failed with ValueError; its details could not be saved: ")
     assert caught.value.__cause__ is None and caught.value.__context__ is None
     assert nothing_of_the_original(caught.value)
 

@@ -115,7 +115,7 @@ def test_locks_of_one_run_in_one_process_are_shared_until_the_last_is_released(l
 def test_a_link_in_the_place_of_the_lock_is_not_followed(lock, tmp_path):
     lock.path.parent.mkdir(parents=True)
     lock.path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="the lock .* cannot be made: Too many levels of symbolic links"):
+    with pytest.raises(StoreError, match="the lock .* cannot be created: Too many levels of symbolic links"):
         lock.acquire()
     assert not (tmp_path / "elsewhere").exists()
 

@@ -255,7 +255,7 @@ class TestPlainTables:
         write_table(table, "SELECT 1 AS a")
         with connect(table.file) as connection:
             connection.execute(statement)
-        with pytest.raises(StoreError, match=f"holds {kind}, which nothing"):
+        with pytest.raises(StoreError, match=f"contains {kind}, which this product never creates"):
             require_plain_tables(table.file)
 
     def test_tables_and_the_views_of_a_step_are_no_obstacle(self, table):
@@ -272,7 +272,7 @@ def test_a_handle_holds_no_rows(table):
 @pytest.mark.parametrize("make", [lambda file: file.write_bytes(b"no store" * 1000), lambda file: file.mkdir()])
 def test_a_store_file_that_is_none_is_named_with_what_to_do(tmp_path, make):
     make(tmp_path / "people.duckdb")
-    said = "store people.duckdb is damaged, or no store at all: remove it, and run again"
+    said = "store people.duckdb is damaged, or is not a store: remove it, and run again"
     with pytest.raises(StoreError, match=said), connect(tmp_path / "people.duckdb"):
         pass
 

@@ -92,15 +92,15 @@ class Hierarchy:
         """Where missing values join a class, that class must exist, and they must stay with it at coarser levels."""
         joined = [value for value in self.missing_joins if value is not None]
         if not self.rule.covers(np.array(joined, dtype=object)).all():
-            return [f"missing values join a value that has no class; it covers {self.rule.scope}"]
+            return [f"missing values join a value that has no class; the hierarchy covers {self.rule.scope}"]
         found = []
         for level, (finer, coarser) in enumerate(itertools.pairwise(self.missing_joins), start=1):
             if finer is None:
                 continue
             if coarser is None or len(set(self.labels([finer, coarser], level))) > 1:
                 found.append(
-                    f"level '{self.level_names[level]}' does not nest: missing values leave the class that they join "
-                    f"at level '{self.level_names[level - 1]}'"
+                    f"level '{self.level_names[level]}' does not nest: missing values leave the class that they join at "
+                    f"level '{self.level_names[level - 1]}'"
                 )
         return found
 
@@ -109,7 +109,9 @@ class Hierarchy:
         found = []
         for level, name in enumerate(self.level_names[1:], start=1):
             broken = Counter(rule for label in self.rule.all_labels(level) or () for rule in broken_rules(label))
-            found += [f"level '{name}' has {count} labels that no release may hold: {rule}" for rule, count in broken.items()]
+            found += [
+                f"level '{name}' has {count} labels that no release may contain: {rule}" for rule, count in broken.items()
+            ]
         return found
 
     def missing_label(self, level: int) -> str | None:
@@ -198,7 +200,7 @@ class Hierarchy:
         if values is None:
             labels = self.rule.all_labels(level)
             if labels is None:
-                raise ValueError(f"hierarchy '{self.name}' does not list its values; pass those to be ordered")
+                raise ValueError(f"hierarchy '{self.name}' does not list its values; pass the values to be ordered")
             return tuple(labels)
         array, present = _split(values)
         ordered = np.full(int(present.sum()), None, dtype=object)
@@ -216,8 +218,8 @@ class Hierarchy:
             where = f" of column {column}" if column else ""
             raise DeliveryError(
                 f"hierarchy '{self.name}' has no class at level '{self.level_names[0]}' for {missed} of {len(values)} "
-                f"distinct values{where}; it covers {self.rule.scope}. Mend the delivery, or extend the hierarchy in "
-                "the policy"
+                f"distinct values{where}; it covers {self.rule.scope}. Correct the delivery, or extend the hierarchy in the "
+                "policy"
             )
 
 
@@ -266,7 +268,7 @@ class CodeTable:
     @property
     def scope(self) -> str:
         """What is covered, in words."""
-        return f"the {len(self.rows)} values that it lists"
+        return f"the {len(self.rows)} listed values"
 
     def covers(self, values: np.ndarray) -> np.ndarray:
         """Return for each value whether it is listed, as bool."""
@@ -307,7 +309,7 @@ class CodeTable:
             if split:
                 found.append(
                     f"level '{names[level]}' does not nest: it splits {split} of the classes of level "
-                    f"'{names[level - 1]}', so that members would change company on the way up"
+                    f"'{names[level - 1]}', which a coarser level must keep together"
                 )
         return found
 

@@ -207,8 +207,8 @@ class Intervals:
             if misplaced:
                 found.append(
                     f"level '{names[level]}' does not nest: {misplaced} of its classes begin inside a class of level "
-                    f"'{names[level - 1]}', so that members would change company on the way up; every cut point of a "
-                    "level must be a cut point of the level before it"
+                    f"'{names[level - 1]}', which a coarser level must keep together; every cut point of a level must be a "
+                    "cut point of the level before it"
                 )
         return found
 
@@ -217,7 +217,7 @@ class Intervals:
             return [f"the cut points of level '{name}' must rise"]
         if cuts.starts[0] > self.first:
             return [
-                f"level '{name}' skips {cuts.starts[0] - self.first} values: it begins at {cuts.starts[0]}, the "
+                f"level '{name}' skips {cuts.starts[0] - self.first} values: it begins at {cuts.starts[0]}, but the "
                 f"hierarchy at {self.first}; a value without a class could not be published"
             ]
         if cuts.starts[0] < self.first:
@@ -234,7 +234,7 @@ def _label_problems(name: str, cuts: Cuts, wording: Wording) -> list[str]:
         return [f"level '{name}' has {count} classes but {named} labels"]
     if named and wording.unit is None and named != count:
         classes = "no last class" if count is None else f"{count} classes"
-        return [f"level '{name}' has {classes} but {named} labels; name every class, or say the unit of the others"]
+        return [f"level '{name}' has {classes} but {named} labels; name every class, or give the unit of the others"]
     shown = range(LABELS_COMPARED if count is None else min(count, LABELS_COMPARED))
     texts = [wording.text(index, cuts.bounds(index)) for index in shown]
     alike = len(texts) - len(set(texts))

@@ -43,18 +43,18 @@ class HierarchySpec(Section, ABC):
 class IntervalLevel(Section):
     """One level: classes of equal width, or classes that begin at the given cut points."""
 
-    name: Said = Field(description="what the level is called")
-    width: Step | None = Field(None, description="width of every class, from the hierarchy's first value on")
+    name: Said = Field(description="name of the level")
+    width: Step | None = Field(None, description="width of every class, starting at the hierarchy's first value")
     top: Whole | None = Field(None, description="with width: values from here on are one class")
     starts: tuple[Whole, ...] | None = Field(None, description="smallest value of each class; the last class is open")
     then_every: Step | None = Field(None, description="with starts: after the last, a class begins every so many values")
     labels: tuple[Said, ...] = Field((), description="labels of the first classes")
     unit: Literal["day", "week", "month"] | None = Field(
-        None, description="the other classes are labelled in this unit (a month has 28 days)"
+        None, description="unit in which the other classes are labelled (a month has 28 days)"
     )
     missing_joins: Whole | None = Field(
         None,
-        description="missing values of members are in the class of this value; null: they are a class of their own",
+        description="missing values of members join the class of this value; null: they are a class of their own",
     )
 
     @model_validator(mode="after")
@@ -83,7 +83,7 @@ class IntervalsSpec(HierarchySpec):
 
     kind: Literal["intervals"]
     from_: Whole = Field(0, alias="from", description="smallest value")
-    to: Whole | None = Field(None, description="largest value; null: there is none")
+    to: Whole | None = Field(None, description="largest value; null: unlimited")
     levels: tuple[IntervalLevel, ...] = Field(min_length=1, description="levels, finest first")
 
     def build(self, name: str) -> Hierarchy:
@@ -103,7 +103,8 @@ class TextSpec(HierarchySpec, ABC):
 
     missing_joins: Said | None = Field(
         None,
-        description="name of a level of one class: from there on missing values are in it; null: they are a class of their own",
+        description="name of a level with a single class, which missing values join from there on; null: they are a class of "
+        "their own",
     )
 
     def hierarchy(self, name: str, level_names: tuple[str, ...], rule: Rule) -> Hierarchy:
@@ -118,11 +119,12 @@ class TextSpec(HierarchySpec, ABC):
         if self.missing_joins is None:
             return Hierarchy(name, level_names, rule)
         if self.missing_joins not in level_names:
-            raise PolicyError(f"missing_joins names no level; levels: {', '.join(level_names)}")
+            raise PolicyError(f"missing_joins does not name a level; levels: {', '.join(level_names)}")
         first = level_names.index(self.missing_joins)
         if len(rule.all_labels(first) or ()) != 1:
             raise PolicyError(
-                f"missing_joins: level '{self.missing_joins}' has several classes; missing values join where there is one"
+                f"missing_joins: level '{self.missing_joins}' has several classes; missing values can only join a level with "
+                "one class"
             )
         anything = (rule.all_values() or [""])[0]
         joined = tuple(anything if level >= first else None for level in range(len(level_names)))
@@ -179,7 +181,7 @@ class PrefixesSpec(TextSpec):
 
     kind: Literal["prefixes"]
     lengths: tuple[Annotated[int, Field(ge=0, le=1000)] | None, ...] = Field(
-        min_length=1, description="characters kept at each level, falling; null: all of them, 0: none ('*')"
+        min_length=1, description="characters kept at each level, decreasing; null: all of them, 0: none ('*')"
     )
 
     def build(self, name: str) -> Hierarchy:
@@ -203,8 +205,8 @@ class FixedSpec(HierarchySpec):
     """One level: the column is published unchanged."""
 
     kind: Literal["fixed"]
-    level_name: Said = Field("as it is", description="what the level is called")
-    values: tuple[Said, ...] = Field((), description="the only values there may be, in display order; none: any")
+    level_name: Said = Field("as it is", description="name of the level")
+    values: tuple[Said, ...] = Field((), description="the only allowed values, in display order; none: any value")
 
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""

@@ -18,23 +18,23 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             yield (
                 claims,
                 (
-                    f"{column} is missing: a policy with dates lists {' and '.join(wanted)}, or the released dates would be "
-                    "known to no adversary and judged by no gate"
+                    f"{column} is missing: a policy with dates must list {' and '.join(wanted)}, because otherwise no gate "
+                    "judges what an adversary may know of released dates"
                 ),
             )
     for column in (column for column in DATE_COLUMNS if column in listed):
         path = (*claims, listed[column])
         if dates is None:
-            yield (*path, "column"), f"{column} is made from released dates, and this policy has no section dates"
+            yield (*path, "column"), f"{column} is derived from released dates, but this policy has no section dates"
         elif column not in wanted:
-            yield (*path, "column"), f"{column} would tell dates, and format {dates.format} releases none"
+            yield (*path, "column"), f"{column} would disclose dates, but format {dates.format} releases none"
         hierarchy = policy.hierarchies.get(policy.quasi_identifiers.claims[listed[column]].hierarchy)
         if hierarchy is not None and not (isinstance(hierarchy, FixedSpec) and not hierarchy.values):
             yield (
                 (*path, "hierarchy"),
                 (
-                    f"{column} takes a hierarchy of kind fixed without values: a coarser level would be judged while the "
-                    "released dates tell more; make dates.width or dates.anchor coarser instead"
+                    f"{column} needs a hierarchy of kind fixed without values: a coarser level would be judged while the "
+                    "released dates disclose more; make dates.width or dates.anchor coarser instead"
                 ),
             )
     if dates is None:
@@ -43,8 +43,8 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
         yield (
             ("long_tail", "unit"),
             (
-                "is member_year, and the year of a claim is made from its released date, after the long tail was cut: claims "
-                "change years, so that no cut within a year would hold in the release; with dates say member"
+                "is member_year, but the year of a claim follows from its released date, after the long tail is cut: claims "
+                "change years, so a cut within a year would not hold in the release; with dates, use member"
             ),
         )
     if dates.study_end == "clip" and dates.derived == "recompute":
@@ -52,7 +52,7 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             ("dates", "study_end"),
             (
                 "clip joins days that were apart, and what lies beyond the last service stays where it was drawn: stays "
-                "computed again from such dates would be of no days, or of months; say redraw, or derived: drop"
+                "computed from such dates would last no days, or months; use redraw, or derived: drop"
             ),
         )
     if dates.derived == "drop":
@@ -60,11 +60,11 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             if column in listed:
                 yield (
                     (*claims, listed[column], "column"),
-                    (f"{column} is dropped by dates.derived: drop; take it out, or say recompute"),
+                    (f"{column} is dropped by dates.derived: drop; remove the column, or use recompute"),
                 )
     names = {name.lower() for name in (*OTHER_RELEASE_COLUMNS, *(qi.release_as for qi in policy.quasi_identifiers.all))}
     if dates.release_as.lower() in names:
         yield ("dates", "release_as"), f"the release already has a column {dates.release_as}"
     delivered = policy.source.claims if policy.source.kind == "tables" else None
     if delivered is not None and "service_date" not in delivered.columns:
-        yield ("source", "claims", "columns"), "service_date is not delivered, so that no dates can be released"
+        yield ("source", "claims", "columns"), "service_date is not delivered, so no dates can be released"

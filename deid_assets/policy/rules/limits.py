@@ -68,26 +68,26 @@ def _attack(section: str) -> tuple[Limit, ...]:
 _DISCLOSURE = (
     Limit(
         "attribute_disclosure.homogeneous_share_at_most",
-        "more than one member in three would have their attribute told by their class",
+        "the class would disclose the attribute of more than one member in three",
         most=THIRD,
     ),
     Limit(
         "attribute_disclosure.l_at_least",
-        "l is 1 where a class tells the attribute of everybody in it, and below 1.5 where it nearly does",
+        "l is 1 where a class discloses the attribute of everybody in it, and below 1.5 where it nearly does",
         least=1.5,
     ),
     Limit(
         "attribute_disclosure.t_at_most",
-        "classes of one member each have distances of .5 and more, so that a larger limit could not fail",
+        "classes of one member have distances of .5 and more, so a larger limit could not fail",
         most=0.4999,
     ),
 )
 
 LONGITUDINAL = (
-    Limit("intake.quarantine_at_most", "a delivery of which more is unusable is not the one that was asked for", most=0.2),
+    Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
     Limit(
         "removal.absence_posterior_at_most",
-        "beyond one half, whoever is absent is more likely than not to have a sensitive condition",
+        "beyond one half, an absent member is more likely than not to have a sensitive condition",
         most=0.5,
     ),
     Limit("removal.readable_codes_at_least", _READ, least=0.5),
@@ -97,14 +97,14 @@ LONGITUDINAL = (
     Limit("removal.coded_claims_at_least.diagnosis", _CODED, least=0.1),
     Limit("removal.coded_claims_at_least.procedure", _CODED, least=0.1),
     Limit("removal.coded_claims_at_least.place", _CODED, least=0.1),
-    Limit("top_coding.percentile", "beyond it hardly a value would be top-coded", most=99.9),
-    Limit("long_tail.percentile", "beyond it hardly a claim would be cut", most=99.9),
+    Limit("top_coding.percentile", "beyond it, hardly any value would be top-coded", most=99.9),
+    Limit("long_tail.percentile", "beyond it, hardly any claim would be cut", most=99.9),
     Limit("long_tail.risk", _THRESHOLD, most=THIRD),
     Limit("dates.narrower.class_size_at_least", _CLASS, least=3),
     Limit("risk.threshold", _THRESHOLD, most=THIRD),
     Limit("risk.max_high_risk_share", _MAX_SUP, most=0.1),
     Limit("risk.gate.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
-    Limit("risk.suppression.at_most", "what is left would no longer be a random sample of the members", most=0.5),
+    Limit("risk.suppression.at_most", "the rest would no longer be a random sample of the members", most=0.5),
     *_attack("neighbor_attack"),
     *_attack("attack_sensitivity"),
     Limit("voter_list_attack.at_most", _SUCCESS, most=THIRD),
@@ -112,7 +112,7 @@ LONGITUDINAL = (
     Limit("demographics.class_size_at_least", _CLASS, least=3),
     Limit(
         "number_of_claims.width",
-        "the book takes the number to be known to within five; in wider bins the gate is that of demographics alone",
+        "the book assumes that the number is known to within five; with wider bins the gate equals that of demographics alone",
         most=50,
     ),
     *_gate("number_of_claims.with_values"),
@@ -120,17 +120,21 @@ LONGITUDINAL = (
     Limit("population_estimates.small_class_share_at_most", _MAX_SUP, most=0.1),
     Limit("population_estimates.unique_share_at_most", _MAX_SUP, most=0.1),
     *_DISCLOSURE,
-    Limit("membership.presence_at_most", "beyond it an adversary is all but sure who is in the release", most=0.9),
-    Limit("membership.advantage_at_most", "an adversary who gains more tells insiders from outsiders mostly right", most=THIRD),
+    Limit("membership.presence_at_most", "beyond it an adversary is nearly certain who is in the release", most=0.9),
+    Limit(
+        "membership.advantage_at_most",
+        "beyond it an adversary mostly infers correctly who is in the release",
+        most=THIRD,
+    ),
     Limit("provider_graph.pattern_success_at_most", _SUCCESS, most=THIRD),
     Limit("provider_graph.all_patterns_success_at_most", _SUCCESS, most=THIRD),
     Limit("provider_graph.graph_success_at_most", _SUCCESS, most=THIRD),
 )
 
 FLAT = (
-    Limit("intake.quarantine_at_most", "a delivery of which more is unusable is not the one that was asked for", most=0.2),
+    Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
     Limit("risk.k", _CLASS, least=3),
-    Limit("risk.max_suppressed", "what is left would no longer be the table that was delivered", most=0.2),
+    Limit("risk.max_suppressed", "the rest would no longer be the table that was delivered", most=0.2),
     *_DISCLOSURE,
 )
 

@@ -74,7 +74,7 @@ class Need:
     def stated(self) -> str:
         """The need in words."""
         least = f"at least {self.at_least:.4g} of {self.what}"
-        return f"{self.rule} needs {least}" + (", as far as so few are not chance" if self.by_chance else "")
+        return f"{self.rule} needs {least}" + (", unless so few can be due to chance" if self.by_chance else "")
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def _lists(policy: Policy) -> Iterator[Need]:
         for kind in LISTED if removal.code_list is not None else ("diagnosis",):
             yield from _codes(policy, rule, kind)
         yield Need(
-            rule, ICD9, "the diagnoses in another form than that of ICD-10-CM", ICD9_AT_LEAST,
-            "The lists are ICD-9-CM: map the codes to it before the delivery, or mend the source section",
+            rule, ICD9, "the diagnoses in a form other than that of ICD-10-CM", ICD9_AT_LEAST,
+            "The lists are ICD-9-CM: map the codes to it before the delivery, or correct the source section",
         )  # fmt: skip
 
 
@@ -137,13 +137,13 @@ def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
     if share is not None:
         yield Need(
             rule, coded(kind), f"the claims with a readable {kind} code", share,
-            f"Map the column of {kind} codes, or, if deliveries have none, say removal.coded_claims_at_least.{kind}: null",
+            f"Map the column of {kind} codes, or set removal.coded_claims_at_least.{kind}: null if deliveries have none",
         )  # fmt: skip
     for column in CLAIM_CODE_COLUMNS[kind]:
         yield Need(
             rule, readable(column), f"the codes in {column} known to the product", removal.readable_codes_at_least,
-            "Mend the codes or the source section; to accept fewer, lower removal.readable_codes_at_least, or say "
-            "code_list: null and rare_visible_diseases: false, by which nobody is removed",
+            "Correct the codes or the source section; to accept fewer, lower removal.readable_codes_at_least, or set "
+            "code_list: null and rare_visible_diseases: false, which removes nobody",
         )  # fmt: skip
 
 
@@ -153,16 +153,16 @@ def _matches(policy: Policy) -> Iterator[Need]:
     if removal.code_list is not None and removal.sensitive_members_at_least is not None:
         yield Need(
             "removal.code_list", SENSITIVE, "the members with claims found by the list", removal.sensitive_members_at_least,
-            "Look whether codes are in the columns mapped; if the delivery may hold so few, lower "
-            "removal.sensitive_members_at_least, or say null: the list may match nothing",
+            "Check that the mapped columns contain codes; if the delivery may have so few, lower "
+            "removal.sensitive_members_at_least, or set it to null: the list may match nothing",
             by_chance=True,
         )  # fmt: skip
     if removal.rare_visible_diseases and removal.rare_visible_members_at_least is not None:
         yield Need(
             "removal.rare_visible_diseases", RARE_VISIBLE, "the members with claims found by the list",
             removal.rare_visible_members_at_least,
-            "Look whether codes are in the columns mapped; if the delivery may hold so few, lower "
-            "removal.rare_visible_members_at_least, or say null: the list may match nothing",
+            "Check that the mapped columns contain codes; if the delivery may have so few, lower "
+            "removal.rare_visible_members_at_least, or set it to null: the list may match nothing",
             by_chance=True,
         )  # fmt: skip
 
@@ -173,8 +173,8 @@ def _newborns(policy: Policy) -> Iterator[Need]:
             "removal.newborn_days", NEWBORN,
             "the claims of members under 3 years, or of unknown age, with dates of birth and service",
             policy.removal.known_newborn_claims_at_least,
-            "Map birth_date and service_date; if deliveries have none, say removal.newborn_days: null, by which claims of "
-            "newborns are released",
+            "Map birth_date and service_date; if deliveries have none, set removal.newborn_days: null, which releases claims "
+            "of newborns",
         )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def _narrower_dates(policy: Policy) -> Iterator[Need]:
     if policy.dates is not None and policy.dates.narrower is not None:
         yield Need(
             "dates.narrower", AGE_AND_SEX, "the members with age and sex", 0.9,
-            "Whoever lacks them has no class that could be large: map age or birth_date, and sex, or say narrower: null",
+            "Members without them have no class that could be large: map age or birth_date, and sex, or set narrower: null",
         )  # fmt: skip
 
 
@@ -196,5 +196,5 @@ def _population(policy: Policy) -> Iterator[Need]:
     if not policy.counts_population:
         yield Need(
             "risk.population_size", POPULATION, "the members of the delivery in the population stated", 1.0,
-            "An extract is no larger than its population: state the size of the population",
+            "An extract cannot be larger than its population: state the size of the population",
         )  # fmt: skip

@@ -25,7 +25,7 @@ def _published(policy: Policy, section: str) -> Iterator[Problem]:
         if not policy.publishes(column):
             yield Problem(
                 (section, "table", "columns", column),
-                f"{column} is not a quasi-identifier of this policy: what is not published can not be matched",
+                f"{column} is not a quasi-identifier of this policy: columns that are not published cannot be matched",
             )
 
 
@@ -38,11 +38,11 @@ def _readable(policy: Policy, section: str) -> Iterator[Problem]:
         if not numeric and (mapped.width > 1 or mapped.top is not None):
             yield Problem(path, f"width and top are for columns of whole numbers; {column} holds text")
         if mapped.coded and column not in CODED_COLUMNS:
-            yield Problem(path, f"coded is for {' and '.join(CODED_COLUMNS)}; {column} holds no codes")
+            yield Problem(path, f"coded is for {' and '.join(CODED_COLUMNS)}; {column} contains no codes")
         if (mapped.width > 1 or mapped.top is not None) and numeric and policy.publishes(column):
             spec = policy.hierarchies.get(policy.quasi_identifier(column).hierarchy)
             if spec is not None and not isinstance(spec, IntervalsSpec):
-                yield Problem(path, f"width and top need a hierarchy of intervals; that of {column} is none")
+                yield Problem(path, f"width and top need a hierarchy of intervals; {column} has another kind")
 
 
 def _complete(policy: Policy, section: str) -> Iterator[Problem]:
@@ -58,7 +58,7 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
         if column not in dates and (column in table.columns or column not in matched or not policy.publishes(column)):
             yield Problem(
                 (section, "table", "lacks", number),
-                f"{column} is mapped, is not published, or is none of {', '.join((*matched, *dates))}; take it out",
+                f"{column} is mapped, is not published, or is not one of {', '.join((*matched, *dates))}; remove it",
             )
     if attack.at_most is None:
         return
@@ -66,20 +66,20 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
         if policy.publishes(column) and column not in table.columns and column not in table.lacks:
             yield Problem(
                 (section, "table", "columns"),
-                f"{column} is published and not mapped, so that the gate would not judge it; map it, or list it in lacks",
+                f"{column} is published but not mapped, so the gate would not judge it; map it, or list it in lacks",
             )
     for column in dates:
         if column not in table.lacks:
             yield Problem(
                 (section, "table", "lacks"),
-                f"{column} is missing: {released_as} is published, and this attack compares no dates, whether the "
-                "table holds them or not; list it in lacks, so that whoever reads the gate knows what it does not judge",
+                f"{column} is missing: {released_as} is published, but this attack compares no dates, whether "
+                "or not the table contains them; list it in lacks, to state that the gate does not judge it",
             )
     if table.people_at_most is None:
         yield Problem(
             (section, "table"),
-            "people_at_most is missing: say how many people live in the area that the release is of, for a table of a "
-            "larger one, or with totals, hides more people than there are",
+            "people_at_most is missing: state how many people live in the area of the release, because a table of a larger "
+            "area, or with totals, counts more people than there are",
         )
 
 
@@ -91,11 +91,11 @@ def _measurable(policy: Policy, section: str) -> Iterator[Problem]:
     if section == "inpatient_attack" and not policy.publishes("place"):
         yield Problem(
             (section, "at_most"),
-            "the release does not tell which claims are inpatient visits: place is not a quasi-identifier of this "
-            "policy, so that this attack can not be measured; publish place, or leave at_most out",
+            "the release does not show which claims are inpatient visits: place is not a quasi-identifier of this policy, so "
+            "this attack cannot be measured; publish place, or remove at_most",
         )
     if section == "voter_list_attack" and not any(policy.publishes(column) for column in PERSON_COLUMNS):
         yield Problem(
             (section, "at_most"),
-            "neither age nor sex is published, so that there is nothing to match; leave at_most out",
+            "neither age nor sex is published, so there is nothing to match; remove at_most",
         )

@@ -108,9 +108,9 @@ def _class_size_one(policy: Policy, alpha: float) -> Iterator[Problem]:
         return
     yield Problem(
         ("risk", "class_size"),
-        f"{rule} is vacuous here: at alpha = {alpha:.4g} and threshold {threshold:g} it takes every class for large "
-        "enough, from k = 1 member on, so that every release would pass, even one of unique members; use counted "
-        "where the delivery holds the population, else truncated_poisson or test",
+        f"{rule} is vacuous here: at alpha = {alpha:.4g} and threshold {threshold:g} it estimates every class to be large "
+        "enough, from k = 1 member on, so every release would pass, even one of unique members; use counted if the delivery "
+        "is the population, else truncated_poisson or test",
     )
 
 
@@ -122,8 +122,8 @@ def _estimates_pass_all(policy: Policy, alpha: float) -> Iterator[Problem]:
         return
     yield Problem(
         ("population_estimates", "small_class_share_at_most"),
-        f"{estimates.estimator} is vacuous here: at alpha = {alpha:.4g} it takes every class for one of {enough} or more, "
-        "even that of a unique member, so that it can not exceed any limit; use truncated_poisson or test",
+        f"{estimates.estimator} is vacuous here: at alpha = {alpha:.4g} it estimates every class at {enough} or more, even "
+        "that of a unique member, so it cannot exceed any limit; use truncated_poisson or test",
     )
 
 
@@ -135,9 +135,9 @@ def _certain_attack_bound(policy: Policy, alpha: float) -> Iterator[Problem]:
             continue
         yield Problem(
             (section, "unconditional", "at_most"),
-            f"{gates.unconditional.at_most:g} is vacuous here: the neighbour finds a target at most when the target "
-            f"is released, which has probability alpha = {alpha:.4g}, so that this gate can not fail; gate "
-            "given_membership too, or set at_most below alpha",
+            f"{gates.unconditional.at_most:g} is vacuous here: the neighbor can find a target only if the target is "
+            f"released, which has probability alpha = {alpha:.4g}, so this gate cannot fail; gate given_membership too, or "
+            "set at_most below alpha",
         )
 
 
@@ -150,8 +150,8 @@ def _absence_proves(policy: Policy, alpha: float) -> Iterator[Problem]:
     if alpha >= 1 and policy.removal.removes_members:
         yield Problem(
             ("sample",),
-            "releasing all eligible members (alpha = 1) while members with sensitive conditions are removed tells "
-            "of every absent member that he has such a condition; release a random part, or remove nobody",
+            "if all eligible members are released (alpha = 1) while members with sensitive conditions are removed, absence "
+            "discloses that a member has such a condition; release a random part, or remove nobody",
         )
 
 
@@ -172,8 +172,8 @@ def _attack_gates(policy: Policy) -> Iterator[Problem]:
     if gates.unconditional is None and gates.given_membership is None:
         yield Problem(
             ("neighbor_attack",),
-            "neither unconditional nor given_membership has a gate, so that the attack could succeed without "
-            "consequence; set at_most for one of them",
+            "neither unconditional nor given_membership has a gate, so the attack could succeed without consequence; set "
+            "at_most for one of them",
         )
 
 
@@ -183,19 +183,19 @@ def _population(policy: Policy) -> Iterator[Problem]:
     if not policy.counts_population and risk.population_size is None:
         yield Problem(
             ("risk", "population_size"),
-            f"is missing: class_size {risk.class_size} estimates the population from the release, and a delivery that "
-            "is an extract does not tell how large its population is; state it, or use counted",
+            f"is missing: class_size {risk.class_size} estimates the population from the release, and an extract does not "
+            "show how large its population is; state it, or use counted",
         )
     if policy.counts_population and risk.population_size is not None:
         yield Problem(
             ("risk", "population_size"),
-            "goes with an estimator: counted takes the members of the delivery as the population",
+            "needs an estimator: counted uses the members of the delivery as the population",
         )
     members = policy.sample.members
     if members is not None and risk.population_size is not None and members > risk.population_size:
         yield Problem(
             ("sample", "members"),
-            f"{members} members can not be released from a population of {risk.population_size}",
+            f"{members} members cannot be released from a population of {risk.population_size}",
         )
 
 
@@ -223,9 +223,8 @@ def _enough_draws(policy: Policy) -> Iterator[Problem]:
         needed = math.ceil(math.log1p(-confidence) / math.log1p(-limit))
         yield Problem(
             ("risk", "gate", "draws"),
-            f"{gate.draws} draws are too few: with none of them flagged, the {confidence:g} upper bound of the last try is "
-            f"{bound:.4g}, above max_high_risk_share {limit:g}, so that {_too_few(gate.statistic)}; at least {needed} "
-            "are needed",
+            f"{gate.draws} draws are too few: even if none is flagged, the {confidence:g} upper bound of the last try is "
+            f"{bound:.4g}, above max_high_risk_share {limit:g}, so {_too_few(gate.statistic)}; at least {needed} are needed",
         )
     attack = policy.neighbor_attack
     for name, found in (("unconditional", attack.unconditional), ("given_membership", attack.given_membership)):
@@ -240,15 +239,14 @@ def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem
         needed = math.ceil(7 * math.log(2 / (1 - confidence)) / (3 * gate.at_most)) + 1
         yield Problem(
             ("neighbor_attack", "trials"),
-            f"{trials} trials are too few for {name}: with no success in any of them, the {confidence:g} upper "
-            f"bound of the last try is {bound:.4g}, above at_most {gate.at_most:g}, so that {_too_few(gate.statistic)}; at "
-            f"least {needed} are needed",
+            f"{trials} trials are too few for {name}: even without any success, the {confidence:g} upper bound of the last "
+            f"try is {bound:.4g}, above at_most {gate.at_most:g}, so {_too_few(gate.statistic)}; at least {needed} are needed",
         )
 
 
 def _too_few(statistic: Statistic) -> str:
     """The consequence of too few draws."""
-    return "no release could pass" if statistic == "upper_bound" else "chance would pass what is not safe"
+    return "no release could pass" if statistic == "upper_bound" else "an unsafe release could pass by chance"
 
 
 def _known_hierarchies(policy: Policy) -> Iterator[Problem]:
@@ -270,7 +268,7 @@ def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:
             continue
         message = None
         if isinstance(spec, DatesSpec):
-            message = f"column {listed.column} holds no dates"
+            message = f"column {listed.column} contains no dates"
         elif isinstance(spec, IntervalsSpec):
             message = _interval_misfit(listed.column, spec)
         elif listed.column in COLUMN_VALUES:
@@ -287,20 +285,20 @@ def _blanks_of_claims(policy: Policy) -> Iterator[Problem]:
         ):
             yield Problem(
                 ("quasi_identifiers", "claims", number, "hierarchy"),
-                f"missing_joins of {listed.hierarchy} is for columns of members: a missing {listed.column} of a claim "
-                "is published as a blank, and is nothing that an adversary knows",
+                f"missing_joins of {listed.hierarchy} is for columns of members: a missing {listed.column} of a claim is "
+                "published as a blank, and an adversary does not know it",
             )
 
 
 def _interval_misfit(column: str, spec: IntervalsSpec) -> str | None:
     if column not in COLUMN_RANGES:
-        return f"column {column} holds text; intervals are for whole numbers"
+        return f"column {column} contains text; intervals are for whole numbers"
     smallest, largest = COLUMN_RANGES[column]
     below = spec.from_ - smallest
     if below > 0:
-        return f"hierarchy of {column} begins at {spec.from_} and skips {below} values that the column may hold"
+        return f"hierarchy of {column} begins at {spec.from_} and skips {below} values that the column may contain"
     if spec.to is not None and (largest is None or spec.to < largest):
-        limit = "has no largest value" if largest is None else f"may hold values up to {largest}"
+        limit = "has no largest value" if largest is None else f"may contain values up to {largest}"
         return f"hierarchy ends at {spec.to}, but {column} {limit}: larger values would have no class"
     return None
 
@@ -308,7 +306,7 @@ def _interval_misfit(column: str, spec: IntervalsSpec) -> str | None:
 def _value_misfit(column: str, hierarchy: Hierarchy) -> str | None:
     covered = hierarchy.rule.all_values()
     skipped = [value for value in COLUMN_VALUES[column] if covered is not None and value not in covered]
-    return f"hierarchy has no class for {', '.join(skipped)}, which column {column} may hold" if skipped else None
+    return f"hierarchy has no class for {', '.join(skipped)}, which column {column} may contain" if skipped else None
 
 
 def _release_columns(policy: Policy) -> Iterator[Problem]:
@@ -331,7 +329,7 @@ def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
     if policy.publishes("claims_truncated") and missing:
         yield Problem(
             ("quasi_identifiers", "members"),
-            "claims_truncated is released in the files of days in hospital, so that it needs both years; not listed: "
+            "claims_truncated is released in the files of days in hospital, so it needs both years; not listed: "
             f"{', '.join(missing)}",
         )
 
@@ -344,7 +342,7 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
     for number, dimension in enumerate(policy.dimensions):
         if dimension.name in LATTICE_COLUMNS:
             yield Problem(
-                ("dimensions", number, "name"), f"the lattice has a column {dimension.name} of its own; take another name"
+                ("dimensions", number, "name"), f"the lattice has its own column {dimension.name}; choose another name"
             )
         if dimension.name in names:
             yield Problem(("dimensions", number, "name"), f"two dimensions are called {dimension.name}")
@@ -354,7 +352,7 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
             if column not in columns:
                 yield Problem(
                     path,
-                    f"{column} is not a quasi-identifier of this policy: what is not published can not be "
+                    f"{column} is not a quasi-identifier of this policy: columns that are not published cannot be "
                     f"generalized; quasi-identifiers: {', '.join(columns)}",
                 )
             elif column in moved:
@@ -386,8 +384,8 @@ def _levels_reached(policy: Policy, moved: Mapping[str, str]) -> Iterator[Proble
         if listed.column not in moved and count is not None and count > 1:
             yield Problem(
                 (*path, "hierarchy"),
-                f"{listed.column} has {count} levels but belongs to no dimension, so that it would always be "
-                f"published at the finest; name it in dimensions, or give it a hierarchy of one level",
+                f"{listed.column} has {count} levels but belongs to no dimension, so it would always be published at the "
+                "finest; name it in dimensions, or give it a hierarchy of one level",
             )
 
 
@@ -425,7 +423,7 @@ def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
         if column not in policy.sensitive_columns:
             yield Problem(
                 ("attribute_disclosure", "sensitive", number),
-                f"{column} is not published; list published columns, or null for those that usually are sensitive",
+                f"{column} is not published; list published columns, or set null for those that are usually sensitive",
             )
         elif column in listed[:number]:
             yield Problem(("attribute_disclosure", "sensitive", number), f"column {column} is listed twice")
@@ -437,8 +435,8 @@ def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
         if name not in policy.generalized:
             yield Problem(
                 ("detail_at_least", name),
-                f"{name} is none of the columns that the lattice generalizes: {', '.join(policy.generalized)}"
-                f"{did_you_mean(name, policy.generalized)}",
+                f"{name} is not one of the columns that the lattice generalizes: "
+                f"{', '.join(policy.generalized)}{did_you_mean(name, policy.generalized)}",
             )
 
 
@@ -453,7 +451,7 @@ def _secret_list(policy: Policy) -> Iterator[Problem]:
         if policy.opt_outs.file is not None and section != "opt_outs" and digest == policy.opt_outs.digest:
             yield Problem(
                 ("opt_outs", "file"),
-                f"{section} names the same file, or one of the same content, and what it names is published",
+                f"{section} names the same file, or one with the same content, and what it names is published",
             )
 
 

@@ -12,9 +12,9 @@ Width = Annotated[int, Field(ge=2, le=366)]
 class NarrowerBins(Section):
     """Local recoding: members of large classes get their intervals from narrower bins."""
 
-    width: Width = Field(description="days in a bin of intervals, for members of large classes")
+    width: Width = Field(description="days per bin of intervals, for members of large classes")
     class_size_at_least: ClassSize = Field(
-        description="members of the delivery of the same sex and the same ten years of age that make a class large"
+        description="number of members of the delivery with the same sex and the same ten years of age that makes a class large"
     )
 
 
@@ -26,15 +26,15 @@ class Dates(Section):
         "dates", description="real dates, or days since the member's first service"
     )
     anchor: Literal["month", "quarter", "half_year", "year"] = Field(
-        "month", description="period of which the date of birth, else of the first service, becomes a random day"
+        "month", description="period in which the date of birth, or else of the first service, becomes a random day"
     )
-    width: Width = Field(7, description="days in a bin of intervals; a new interval is drawn from its bin")
+    width: Width = Field(7, description="days per bin of intervals; a new interval is drawn from its bin")
     narrower: NarrowerBins | None = Field(None, description="narrower bins for members of large classes; null: none")
     study_end: Literal["redraw", "clip"] = Field(
         "redraw", description="dates that leave the years of the delivery are drawn again, or set to the first or last day"
     )
     derived: Literal["recompute", "drop"] = Field(
-        description="length of stay, payment delay and days since first claim are computed again from the released "
+        description="whether length of stay, payment delay and days since first claim are computed again from the released "
         "dates, or not released: their true values would undo the drawing"
     )
 

@@ -32,17 +32,17 @@ class PopulationEstimates(Section):
     """
 
     estimator: Literal["large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = Field(
-        "truncated_poisson", description="whose share of members in small classes small_class_share_at_most is for"
+        "truncated_poisson", description="the estimator to which small_class_share_at_most applies"
     )
     small_class_share_at_most: Share | None = Field(
         None,
-        description="share of released members whose demographic class is small: as estimated, and as counted where the "
-        "delivery is the population, whichever is larger; null: no gate",
+        description="highest share of released members whose demographic class is small: the estimate or, if the delivery is "
+        "the population, the count if that is larger; null: no gate",
     )
     unique_share_at_most: Share | None = Field(
         None,
-        description="share of the population that demographics make unique: as estimated, and as counted where the "
-        "delivery is the population, whichever is larger; null: no gate",
+        description="highest share of the population that is unique by demographics: the estimate or, if the delivery is the "
+        "population, the count if that is larger; null: no gate",
     )
 
 
@@ -50,16 +50,17 @@ class DisclosureLimits(Section):
     """Limits on what an equivalence class discloses about a sensitive attribute; the worst attribute counts."""
 
     homogeneous_share_at_most: Share | None = Field(
-        None, description="share of members whose whole class has one value of an attribute; null: no gate"
+        None, description="highest share of members whose whole class has the same value of an attribute; null: no gate"
     )
     l_at_least: Annotated[float, Field(gt=1, le=1_000_000)] | None = Field(
-        None, description="l that every class must have of every sensitive attribute (l-diversity); null: no gate"
+        None, description="lowest l of any class and any sensitive attribute (l-diversity); null: no gate"
     )
     l_kind: Literal["distinct", "entropy"] = Field(
         "distinct", description="what l counts: different values, or exp of the entropy of their distribution"
     )
     t_at_most: Probability | None = Field(
-        None, description="greatest distance of a class's distribution from the whole's (t-closeness); null: no gate"
+        None,
+        description="highest distance of a class's distribution from that of the whole release (t-closeness); null: no gate",
     )
 
 
@@ -78,19 +79,19 @@ class FlatAttributeDisclosure(DisclosureLimits):
         None, description="sensitive attributes by their names in the release; null: all attributes"
     )
     ordered: tuple[ColumnName, ...] = Field(
-        (), description="those whose values are numbers or begin with one, so that near values are near (ordered distance)"
+        (), description="attributes whose values are numbers or begin with one, compared by ordered distance"
     )
 
 
 class MembershipDisclosure(Section):
     """How well one can tell whether a member of the delivery is in the release (delta-presence)."""
 
-    draws: Trials = Field(10_000, description="simulated adversaries who know claims, too")
+    draws: Trials = Field(10_000, description="number of simulated adversaries who also know claims")
     presence_at_most: Annotated[float, Field(ge=SMALLEST, le=1)] | None = Field(
-        None, description="greatest probability, given demographics, that a member is in the release; null: no gate"
+        None, description="highest probability, given demographics, that a member is in the release; null: no gate"
     )
     advantage_at_most: Probability | None = Field(
-        None, description="greatest gain over a coin in guessing membership from demographics; null: no gate"
+        None, description="highest advantage over a random guess at membership, given demographics; null: no gate"
     )
 
 
@@ -98,14 +99,15 @@ class ProviderGraph(Section):
     """Recognition of providers by patterns of care that share an identifier, and by shared patients."""
 
     patterns_known: Annotated[int, Field(ge=1, le=1_000)] = Field(
-        5, description="patterns of a provider that the adversary knows"
+        5, description="number of patterns of a provider that the adversary knows"
     )
-    draws: Trials = Field(10_000, description="simulated adversaries for each kind of identifier")
+    draws: Trials = Field(10_000, description="number of simulated adversaries for each kind of identifier")
     pattern_success_at_most: Probability | None = Field(
         None, description="success probability of an adversary who knows patterns; null: no gate"
     )
     all_patterns_success_at_most: Probability | None = Field(
-        None, description="success probability of an adversary who knows all patterns that an identifier joins; null: no gate"
+        None,
+        description="success probability of an adversary who knows all patterns that an identifier joins; null: no gate",
     )
     graph_success_at_most: Probability | None = Field(
         None, description="success probability of an adversary who knows who shares patients; null: no gate"

@@ -59,7 +59,7 @@ def _said(text: str) -> str:
         raise ValueError("must not be empty")
     if _INVISIBLE.search(text):
         raise ValueError(
-            "must not hold control characters, characters that change the direction of text, or halves of characters"
+            "must not contain control characters, characters that change the direction of text, or halves of characters"
         )
     return text
 
@@ -72,19 +72,19 @@ def _owner(text: str) -> str:
 
 def _name(text: str) -> str:
     if not (text.isascii() and text.isidentifier() and text[0].isalpha() and text == text.lower()):
-        raise ValueError("a name is lower-case letters, digits and underscores, and begins with a letter")
+        raise ValueError("a name consists of lower-case letters, digits and underscores, and begins with a letter")
     return text
 
 
 def _column_name(text: str) -> str:
     if not (text.isascii() and text.isidentifier() and text[0].isalpha()):
-        raise ValueError("a column name is letters, digits and underscores, and begins with a letter")
+        raise ValueError("a column name consists of letters, digits and underscores, and begins with a letter")
     return text
 
 
 def _not_negligible(number: float) -> float:
     if 0 < number < SMALLEST:
-        raise ValueError(f"must be at least {SMALLEST:g}: no measurement can tell a smaller number from 0")
+        raise ValueError(f"must be at least {SMALLEST:g}: no measurement can distinguish a smaller number from 0")
     return number
 
 
@@ -116,7 +116,7 @@ class Recipients(Section):
     """Who may have the release, and on which terms; both go into the manifest."""
 
     recipient_class: Said = Field(description="who may receive the release, such as 'public' or 'contest participants'")
-    terms_of_use: Said = Field(description="the terms that recipients accept; a release without terms binds nobody")
+    terms_of_use: Said = Field(description="the terms that recipients accept; without terms, a release binds nobody")
 
 
 class Intake(Section):
@@ -132,8 +132,9 @@ class OptOuts(Section):
     members: tuple[Said, ...] = Field((), repr=False, description="member identifiers")
     matched_at_least: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5,
-        description="share of the listed identifiers that must be those of delivered members: a list that matches nobody is "
-        "written differently, or is another delivery's; 0: none must be, as where a delivery is a small extract",
+        description="share of the listed identifiers that must belong to delivered members: a list that matches nobody is "
+        "spelled differently, or belongs to another delivery; 0: no identifier needs to match, as where a delivery "
+        "is a small extract",
     )
     _listed: tuple[str, ...] | None = PrivateAttr(None)
     _digest: str = PrivateAttr("")
@@ -161,47 +162,47 @@ CodedShare = Annotated[float, Field(gt=0, le=1)]
 class CodedClaims(Section):
     """Minimum share of claims with a readable code of each kind, for lists to match; less refuses the delivery."""
 
-    diagnosis: CodedShare | None = Field(0.5, description="share of claims with a diagnosis; null: there may be none")
+    diagnosis: CodedShare | None = Field(0.5, description="share of claims with a diagnosis; null: claims may have none")
     procedure: CodedShare | None = Field(
-        0.5, description="share of claims with a CPT, HCPCS or DRG code; null: there may be none"
+        0.5, description="share of claims with a CPT, HCPCS or DRG code; null: claims may have none"
     )
-    place: CodedShare | None = Field(0.5, description="share of claims with a place of service; null: there may be none")
+    place: CodedShare | None = Field(0.5, description="share of claims with a place of service; null: claims may have none")
 
 
 class Removal(Section):
     """Members and claims that are never released, and what a delivery must contain for that (methods#removal)."""
 
     code_list: Literal["literal", "extended"] | None = Field(
-        description="sensitive codes whose members are removed: as printed (literal), with the codes that the printed "
-        "list omits (extended), or null for none"
+        description="sensitive codes whose members are removed: as printed (literal), with the codes that the printed list "
+        "omits (extended), or null for no removal"
     )
     rare_visible_diseases: bool = Field(description="whether members with a rare and visible disease are removed")
     newborn_days: Annotated[int, Field(ge=0, le=3_660)] | None = Field(
-        description="claims up to this many days after birth are removed; null keeps them"
+        description="claims up to this many days after birth are removed; null: they are kept"
     )
-    non_procedure_claims: bool = Field(description="whether claims whose procedure code is none of CPT are removed")
+    non_procedure_claims: bool = Field(description="whether claims whose procedure code is not from CPT are removed")
     absence_posterior_at_most: Probability = Field(
-        description="highest probability with which absence from the release may tell of a sensitive condition"
+        description="highest probability with which absence from the release may disclose a sensitive condition"
     )
     readable_codes_at_least: Annotated[float, Field(gt=0, le=1)] = Field(
         0.99,
-        description="share of the codes in each column that lists read which the product knows; fewer refuse the delivery. No "
-        "list finds the others: codes that lost their leading zeros may be the sensitive ones",
+        description="minimum share of known codes in each column that lists read; a delivery with fewer is refused. No list "
+        "finds unknown codes: codes that lost their leading zeros may be the sensitive ones",
     )
     coded_claims_at_least: CodedClaims = CodedClaims()
     sensitive_members_at_least: Probability | None = Field(
         0.005,
-        description="share of the members with claims whom the list of sensitive codes finds; fewer than chance gives once in "
-        "a hundred refuse the delivery; null: the list may match nothing",
+        description="minimum share of the members with claims that the list of sensitive codes finds; a delivery with fewer "
+        "than chance gives once in a hundred times is refused; null: the list may match nothing",
     )
     rare_visible_members_at_least: Probability | None = Field(
         0.0002,
-        description="the same of the list of rare and visible diseases; null: the list may match nothing",
+        description="the same for the list of rare and visible diseases; null: the list may match nothing",
     )
     known_newborn_claims_at_least: Annotated[float, Field(gt=0, le=1)] = Field(
         0.9,
-        description="share of the claims of members under 3 years, or of unknown age, with dates of birth and service; the "
-        "others are taken for newborns' and removed; fewer refuse the delivery",
+        description="minimum share of the claims of members under 3 years, or of unknown age, with dates of birth and service; "
+        "the others are taken for newborns' claims and removed; a delivery with fewer is refused",
     )
 
     @property
@@ -219,9 +220,9 @@ class Sample(Section):
     )
     keyed_by: Literal["member", "delivery"] = Field(
         "member",
-        description="whom chance draws: by member, the same from every delivery and for every policy, as far as they are "
-        "eligible, so that releases hold hardly more members together than each alone; or by delivery, others for each "
-        "delivery and policy",
+        description="how members are drawn: by member, the same from every delivery and for every policy as far as they are "
+        "eligible, so that releases together contain hardly more members than each alone; or by delivery, different "
+        "ones for each delivery and policy",
     )
 
     @model_validator(mode="after")
@@ -242,7 +243,7 @@ class Grouping(Section):
 
     charlson: Literal["quan", "deyo"] = Field("quan", description="whose list of comorbidities")
     charlson_diagnoses: Literal["all", "additional"] = Field(
-        "all", description="diagnoses of a claim that count: all that were delivered, or those after the first"
+        "all", description="diagnoses of a claim that count: all that are delivered, or those after the first"
     )
 
 
@@ -259,18 +260,18 @@ class LongTail(Section):
 
     method: Literal["percentile", "bins", "optimal_bins"] = Field(
         "percentile",
-        description="how many claims stay: up to a percentile, or so many that every bin of the number of claims is "
-        "empty or large enough, by the backward algorithm of El Emam & Arbuckle 2013 (bins) or with the fewest claims removed "
+        description="how many claims stay: up to a percentile, or as many as leave every bin of the number of claims empty or "
+        "large enough, by the backward algorithm of El Emam & Arbuckle 2013 (bins) or with the fewest claims removed "
         "(optimal_bins)",
     )
     percentile: Percentile | None = Field(None, description="claims beyond this percentile of claims per unit are cut")
-    width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims in a bin")
-    risk: Probability = Field(0.1, description="a bin holds at least 1 / risk members, or none")
+    width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims per bin")
+    risk: Probability = Field(0.1, description="a bin contains at least 1 / risk members, or none")
     cap: Annotated[int, Field(ge=2, le=1_000_000)] | None = Field(
-        None, description="from this number of claims on there is one open bin, such as 500 or more; null: none"
+        None, description="number of claims from which on there is one open bin, such as 500 or more; null: none"
     )
     lowest_bin: Literal["widen", "drop"] = Field(
-        "widen", description="what to do where the lowest bin is too small: take wider bins, or drop its claims"
+        "widen", description="what to do if the lowest bin is too small: use wider bins, or drop its claims"
     )
     unit: Literal["member", "member_year"] = Field(description="whose claims are counted")
     score: Literal["support", "balanced"] = Field("support", description="which claims are cut first")
@@ -284,7 +285,7 @@ class LongTail(Section):
         for name in _WITHOUT_EFFECT[self.method]:
             # A policy that is written out in full has every field, each with its default, and auditors read it again.
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} has no effect with method {self.method}; take it out, or choose another method")
+                raise ValueError(f"{name} has no effect with method {self.method}; remove it, or choose another method")
         if self.cap is not None and self.cap <= self.width:
             raise ValueError(f"cap is {self.cap}: the open bin begins above the first bin, which has {self.width} numbers")
         return self
@@ -295,7 +296,7 @@ class QuasiIdentifier(Section):
 
     release_as: ColumnName = Field(description="name of the column in the release")
     hierarchy: Name = Field(
-        description="name of its hierarchy; a column that is published as it is has one of kind fixed, because a "
+        description="name of its hierarchy; a column that is published as it is needs one of kind fixed, because a "
         "quasi-identifier without a hierarchy would be published unjudged"
     )
 
@@ -320,7 +321,7 @@ class QuasiIdentifiers(Section):
 
     members: tuple[MemberQuasiIdentifier, ...] = Field(min_length=1, description="columns of the members table")
     claims: tuple[ClaimQuasiIdentifier, ...] = Field(
-        min_length=1, description="columns of the claims table; a release without any would not be longitudinal"
+        min_length=1, description="columns of the claims table; without any, a release would not be longitudinal"
     )
 
     @property
@@ -350,8 +351,8 @@ class Dimension(Section):
 class Adversary(Section):
     """What the adversary knows about a target's claims (methods#adversary-power)."""
 
-    power: Annotated[int, Field(ge=1, le=127)] = Field(description="values of each quasi-identifier known at most")
-    rounding: Literal["nearest", "floor", "ceiling"] = Field("nearest", description="how fractional power is rounded")
+    power: Annotated[int, Field(ge=1, le=127)] = Field(description="highest number of known values of each quasi-identifier")
+    rounding: Literal["nearest", "floor", "ceiling"] = Field("nearest", description="how a fractional power is rounded")
 
 
 class Search(Section):
@@ -359,15 +360,15 @@ class Search(Section):
 
     aim: Annotated[float, Field(gt=0, le=1)] = Field(
         0.95,
-        description="the search accepts nodes whose high-risk share is below this part of max_high_risk_share; above "
-        "1 it would choose nodes that the gate must refuse",
+        description="the search accepts nodes whose share at high risk is below this part of max_high_risk_share; above 1 it "
+        "would choose nodes that the gate must refuse",
     )
     error: Annotated[float, Field(gt=0, lt=0.5), AfterValidator(_not_negligible)] = Field(
-        0.001, description="probability of a wrong decision in all"
+        0.001, description="total probability of a wrong decision"
     )
     draws_at_most: Draws = Field(2_000_000, description="draws after which an undecided node is not a candidate")
     exhaustive: bool = Field(
-        False, description="whether every node is measured with all draws, rather than decided early or from other nodes"
+        False, description="whether every node is measured with all draws, instead of being decided early or from other nodes"
     )
 
 
@@ -375,14 +376,14 @@ class RiskGate(Section):
     """How the chosen node is judged, on separate draws."""
 
     draws: Draws = Field(1_000_000, description="simulated adversaries")
-    statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
+    statistic: Statistic = Field("upper_bound", description="the number that is compared with the threshold")
     confidence: Confidence = Field(0.99, description="confidence of the upper bound, over all tries together")
 
 
 class Suppression(Section):
     """Whether members at high risk may be suppressed."""
 
-    at_most: Share = Field(0.0, description="share of sampled members that may be suppressed; 0: none")
+    at_most: Share = Field(0.0, description="highest share of sampled members that may be suppressed; 0: none")
 
 
 class Risk(Section):
@@ -392,32 +393,32 @@ class Risk(Section):
     max_high_risk_share: Probability = Field(description="share of released members that may be at high risk (MaxSup)")
     class_size: Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = Field(
         "counted",
-        description="how a class's size in the population is known: counted in the delivery, or estimated from "
-        "the release by the estimator named",
+        description="how the size of a class in the population is determined: counted in the delivery, or estimated from the "
+        "release by the named estimator",
     )
     population_size: People | None = Field(
-        None, description="members of the population that the delivery is an extract of; estimators need it"
+        None, description="size of the population that the delivery is an extract of; needed by estimators"
     )
     search: Search = Search()
     gate: RiskGate = RiskGate()
     suppression: Suppression = Suppression()
     loss: Literal["entropy_normalised", "entropy_raw"] = Field(
-        "entropy_normalised", description="information loss that chooses among candidate nodes"
+        "entropy_normalised", description="information loss for choosing among candidate nodes"
     )
 
 
 class AttackGate(Section):
     """A threshold on a success probability of an attack."""
 
-    at_most: Probability = Field(description="highest success probability that is acceptable")
-    statistic: Statistic = Field("upper_bound", description="which number is compared with the threshold")
+    at_most: Probability = Field(description="highest acceptable success probability")
+    statistic: Statistic = Field("upper_bound", description="the number that is compared with the threshold")
     confidence: Confidence = Field(0.99, description="confidence of the upper bound, over all tries together")
 
 
 class NeighborAttack(Section):
     """Attack 1, the nosey neighbour (methods#attack-1): over all members, and given that the target is in the release."""
 
-    trials: Trials = Field(10_000, description="simulated neighbours")
+    trials: Trials = Field(10_000, description="number of simulated neighbors")
     unconditional: AttackGate | None = Field(
         description="gate on the success probability for any member; at most alpha by construction; null: no gate"
     )
@@ -435,5 +436,5 @@ class Demographics(Section):
 class ProviderSuppression(Section):
     """Identifiers of providers, vendors and PCPs are suppressed if few share a pattern of care (methods#provider-patterns)."""
 
-    providers_at_least: ClassSize = Field(20, description="distinct identifiers that hide each other")
-    estimator: Literal["counted"] = Field("counted", description="how their number is known: counted in the delivery")
+    providers_at_least: ClassSize = Field(20, description="number of distinct identifiers that hide each other")
+    estimator: Literal["counted"] = Field("counted", description="how class sizes are determined: counted in the delivery")

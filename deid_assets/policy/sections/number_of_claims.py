@@ -23,15 +23,15 @@ class NumberOfClaims(Section):
     per: Literal["member", "member_year"] = Field(
         description="whether the number of all claims of a member is known, or the numbers of each year"
     )
-    width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims in a bin")
+    width: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="numbers of claims per bin")
     reference: dict[Name, str] = Field(
-        description="dimension: name of a level. Claims are cut until every bin of every demographic class at these "
-        "levels is empty or large enough; coarser classes are then safe as well, and finer ones are not chosen"
+        description="dimension: name of a level. Claims are cut until every bin of every demographic class at these levels is "
+        "empty or large enough; coarser classes are then safe too, and finer ones are not chosen"
     )
     with_values: AttackGate | None = Field(
         None,
-        description="gate on a neighbour who knows the bin and values of claims, and that the target is in the release: the "
-        "worst of attack_sensitivity's rows of this width at its plausible powers; null: reported only",
+        description="gate on a neighbor who knows the bin, values of claims, and that the target is in the release: the "
+        "worst of attack_sensitivity's rows of this width at its plausible powers; null: only reported",
     )
 
 
@@ -46,7 +46,10 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     if width not in analysis.number_of_claims_widths:
         yield (
             ("attack_sensitivity", "number_of_claims_widths"),
-            (f"does not list {width}, the width of number_of_claims: who knows the number and values would not be measured"),
+            (
+                f"does not list {width}, the width of number_of_claims: a neighbor who knows the number and values would not "
+                "be measured"
+            ),
         )
     if section is None:
         return
@@ -55,10 +58,10 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     path: Path = ("number_of_claims", "reference")
     for name in section.reference:
         if name not in of_members:
-            yield (*path, name), f"is no dimension of members; dimensions of members: {', '.join(of_members) or 'none'}"
+            yield (*path, name), f"is not a dimension of members; dimensions of members: {', '.join(of_members) or 'none'}"
     for name, dimension in of_members.items():
         if name not in section.reference:
-            yield path, f"names no level of {name}: which classes claims are cut in would depend on what is chosen"
+            yield path, f"names no level of {name}: the classes in which claims are cut would depend on what is chosen"
         elif any(
             qi.column == dimension.columns[0] and qi.hierarchy in policy.hierarchies for qi in policy.quasi_identifiers.all
         ):
@@ -71,15 +74,15 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
             ("number_of_claims", "width"),
             (
                 f"does not fit the bins of long_tail (width {tail.width}, per {tail.unit}): claims are cut twice, and the "
-                "first bins stay whole only if they are made of the second ones, of the same unit"
+                "first bins stay intact only if they consist of the second ones, with the same unit"
             ),
         )
     if section.per == "member_year" and policy.dates is not None:
         yield (
             ("number_of_claims", "per"),
             (
-                "is member_year, and the year of a claim is made from its released date, after claims were cut; with "
-                "dates say member"
+                "is member_year, but the year of a claim follows from its released date, after claims are cut; with dates, "
+                "use member"
             ),
         )
 
@@ -96,7 +99,7 @@ def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iter
         yield (
             ("number_of_claims", "with_values", "at_most"),
             (
-                f"{analysis.trials} trials of attack_sensitivity are too few: with no success in any of them the upper bound "
-                f"of the last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
+                f"{analysis.trials} trials of attack_sensitivity are too few: even without any success, the upper bound of "
+                f"the last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
             ),
         )

@@ -25,18 +25,18 @@ CODED_COLUMNS = ("condition_group", "procedure_group")
 class TableColumn(Section):
     """A column of a population table, and how its values map to those of the delivery."""
 
-    name: Said = Field(description="its name in the table")
+    name: Said = Field(description="name in the table")
     values: dict[Said, Said] = Field(
-        {}, description="value in the table to value of the delivery, where they differ; others stay as they are"
+        {}, description="value in the table to value of the delivery, where they differ; other values stay as they are"
     )
     width: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1, description="whole numbers that a value stands for, from itself on: 5 where 5-year ages are 0, 5, 10"
+        1, description="how many whole numbers a value represents, starting from itself: 5 if 5-year ages are 0, 5, 10"
     )
     top: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
-        None, description="value that stands for itself and everything above, such as 85 for 85 and over"
+        None, description="value that represents itself and everything above, such as 85 for 85 and over"
     )
     coded: bool = Field(
-        False, description="whether it holds ICD-9-CM, CPT or HCPCS codes, which are grouped as those of claims are"
+        False, description="whether the column contains ICD-9-CM, CPT or HCPCS codes, which are grouped like those of claims"
     )
 
 
@@ -44,29 +44,29 @@ class PopulationTable(Section):
     """A table of people whom an adversary can identify: CSV, Parquet or DuckDB, beside the policy."""
 
     file: Said = Field(description="path of the file, below the policy's folder")
-    table: Said | None = Field(None, description="of a DuckDB file: table or schema.table")
+    table: Said | None = Field(None, description="for a DuckDB file: table or schema.table")
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
-        ",", description="character between the fields of a CSV file"
+        ",", description="separator between the fields of a CSV file"
     )
     only: dict[Said, tuple[Said, ...]] = Field(
-        {}, description="rows to use: column of the table to the values that it must have, such as a state or a year"
+        {}, description="rows to use: column of the table to the required values, such as a state or a year"
     )
     leave_out: dict[Said, tuple[Said, ...]] = Field(
         {}, description="rows to leave out: column of the table to values, such as those of totals"
     )
     count: Said | None = Field(
-        None, description="column with the number of people that a row stands for; null: a row stands for one"
+        None, description="column with the number of people that a row represents; null: a row represents one person"
     )
     columns: dict[PersonColumn, TableColumn] = Field(min_length=1, description="column of the delivery to column of the table")
     lacks: tuple[Said, ...] = Field(
         (),
-        description="published columns that the table does not hold; without saying so none may be missing from a gate; where "
-        "dates are released service_date, too, which attack 3 does not compare",
+        description="published columns that the table does not contain; a gate accepts missing columns only if they are listed "
+        "here. Where dates are released this includes service_date, which attack 3 does not compare",
     )
     people_at_most: People | None = Field(
         None,
-        description="people whom the table may stand for: those of the area that the release is of. A larger area hides "
-        "more people than there are; a gate needs it",
+        description="highest number of people that the table may represent: those of the area of the release. A larger area "
+        "counts more people than there are; a gate needs it",
     )
     _folder: Folder = PrivateAttr(Folder(None))
     _digest: str = PrivateAttr("")
@@ -105,9 +105,9 @@ class DischargeTable(PopulationTable):
     columns: dict[Literal[PersonColumn, VisitColumn], TableColumn] = Field(  # type: ignore[assignment]
         min_length=1, description="column of the delivery to column of the table"
     )
-    person: Said | None = Field(None, description="column that tells persons apart; null: each row is a person with one visit")
+    person: Said | None = Field(None, description="column that identifies persons; null: each row is a person with one visit")
     year: TableColumn | None = Field(
-        None, description="column of the visit's year, with values to 1, 2 or 3; null: all visits are of year 1"
+        None, description="column of the visit's year, with values to 1, 2 or 3; null: all visits are in year 1"
     )
 
     @model_validator(mode="after")
@@ -122,7 +122,7 @@ class VoterListAttack(Section):
 
     table: PopulationTable | None = Field(None, description="the list; null: the members of the delivery")
     at_most: Probability | None = Field(
-        None, description="largest acceptable expected share of released members who are matched; null: reported only"
+        None, description="highest acceptable expected share of released members who are matched; null: only reported"
     )
 
 
@@ -137,6 +137,6 @@ class InpatientAttack(Section):
     )
     at_most: Probability | None = Field(
         None,
-        description="largest acceptable expected share of released members with inpatient visits who are matched, in "
-        "the worst year and with the worst choice of columns; null: reported only",
+        description="highest acceptable expected share of released members with inpatient visits who are matched, in the worst "
+        "year and with the worst choice of columns; null: only reported",
     )

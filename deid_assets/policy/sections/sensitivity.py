@@ -42,14 +42,14 @@ class Plausible(Section):
 class AttackSensitivity(Section):
     """Attack 1 under other assumptions: greater power, linked or ordered claims, known years, errors."""
 
-    trials: Trials = Field(10_000, description="simulated neighbours in each cell")
-    powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns: greatest power of the adversary")
+    trials: Trials = Field(10_000, description="number of simulated neighbors in each cell")
+    powers: tuple[Power, ...] = Field((5, 10, 15), min_length=1, description="columns: highest power of the adversary")
     variants: tuple[VariantName, ...] = Field(ALL, min_length=1, description="rows: what the adversary knows")
     wrong_shares: tuple[Probability, ...] = Field(
-        (0.05, 0.1), description="further rows: the share of the values known that are wrong"
+        (0.05, 0.1), description="further rows: the share of the known values that are wrong"
     )
     number_of_claims_widths: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(
-        (1, 5, 10, 50), description="further rows: the number of claims is known too, to within a bin of so many numbers"
+        (1, 5, 10, 50), description="further rows: the number of claims is also known, to within a bin of this width"
     )
     plausible: Plausible = Plausible()
     unconditional: AttackGate | None = Field(
@@ -65,7 +65,7 @@ class AttackSensitivity(Section):
         for name in ("variants", "powers"):
             listed, plausible = getattr(self, name), getattr(self.plausible, name)
             if len(set(listed)) < len(listed):
-                raise ValueError(f"{name} lists something twice")
+                raise ValueError(f"{name} contains duplicates")
             unmeasured = [str(found) for found in plausible if found not in listed]
             if unmeasured:
                 raise ValueError(
@@ -73,7 +73,7 @@ class AttackSensitivity(Section):
                 )
         for name in ("wrong_shares", "number_of_claims_widths"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ValueError(f"{name} lists something twice")
+                raise ValueError(f"{name} contains duplicates")
         return self
 
     @model_validator(mode="after")
@@ -86,8 +86,8 @@ class AttackSensitivity(Section):
             )
             if bound > gate.at_most:
                 raise ValueError(
-                    f"{self.trials} trials are too few for {name}: with no success in any of them the upper bound of the last "
-                    f"try is {bound:.4g}, as {self.cells} bounds hold together, above at_most {gate.at_most:g}"
+                    f"{self.trials} trials are too few for {name}: even without any success, the upper bound of the last try "
+                    f"is {bound:.4g}, as {self.cells} bounds hold together, above at_most {gate.at_most:g}"
                 )
         return self
 

@@ -107,7 +107,7 @@ def consistency_refusals(
     for name, sql in differences.items():
         rows = int(staged.members.query(sql)["n"].iloc[0])
         if rows:
-            text = f"{name}: the staged rows are not those that the restricted store gives at the chosen generalization"
+            text = f"{name}: the staged rows differ from those that the restricted store gives at the chosen generalization"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
     return found
 
@@ -124,7 +124,7 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
     for name, table in staged.by_name().items():
         rows = int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected[name]})"))["n"].iloc[0])
         if rows:
-            text = f"{name}: the staged rows are not those that the restricted store gives"
+            text = f"{name}: the staged rows differ from those that the restricted store gives"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
     return found
 
@@ -144,7 +144,7 @@ def membership_refusals(policy: Policy, staged: Staged, crosswalk: Table, sample
     published = f"""SELECT p."MemberID", x.original_id AS member_id FROM ({ids}) AS p
         LEFT JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."MemberID" """
     rules = {
-        "unknown_member": ("are no members of the delivery", "member_id IS NULL", []),
+        "unknown_member": ("are not members of the delivery", "member_id IS NULL", []),
         "opted_out_member": (
             "opted out",
             "member_id IN (SELECT unnest(?::VARCHAR[]))",
@@ -211,7 +211,7 @@ def provider_refusals(
                 WHERE s.{quoted(released)} IS NOT NULL AND coalesce(p.{quoted(f"n_{identifier}")}, 0) < {int(needed)}"""
         )["n"].iloc[0]
         if rows:
-            text = f"release_claims: {released} is shown beside a pattern of care that fewer than {needed} share"
+            text = f"release_claims: {released} is shown next to a pattern of care that fewer than {needed} share"
             found.append(Refusal("unsuppressed_identifier", released, float(rows), 0.0, text, "rows"))
     return found
 

@@ -75,12 +75,12 @@ def table_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
         Rules `unjudged_file`, `changed_file`, `unequal_formats` and `unsafe_text`; empty if nothing is wrong.
     """
     if table.judged is None:
-        return [_refusal("unjudged_file", f"data/{table.name}.csv", "was staged, and nobody read it back to judge it")]
+        return [_refusal("unjudged_file", f"data/{table.name}.csv", "was staged, but was not read back and judged")]
     try:
         with connect(table.judged.file) as connection:
             found = _unsafe_texts(connection, table.name, table.judged)
             if rows_digest(connection, table.judged) != table.rows:
-                found.append(_refusal("changed_file", f"data/{table.name}.csv", "does not hold the rows that were staged"))
+                found.append(_refusal("changed_file", f"data/{table.name}.csv", "does not contain the rows that were staged"))
             write_both(connection, table.judged, again, table.name, table.order_by)
         return _file_refusals(data, again, table) + found
     except (duckdb.Error, pa.ArrowException, OSError, ReleaseError) as error:
@@ -98,10 +98,12 @@ def _file_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
                 found.append(_refusal("changed_file", path, "was changed after it was written"))
             with opened(again / f"{table.name}.{form}") as second:
                 if opened_digest(second) != digest:
-                    text = "is not what the judged rows give, byte for byte: rows, their order, or something beside them differ"
+                    text = (
+                        "is not what the judged rows give, byte for byte: rows, their order, or something next to them differ"
+                    )
                     found.append(_refusal("changed_file", path, text))
         if not found and not same_rows(csv, parquet):
-            text = "and its Parquet file do not hold equal values of equal types in one order"
+            text = "and its Parquet file do not contain equal values of equal types in the same order"
             found.append(_refusal("unequal_formats", f"data/{table.name}.csv", text))
     return found
 

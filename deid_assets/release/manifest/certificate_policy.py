@@ -41,15 +41,15 @@ class StatedLattice:
         try:
             return _flat(told) if told.get("kind") == "flat" else _longitudinal(told)
         except (KeyError, TypeError, AttributeError, ValueError, IndexError):
-            raise ReleaseError("the manifest holds no policy with a lattice") from None
+            raise ReleaseError("the manifest contains no policy with a lattice") from None
 
     def problems(self, proof: OptimalityCertificate) -> list[str]:
         """Return where a certificate disagrees with the policy."""
         found = []
         if tuple(zip(proof.dimensions, proof.heights, strict=True)) != self.dimensions:
-            found.append("its dimensions, or their levels, are not those of the policy")
+            found.append("its dimensions, or their levels, differ from those of the policy")
         if not any(_same(proof.criterion, stated) for stated in self.criteria):
-            found.append("it does not say that nodes fail when the policy does")
+            found.append("it does not state that nodes fail when the policy does")
         return found
 
 

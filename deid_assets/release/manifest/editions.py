@@ -177,20 +177,20 @@ class Manifest:
         stages = [step.stage for step in self.attrition]
         assets = [item.asset for item in self.evidence]
         if self.policy.name != self.place.policy:
-            return "its policy is not the one that it is staged under"
+            return "its policy is not the one under which it is staged"
         if not (self.recipient_class and self.terms_of_use):
             return "recipient class and terms of use must be stated"
         if not self.evidence or len(set(assets)) != len(assets):
-            return "it needs evidence, of each assessment once"
+            return "it needs evidence, once for each assessment"
         if len(set(stages)) != len(stages):
             return "a stage of the attrition is named twice"
         for position, step in enumerate(self.attrition):
             if step.source is not None and step.source not in stages[:position]:
                 return f"the attrition's stage {step.stage} comes from a stage that is not named before it"
             if step.file and step.count not in (file.rows for file in self.place.files if file.path == step.file):
-                return f"the attrition's stage {step.stage} does not have the rows of the file {step.file}, which tells them"
+                return f"the attrition's stage {step.stage} does not have as many rows as the file {step.file}"
         if bool(self.roll) != is_digest(self.removal_digest):
-            return "a roll goes with the digest of its removal list"
+            return "a roll needs the digest of its removal list"
         if len(self.salt) < 16 or not is_digest(self.secret_commitment):
             return "salt or secret commitment is missing"
         return None

@@ -91,6 +91,6 @@ def read_back(connection: duckdb.DuckDBPyConnection, path: Path, columns: Mappin
     found = columns_of(connection, read)
     changed = [name for name, kind in columns.items() if found.get(name) != kind]
     if changed or rows_digest(connection, read) != digest:
-        hint = f": cast {', '.join(changed)} to a type that the format keeps" if changed else ""
+        hint = f": cast {', '.join(changed)} to a type that the format preserves" if changed else ""
         raise ReleaseError(f"{path.name} does not read back as the table that was written{hint}")
     return connection.execute(f"SELECT count(*) FROM ({read.sql}) AS written", list(read.parameters)).fetchall()[0][0]

@@ -117,7 +117,9 @@ class Releases:
             If an earlier crash left something that only a person can repair.
         """
         if not POLICY.match(policy):
-            raise ReleaseError("a policy's name has small letters, digits and underscores, and begins with a letter")
+            raise ReleaseError(
+                "a policy's name consists of lower-case letters, digits and underscores, and begins with a letter"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
             self._recover_or_refuse()
@@ -173,12 +175,12 @@ class Releases:
     def _recover_or_refuse(self) -> None:
         problems = self._recover().problems
         if problems:
-            raise ReleaseError("nothing is released before this is looked at: " + "; ".join(problems))
+            raise ReleaseError("nothing is released until this is resolved: " + "; ".join(problems))
         in_force = signer_in_force(self.folder, self.registry.chain())
         if in_force not in (None, self.key.public.raw.hex()):
             raise ReleaseError(
-                "the signing key is not the one in force: it was rotated meanwhile, or replaced by hand; run again, and if "
-                "this comes again, restore keys from a backup or see `deid key rotate`"
+                "the signing key is not the one in force: it was rotated in the meantime, or replaced by hand; run again, "
+                "and if the error persists, restore keys from a backup or see `deid key rotate`"
             )
 
     def _recover(self) -> Recovery:
@@ -289,16 +291,18 @@ class Staging:
         canonical = canonical_json(value)
         content = json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
         if canonical_json(parse_json(content)) != canonical:
-            raise ReleaseError(f"{name} does not read back as what was written: a key is no text, or is there twice")
+            raise ReleaseError(f"{name} does not read back as what was written: a key is not text, or occurs twice")
         return self.write_file(name, content)
 
     def _new_path(self, relative: str) -> Path:
         path = self.folder / relative
         nested = "/" in relative.removeprefix("data/")
         if nested or relative in (MANIFEST, SIGNATURE) or not _FILE_NAME.match(path.name):
-            raise ReleaseError("a released file's name has letters, digits, '.', '_', '-', and is not the manifest's")
+            raise ReleaseError(
+                "the name of a released file consists of letters, digits, '.', '_', '-', and is not the manifest's"
+            )
         if path.exists():
-            raise ReleaseError(f"{relative} is staged already")
+            raise ReleaseError(f"{relative} is already staged")
         return path
 
     def _note(self, path: Path, sha256: str, rows: int | None, digest: str | None) -> ReleasedFile:
@@ -353,7 +357,7 @@ class Staging:
             last = registry.chain().last_time
             if last and goes_back(created, last):
                 raise ReleaseError(
-                    f"the release was begun at {created}, before the registry's newest entry of {last}: set the clock right, "
+                    f"the release was started at {created}, before the registry's newest entry of {last}: correct the clock, "
                     "and run again"
                 )
             signer = self.releases.key.public.raw.hex()
@@ -361,7 +365,7 @@ class Staging:
             entry = self._seal(place, describe(place))
             final = self.releases.path(self.policy, self.number)
             if final.exists():
-                raise ReleaseError(f"{self.policy}/{self.number:04d} exists already")
+                raise ReleaseError(f"{self.policy}/{self.number:04d} already exists")
             os.rename(self.folder, final)
             durable.sync(final.parent)
             try:
@@ -386,7 +390,7 @@ class Staging:
             and names_exact_edition((self.folder / CERTIFICATE).read_bytes(), made.exact_certificate)
         )
         if not is_this_one:
-            raise ReleaseError("the manifest describes another release than the one that is staged")
+            raise ReleaseError("the manifest describes a different release from the one that is staged")
         owner_only(self.releases.restricted)
         restricted = owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
@@ -404,10 +408,10 @@ class Staging:
         reasons = [f"{check.name}: {check.reason}" for check in verify(self.folder, self.releases.key.public).failures]
         # Verify the files on disk. They must also be those just made, not another release that the same key signed.
         if (self.folder / MANIFEST).read_bytes() != made.public:
-            reasons.append(f"{MANIFEST} is not the one that was made")
+            reasons.append(f"{MANIFEST} is not the one that was created")
         reasons += oddities(self.folder)
         if reasons:
-            raise ReleaseError(f"what is staged changed after it was written, nothing is published: {'; '.join(reasons)}")
+            raise ReleaseError(f"staged files changed after they were written, nothing is published: {'; '.join(reasons)}")
         return entry
 
     def discard(self) -> None:

@@ -208,7 +208,7 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
         place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
         public = regular_bytes(release / CERTIFICATE)
     except (ReleaseError, KeyError, TypeError, AttributeError):
-        return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not hold the policy that it is about")]
+        return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not contain its policy")]
     checks = [_public_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
     if exact is None:
         return checks
@@ -227,7 +227,7 @@ def _public_certificate(name: str, content: bytes, problems: str) -> Check:
     tolerance = certificate_tolerance(content)
     if tolerance >= 1:  # true of any node of any lattice
         return Check(
-            name, "skipped", "for so few people losses are rounded too far to prove anything; ask for the exact edition"
+            name, "skipped", "for so few people, losses are rounded too much to prove anything; ask for the exact edition"
         )
     return Check(name, "passed", f"no node loses less by more than {tolerance:.3g} of the largest loss")
 
@@ -293,8 +293,10 @@ def _check_registry(content: bytes, chain: Chain | str | None, expected_head: st
     )
     if not isinstance(chain, Chain):
         outcome: Outcome = "failed" if expected_head or chain else "skipped"
-        return [Check(name, outcome, chain or "the registry was not asked for") for name in (sound, registered, in_time, known)]
-    cut = f"its last line is cut: {len(chain.tail)} bytes without an end of line" if chain.tail else None
+        return [
+            Check(name, outcome, chain or "the registry check was switched off") for name in (sound, registered, in_time, known)
+        ]
+    cut = f"its last line is cut off: {len(chain.tail)} bytes without an end of line" if chain.tail else None
     checks = [
         _answer(sound, chain.problem or cut),
         _answer(registered, _registry_problem(content, chain.entries)),
@@ -310,21 +312,19 @@ def _time_check(name: str, chain: Chain, entry: Entry | None) -> Check:
     """Report times that go back in lines of other releases; they do not count against this one."""
     lines = chain.times_that_go_back()
     if any(chain.lines[line - 1] == entry for line in lines):
-        return Check(name, "failed", "the clock was set back when it was made, or its time was made up")
-    others = (
-        f"times go back in line {', '.join(map(str, lines[:5]))} of the registry, where other releases stand" if lines else ""
-    )
+        return Check(name, "failed", "the clock was set back when it was made, or its time is forged")
+    others = f"times go back in line {', '.join(map(str, lines[:5]))} of the registry, at other releases" if lines else ""
     return Check(name, "passed", others)
 
 
 def _registry_problem(content: bytes, entries: tuple[Entry, ...]) -> str | None:
     wanted = _entry_of(content)
     if wanted is None:
-        return "the manifest does not say what its entry must be"
+        return "the manifest does not state what its entry must be"
     if wanted in entries:
         return None
     if any((entry.policy, entry.number) == (wanted.policy, wanted.number) for entry in entries):
-        return "its number is registered with another manifest, or in another place of the chain"
+        return "its number is registered with another manifest, or at another place of the chain"
     return "it has no entry"
 
 

@@ -185,7 +185,7 @@ class Registry:
         """
         chain = read_chain(self.path)
         if chain.problem:
-            raise ReleaseError(f"{chain.problem}. Nothing is released onto a broken chain: restore it from a backup")
+            raise ReleaseError(f"{chain.problem}. Nothing is released while the chain is broken: restore it from a backup")
         return chain
 
     @property
@@ -215,8 +215,8 @@ class Registry:
             raise ReleaseError(f"{what} does not follow the head of the registry")
         if _goes_back(entry, chain.last_time):
             raise ReleaseError(
-                f"the entry's time {entry.time} lies before that of the registry's newest entry, {chain.last_time}: set the "
-                "clock right"
+                f"the entry's time {entry.time} is before that of the registry's newest entry, {chain.last_time}: correct "
+                "the clock"
             )
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         try:

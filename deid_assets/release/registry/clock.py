@@ -37,7 +37,7 @@ def parse_time(text: object) -> datetime.datetime:
         with contextlib.suppress(ValueError):
             found = datetime.datetime.fromisoformat(text)
     if found is None or found.tzinfo is None:
-        raise ReleaseError("a time is not in ISO 8601 with its time zone, such as 2026-03-01T12:00:00+00:00")
+        raise ReleaseError("the time is not in ISO 8601 with its time zone, such as 2026-03-01T12:00:00+00:00")
     return found
 
 
@@ -64,16 +64,17 @@ def now(last: str | None) -> str:
     known = max([WRITTEN, *([parse_time(last)] if last else [])])
     if shown < WRITTEN:
         raise ReleaseError(
-            f"the clock of this machine shows {text}, before this program was written: set it right, and run again"
+            f"the clock of this machine shows {text}, before this program was written: correct it, and run again"
         )
     if last and goes_back(text, last):
         raise ReleaseError(
-            f"the clock of this machine shows {text}, but the registry's newest entry is of {last}: set the clock right, and "
-            "run again. If that entry was made while the clock was ahead, record that with `deid clock correct --reason TEXT`"
+            f"the clock of this machine shows {text}, but the registry's newest entry is dated {last}: correct the clock, "
+            "and run again. If that entry was made while the clock was ahead, record that with `deid clock correct --reason "
+            "TEXT`"
         )
     if shown - known > AHEAD_AT_MOST:
         raise ReleaseError(
             f"the clock of this machine shows {text}, over twenty years after the last known time {known.isoformat()}: "
-            "set it right, and run again"
+            "correct it, and run again"
         )
     return text

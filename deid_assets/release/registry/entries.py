@@ -175,9 +175,9 @@ class KeyRotation(_Signed):
         """Refuse a rotation that is not signed by the new key, and by the old one unless its loss is recorded."""
         old_signed = self._holds(self.old_key, self.signature) if self.signature else bool(self.reason.strip())
         if not (old_signed and self._holds(self.new_key, self.countersignature)):
-            raise ReleaseError("records a new signing key, but its signatures do not hold")
+            raise ReleaseError("records a new signing key, but its signatures are not valid")
         if self.old_key == self.new_key or not (is_digest(self.old_key) or (self.lost and not self.old_key)):
-            raise ReleaseError("records a new signing key, but not in the place of which one")
+            raise ReleaseError("records a new signing key, but not which one it replaces")
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class ClockCorrection(_Signed):
     def require_signed(self) -> None:
         """Refuse a correction without a reason or a valid signature."""
         if not (self.reason.strip() and self._holds(self.key, self.signature)):
-            raise ReleaseError("records a correction of the clock, but its signature does not hold")
+            raise ReleaseError("records a correction of the clock, but its signature is not valid")
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class RefusedTry(_Signed):
     def require_signed(self) -> None:
         """Refuse a line that is not signed, or whose count does not start at 1."""
         if self.number < 1 or not self._holds(self.key, self.signature):
-            raise ReleaseError("records a refused try, but its signature does not hold")
+            raise ReleaseError("records a refused try, but its signature is not valid")
 
 
 Line = Entry | KeyRotation | ClockCorrection | RefusedTry

@@ -104,7 +104,7 @@ class Tried:
         if set(value) != {"subject", "sample", "node", "number"} or type(value["number"]) is not int:
             raise ValueError("a try has missing or unknown fields")
         if not all(is_digest(value[name]) for name in ("subject", "sample", "node")):
-            raise ValueError("a try is told by digests")
+            raise ValueError("a try is identified by digests")
         return cls(**value)
 
     def refused(self, by_chance: bool, previous: str, time: str) -> RefusedTry:
@@ -241,5 +241,5 @@ def _partition(rows: pd.DataFrame) -> str:
 def what_is_next(number: int) -> str:
     """What a refusal by chance says about the next try, by the number of that try."""
     if number > TRIES_AT_MOST:
-        return f"chance may be why; this was the last of {TRIES_AT_MOST} tries of this delivery and sample"
-    return f"chance may be why; running again tries a coarser generalization, as try {number} of {TRIES_AT_MOST}"
+        return f"this may be chance, but it was the last of {TRIES_AT_MOST} tries of this delivery and sample"
+    return f"this may be chance; running again tries a coarser generalization, as try {number} of {TRIES_AT_MOST}"

@@ -44,7 +44,9 @@ def trust_in(signer: PublicKey, key: PublicKey, chain: Chain | None, entry: Entr
         return found
     if in_force and any(line.new_key == key.raw.hex() for line in lines[place:] if isinstance(line, KeyRotation)):
         return Trust(
-            True, "an earlier key signed; the trusted one signed the registry, which held this release when it came into force"
+            True,
+            "an earlier key signed the release; the trusted key signed the registry, which contained this release when "
+            "the key came into force",
         )
     return found
 
@@ -58,8 +60,8 @@ def _led_to(signer: str, key: str, rotations: list[KeyRotation]) -> Trust:
         if line.lost:
             return Trust(
                 False,
-                f"not anchored: the registry says that the key after yours took its place unsigned at {_shown(line.time)}, "
-                f"because of {_shown(line.reason)!r}; get the publisher's key of now by another way than the release",
+                f"not anchored: according to the registry, the key after yours replaced it unsigned at {_shown(line.time)}, "
+                f"because of {_shown(line.reason)!r}; get the publisher's current key over a channel other than the release",
             )
         key, steps = line.new_key, steps + 1
         if key == signer:
