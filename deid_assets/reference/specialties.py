@@ -53,18 +53,6 @@ def is_specialty(specialty: str) -> bool:
     return _group(specialty) is not None
 
 
-@functools.cache
-def cms_specialties() -> dict[str, str]:
-    """Return every CMS provider specialty code of the table with its name.
-
-    Examples
-    --------
-    >>> cms_specialties()["06"]
-    'Cardiology'
-    """
-    return {row["cms_code"]: row["name"] for row in read_table("specialties.csv") if row["cms_code"]}
-
-
 def _group(specialty: str) -> str | None:
     by_code, by_words = _tables()
     return by_code.get(plain_code(specialty)) or by_words.get(_words(specialty))

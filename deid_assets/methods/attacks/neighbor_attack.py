@@ -166,11 +166,6 @@ def record_risk(population_size: ArrayLike) -> NDArray[np.float64]:
     return 1 / np.asarray(population_size, dtype=float)
 
 
-def file_risk(population_size: ArrayLike) -> float:
-    """Return the largest record risk, 1 / min F_j (equation 2, methods#risk-equations)."""
-    return float(record_risk(population_size).max())
-
-
 def class_size_needed(alpha: float, tau: float = 0.05) -> int:
     """Return k, the smallest class in the release that the large-sample rule accepts: ceil(alpha / tau) (equation 3).
 
@@ -205,21 +200,6 @@ def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: f
     if f.sum() <= 0:
         raise ValueError("there are no released records to take a share of")
     return float(f[population * tau < 1 - _ROUND_OFF].sum() / f.sum())
-
-
-def high_risk_share_large_sample(released_size: ArrayLike, alpha: float, tau: float = 0.05) -> float:
-    """Return `high_risk_share` with F_j = f_j / alpha, that is, the share of records in classes smaller than k.
-
-    It is equation 5 (methods#risk-equations).
-
-    Examples
-    --------
-    3 classes of one record, 2 of two, 4 of five, 8 of ten and 20 of forty: 7 of 907 records, accepted at .008.
-
-    >>> round(high_risk_share_large_sample(np.repeat([1, 2, 5, 10, 40], [3, 2, 4, 8, 20]), alpha=0.2), 5)
-    0.00772
-    """
-    return high_risk_share(released_size, np.asarray(released_size, dtype=float) / alpha, tau)
 
 
 SAFE_HARBOR_UNIQUE = 0.0004

@@ -134,24 +134,6 @@ class LatticeLoss:
         return float(sum(shares) / len(shares)) if shares else 0.0
 
 
-def precision_loss(node: Sequence[int], heights: Sequence[int]) -> float:
-    """Return Prec as a loss: the mean of level / height over the attributes (Sweeney 2002; methods#information-loss).
-
-    Examples
-    --------
-    >>> precision_loss((1, 1), (2, 1))
-    0.75
-    """
-    shares = [level / height if height else 0.0 for level, height in zip(node, heights, strict=True)]
-    return sum(shares) / len(shares)
-
-
-def discernibility(class_sizes: np.ndarray, k: int) -> int:
-    """Return DM: f squared for a class of f >= k records, N f for a suppressed one; not monotone on the lattice."""
-    sizes = np.asarray(class_sizes, dtype=np.int64)
-    return int(np.sum(np.where(sizes >= k, sizes * sizes, sizes.sum() * sizes)))
-
-
 def monotone_discernibility(class_sizes: np.ndarray) -> int:
     """Return DM*: the sum of f squared over all classes; monotone, because suppression has no penalty."""
     sizes = np.asarray(class_sizes, dtype=np.int64)

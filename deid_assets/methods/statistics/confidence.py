@@ -54,12 +54,6 @@ def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[f
     return _wilson(hits, trials, float(stats.norm.isf((1 - confidence) / 2)))
 
 
-def wilson_upper_bound(hits: int, trials: int, confidence: float = 0.99) -> float:
-    """Return the one-sided upper bound of Wilson's score interval for a share."""
-    _check(hits, trials, confidence)
-    return _wilson(hits, trials, float(stats.norm.isf(1 - confidence)))[1]
-
-
 def clopper_pearson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return the exact two-sided interval of Clopper and Pearson (1934); its coverage is at least `confidence`.
 
