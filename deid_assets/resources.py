@@ -67,8 +67,7 @@ _readings: dict[tuple[str, str], set[str]] = {}
 """By run and step: digests of the bytes of the policy and its files, whenever the step read different ones."""
 
 
-# The type argument is for resources that give something else than themselves; Dagster's own examples leave it out.
-class Policies(dg.ConfigurableResource):  # type: ignore[type-arg]
+class Policies(dg.ConfigurableResource):
     """The policies of this code location: those that ship, and those in the home's `policies`."""
 
     root: str
@@ -100,7 +99,7 @@ class Policies(dg.ConfigurableResource):  # type: ignore[type-arg]
         return policy_called(name, Home(Path(self.root)).policies)
 
 
-class Workplace(dg.ConfigurableResource):  # type: ignore[type-arg]  # as for `Policies`
+class Workplace(dg.ConfigurableResource):
     """The home folder, and what assets may use in it: secret, signing key, deliveries."""
 
     root: str
