@@ -1,9 +1,11 @@
 """What the scenarios share, each made once: a home with a published release, and one where all but that is done."""
 
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,14 +43,37 @@ class CommandRun:
         return self.pipeline.home.releases / "small" / "0001"
 
 
+@contextmanager
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
+    """A folder that all processes of a test run share, and whether it has to be made; the others wait meanwhile."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder, made = shared / name, shared / f"{name}.made"
+    with open(shared / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = not made.exists()
+        if missing:
+            shutil.rmtree(folder, ignore_errors=True)
+        yield folder, missing
+        made.touch()
+
+
 @pytest.fixture(scope="session")
 def published(tmp_path_factory) -> Iterator[CommandRun]:
-    """A home in which `deid run` published the small policy's release; to look at, not to change."""
-    root = tmp_path_factory.mktemp("published") / "deid"
-    write_policy(Home(root).create().policies, SMALL)
-    exit_code, printed = deid(root, "run", "--policy", "small", "--members", MEMBERS)
-    with pipeline_in(root) as pipeline:
-        yield CommandRun(pipeline, exit_code, printed)
+    """A home in which `deid run` published the small policy's release; to look at, not to change.
+
+    Made once for all processes of a test run: each looks at a copy of its own.
+    """
+    with made_once(tmp_path_factory, "published") as (folder, missing):
+        root, said = folder / "deid", folder / "said.json"
+        if missing:
+            write_policy(Home(root).create().policies, SMALL)
+            exit_code, printed = deid(root, "run", "--policy", "small", "--members", MEMBERS)
+            said.write_text(json.dumps([exit_code, printed]))
+    exit_code, printed = json.loads(said.read_text())
+    own = tmp_path_factory.mktemp("published") / "deid"
+    with copy_of(root, own) as pipeline:
+        yield CommandRun(pipeline, exit_code, printed.replace(str(root), str(own)))
 
 
 @pytest.fixture(scope="session")
@@ -57,16 +82,10 @@ def prepared(tmp_path_factory) -> Path:
 
     Made once for all processes of a test run: each test works in a copy.
     """
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    root, made = shared / "prepared" / "deid", shared / "prepared.made"
-    with open(shared / "prepared.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            shutil.rmtree(root, ignore_errors=True)
-            prepare(root)
-            made.touch()
-    return root
+    with made_once(tmp_path_factory, "prepared") as (folder, missing):
+        if missing:
+            prepare(folder / "deid")
+    return folder / "deid"
 
 
 def prepare(root: Path) -> None:

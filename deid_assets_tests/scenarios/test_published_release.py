@@ -260,7 +260,8 @@ def test_the_registry_has_one_entry_whose_head_is_in_the_event_log(published):
     assert (entry.policy, entry.number) == ("small", 1) and re.fullmatch("[0-9a-f]{16}", entry.delivery)
     metadata = published.pipeline.materialization("release", KEY).metadata
     assert metadata["registry_head"].value == chain.head
-    assert metadata["release"].value == str(published.release)
+    # The home of the run was another: `published` is a copy of it.
+    assert Path(metadata["release"].value).parts[-3:] == published.release.parts[-3:]
 
 
 def test_every_asset_has_its_key_group_owners_and_code_version(published):
