@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from pathlib import Path
 
 import dagster as dg
 import duckdb
