@@ -83,7 +83,7 @@ def parse(text: str) -> Parsed:
     >>> parse("a: 1\nb:\n- 2\n").line_of(("b", 0))
     3
     >>> parse("a: 1\na: 2\n").faults[0].message
-    'this key occurs twice (first in line 1), and only one of them could count'
+    'this key occurs twice (first in line 1), but only one of them can count'
     """
     if len(text) > LARGEST_FILE:
         return Parsed(None, {}, (YamlFault(1, (), f"the file is larger than {LARGEST_FILE} characters"),))

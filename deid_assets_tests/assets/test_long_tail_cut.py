@@ -53,7 +53,7 @@ def test_years_are_cut_by_themselves(method):
 
 @pytest.mark.parametrize("method", ["bins", "optimal_bins"])
 def test_too_few_members_are_refused_with_what_to_do(method):
-    with pytest.raises(DeliveryError, match=r"in 1 of 2 tables .* \(10 at risk 0.1\).*deliver more members"):
+    with pytest.raises(DeliveryError, match=r"1 of 2 tables .* \(10 at risk 0.1\).*deliver more members"):
         kept(tail(method=method, unit="member_year"), [3] * 20 + [3] * 4, [1] * 20 + [2] * 4)
     with pytest.raises(DeliveryError, match="no claims"):
         kept(tail(method=method), [])
@@ -141,7 +141,7 @@ def test_bins_that_the_second_cut_empties_are_told_before_the_search(section, co
         rows = [(f"m{i:03}", 1) for i, n in enumerate(counts) for _ in range(n)]
         claims = store.table("grouped_claims", "member_id VARCHAR, year INTEGER", rows)
         with pytest.raises(
-            DeliveryError, match=r"fewer than the 10 of risk 0[.]1; .* {method: percentile, .*unit: member, .*reference"
+            DeliveryError, match=r"fewer than the 10 that risk 0[.]1 requires; .* {method: percentile, .*unit: member, .*reference"
         ):
             require_bins(section, claims, units(left))
         require_bins(LongTail(method="percentile", percentile=95, unit="member", score="support"), claims, units(left))

@@ -277,7 +277,7 @@ class TestDeath:
         monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.1)
         with (
             ClusterExecutor(two_workers.scheduler_address, answer_within=0.3) as executor,
-            pytest.raises(ExecutorError, match="did not answer a call within 0 s, though its workers live"),
+            pytest.raises(ExecutorError, match="did not answer a call within 0 s, although its workers are alive"),
         ):
             executor.submit(Sleeper().sleep, 2).result()
 

@@ -66,7 +66,7 @@ def test_every_column_is_judged_and_one_that_is_not_refuses(pipeline):
     assert found["Year/refinement"].value < 0.1
     pipeline.edit_store(KEY, "ALTER TABLE candidate.release_claims ADD COLUMN notes VARCHAR")
     _, refusals = leaks(pipeline, policy_from(SMALL))
-    assert "release_claims: nothing measures what column notes tells" in refusals
+    assert "release_claims: nothing measures what column notes discloses" in refusals
 
 
 def test_a_reviewed_column_that_is_none_of_them_is_an_error():
