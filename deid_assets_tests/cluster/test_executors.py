@@ -286,7 +286,7 @@ class TestDeath:
         monkeypatch.setattr(executors, "_ATTEMPTS", 2)
         with (
             ClusterExecutor(two_workers.scheduler_address) as executor,
-            pytest.raises(ExecutorError, match="lost the same call 2 times, at last because .*too little memory"),
+            pytest.raises(ExecutorError, match="lost the same call 2 times, most recently because .*too little memory"),
         ):
             executor.submit(Sleeper().die).result()
 

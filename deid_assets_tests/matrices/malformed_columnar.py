@@ -101,7 +101,7 @@ PARQUET = (
     Case("groups without rows", "parquet", _empty_groups),
     Case("a missing column", "parquet", _rewritten("SELECT * EXCLUDE (day) FROM t"), ("claims.parquet: missing column day",)),
     Case("a column in capitals", "parquet", _rewritten('SELECT * RENAME (day AS "DAY") FROM t'), ("missing column day",)),
-    Case("a column twice", "parquet", _arrow(_twice), ("column day (to be read as service_date) is there twice",)),
+    Case("a column twice", "parquet", _arrow(_twice), ("column day (to be read as service_date) occurs twice",)),
     Case("a column of lists", "parquet", _with_column("dx", "[dx]"), ("claims.parquet: column dx", "the type LIST")),
     Case("a column of structures", "parquet", _with_column("dx", "{'a': dx}"), ("column dx", "the type STRUCT")),
     Case("a column of maps", "parquet", _with_column("dx", "map([dx], [1])"), ("column dx", "the type MAP")),

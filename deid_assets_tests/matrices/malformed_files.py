@@ -136,7 +136,7 @@ FILES = (
          ("claims.csv: missing column place",)),
     Case("a header in capitals", "csv", _lines(lambda lines: [lines[0].upper(), *lines[1:]]), ("claims.csv: missing column",)),
     Case("a column twice", "csv", _bytes(lambda content: content.replace(b",note", b",day", 1)),
-         ("claims.csv: column day (to be read as service_date) is there twice",)),
+         ("claims.csv: column day (to be read as service_date) occurs twice",)),
     Case("an unread column twice", "csv", _bytes(lambda content: content.replace(b",note,paid", b",note,paid,note", 1)
          .replace(b",\n", b",,\n"))),
     Case("a name with blanks", "csv", _bytes(lambda content: content.replace(b",day,", b", day,", 1)),

@@ -191,7 +191,7 @@ FLAT = (
     Case("empty", "flat", lambda folder: os.truncate(folder / "people.csv", 0), ("people.csv: empty file",)),
     Case("a missing column", "flat", _table("home town", "town"),
          ("people.csv: missing column home town (to be read as Town)",)),
-    Case("a column twice", "flat", _table("secret", "sex", 1), ("people.csv: column sex (to be read as Sex) is there twice",)),
+    Case("a column twice", "flat", _table("secret", "sex", 1), ("people.csv: column sex (to be read as Sex) occurs twice",)),
     Case("values outside the hierarchy", "flat", _table("town 0", VALUE), ("column home town", "value outside the hierarchy")),
     Case("one value outside the hierarchy", "flat", _table("town 0", VALUE, 1), quarantined=1),
     Case("no header", "flat", lambda folder: (folder / "people.csv").write_text(
