@@ -11,6 +11,7 @@ from deid_assets.policy.loading import policies_in
 from deid_assets.stages import FLAT_STAGES, STAGE_OF, STAGES, stages_of
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 POLICIES = policies_in()
 
@@ -178,3 +179,12 @@ def test_definitions_of_one_policy_can_be_merged_into_another_project(tmp_path):
 def test_building_definitions_makes_no_folder(tmp_path):
     build_definitions({}, Home(tmp_path / "deid"))
     assert not (tmp_path / "deid").exists()
+
+
+def test_policies_of_both_kinds_load_together(tmp_path):
+    """A home in which both were run has one code location."""
+    both = {"flat_table": policy_from(FLAT), "claims_dates": POLICIES["claims_dates"]}
+    definitions = build_definitions(both, Home(tmp_path))
+    dg.Definitions.validate_loadable(definitions)
+    keys_of_releases = {dg.AssetKey([name, "release"]) for name in both}
+    assert keys_of_releases <= definitions.resolve_asset_graph().get_all_asset_keys()

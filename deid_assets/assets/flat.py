@@ -171,6 +171,7 @@ def release_records(
 @stage_asset(
     policy_sections=["recipients", "risk", "attributes", "reviewed_attributes", "detail_at_least"],
     kinds=("duckdb", "parquet", "csv"),
+    op_name="release_of_records",
 )
 def release(
     context: dg.AssetExecutionContext,
@@ -237,6 +238,12 @@ def release(
                 counts_people=True,
                 shapes=shapes_of_measurements(policy, workplace.delivery(context.partition_key), levels),
                 report=lambda public: flat_report(policy, public, levels, record_lattice.frame()),
+                # Records have no identifier by which releases could be compared.
+                still_so=lambda: True,
+                member_tags=b"",
+                roll=b"",
+                removal_digest="",
+                tried=None,
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:

@@ -115,7 +115,7 @@ class Passed:
     member_tags
         `Workplace.member_tags` of the released members; empty if records have no identifier.
     roll, removal_digest, tried
-        As in `Manifest`.
+        As in `Manifest`; empty and None if records have no identifier.
     """
 
     evidence: tuple[Evidence, ...]
@@ -124,11 +124,11 @@ class Passed:
     counts_people: bool
     shapes: Mapping[str, str]
     report: Callable[[bytes], bytes]
-    still_so: Callable[[], bool] = lambda: True
-    member_tags: bytes = b""
-    roll: bytes = b""
-    removal_digest: str = ""
-    tried: Tried | None = None
+    still_so: Callable[[], bool]
+    member_tags: bytes
+    roll: bytes
+    removal_digest: str
+    tried: Tried | None
 
 
 def publish(

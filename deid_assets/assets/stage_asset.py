@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ def stage_asset(
     version: str = "1",
     kinds: Sequence[str] = ("duckdb",),
     derived_columns: Mapping[str, Sequence[str]] | None = None,
+    op_name: str | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
     """Create an asset of the stage that `stages.py` names for it.
@@ -37,6 +39,8 @@ def stage_asset(
         Increase it when the asset's code computes something else.
     derived_columns
         For columns derived from others under a new name: their source, as "asset.column".
+    op_name
+        Name of the operation, if another asset has the same name: Dagster loads no two operations of one name together.
     """
 
     def make(function: Callable[..., object]) -> dg.AssetsDefinition:
@@ -46,12 +50,16 @@ def stage_asset(
             with guarded(context):
                 return function(context, *args, **kwargs)
 
-        made: dg.AssetsDefinition = dg.asset(
-            metadata=asset_metadata(function.__name__, policy_sections, version, derived_columns),
-            kinds=set(kinds),
+        described = {
+            "metadata": asset_metadata(function.__name__, policy_sections, version, derived_columns),
+            "kinds": set(kinds),
             **options,
-        )(metered)
-        return made
+        }
+        if op_name is None:
+            made: dg.AssetsDefinition = dg.asset(**described)(metered)
+            return made
+        output = dg.AssetOut(description=inspect.getdoc(function), **described)
+        return dg.multi_asset(name=op_name, outs={function.__name__: output})(metered)
 
     return make
 

@@ -141,7 +141,8 @@ def test_bins_that_the_second_cut_empties_are_told_before_the_search(section, co
         rows = [(f"m{i:03}", 1) for i, n in enumerate(counts) for _ in range(n)]
         claims = store.table("grouped_claims", "member_id VARCHAR, year INTEGER", rows)
         with pytest.raises(
-            DeliveryError, match=r"fewer than the 10 that risk 0[.]1 requires; .* {method: percentile, .*unit: member, .*reference"
+            DeliveryError,
+            match=r"fewer than the 10 that risk 0[.]1 requires; .* {method: percentile, .*unit: member, .*reference",
         ):
             require_bins(section, claims, units(left))
         require_bins(LongTail(method="percentile", percentile=95, unit="member", score="support"), claims, units(left))

@@ -141,7 +141,7 @@ class ValuePairs:
     def of_values(cls, differing: NDArray[np.integer], values: NDArray[np.integer]) -> "ValuePairs":
         """Construct from the differing pairs and the number of values of each member; both (n,)."""
         values = np.asarray(values, dtype=np.int64)
-        return cls(np.asarray(differing, dtype=np.int64), values * np.maximum(values - 1, 0))
+        return cls(np.asarray(differing), values * np.maximum(values - 1, 0))
 
     @property
     def diversity(self) -> NDArray[np.float64]:

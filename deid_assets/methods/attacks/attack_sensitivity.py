@@ -209,7 +209,9 @@ class AttackSensitivity:
         draws: int,
     ) -> tuple[list[Facts], list[np.ndarray]]:
         """Return the facts known beyond values, and the draws that know them."""
-        if claim is not None:
+        if knows == "claim":
+            if claim is None:
+                raise ValueError("an adversary who knows a claim needs one")
             return [self._like_claims.facts(claim)], [np.arange(draws)]
         if knows != "order":
             return [], []

@@ -172,7 +172,9 @@ class OtherGates:
     def _release(self, gate: str, suppressed: np.ndarray) -> NodeComputation:
         """Return the remaining members as a population, with all that the adversary of an attack knows about them."""
         data = self.data.keeping(~suppressed).released_only()
-        if gate == NUMBER and self.claim_bins is not None:
+        if gate == NUMBER:
+            if self.claim_bins is None:
+                raise ValueError("an adversary who knows the number of claims needs its bins")
             known = self.claim_bins[self.sampled[~suppressed]]
             data = replace(
                 data,

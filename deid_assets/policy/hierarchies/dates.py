@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.errors import DeliveryError
+
 DATE_UNITS = ("day", "month", "quarter", "year")
 """Units of dates, from fine to coarse. Weeks are excluded because they straddle months."""
 
@@ -23,7 +25,11 @@ class Dates:
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
         """Return each covered date in the unit of the level."""
-        return [_date_text(date, self.units[level]) for date in map(_date, values) if date is not None]
+        dates = [_date(value) for value in values]
+        found = [_date_text(date, self.units[level]) for date in dates if date is not None]
+        if len(found) < len(dates):
+            raise DeliveryError(f"{len(dates) - len(found)} values are no dates")
+        return found
 
     def sort_key(self, value: object) -> datetime.date:
         """Key of the display order."""

@@ -193,4 +193,6 @@ def value_at(policy: BaseModel, path: tuple[str, ...]) -> float | None:
     value: object = policy
     for part in path:
         value = getattr(value, part, None)
-    return value if isinstance(value, int | float) else None
+    if value is None or isinstance(value, int | float):
+        return value
+    raise TypeError(f"{'.'.join(path)} is no number, so that its range cannot be checked")
