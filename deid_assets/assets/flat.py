@@ -171,7 +171,7 @@ def release_records(
 @stage_asset(
     policy_sections=["recipients", "risk", "attributes", "reviewed_attributes", "detail_at_least"],
     kinds=("duckdb", "parquet", "csv"),
-    op_name="release_of_records",
+    op_name="flat_release",
 )
 def release(
     context: dg.AssetExecutionContext,
