@@ -109,7 +109,6 @@ def named(name: str) -> Engine:
 
 def _numba_loops() -> tuple[ModuleType, ModuleType]:
     """Return the compiled draws and classes; ImportError if numba is missing or does not fit the installed NumPy."""
-    from deid_assets.methods.kernel import numba_classes as compiled_classes
-    from deid_assets.methods.kernel import numba_draws
+    from deid_assets.methods.kernel import numba_classes, numba_draws
 
-    return numba_draws, compiled_classes
+    return numba_draws, numba_classes

@@ -136,6 +136,19 @@ class _Signed(_Line):
 
 
 @dataclass(frozen=True)
+class _SignedByOne(_Signed):
+    """An entry that one key signs: `key` is the raw public key of the signer, in hexadecimal like the `signature`."""
+
+    signatures: ClassVar = ("signature",)
+
+    def signed(self, key: SigningKey) -> Self:
+        """The entry with this key and its signature."""
+        # By name, because the fields stand in the classes below, after those of their own.
+        draft = replace(self, **{"key": key.public.raw.hex(), "signature": ""})
+        return replace(draft, **{"signature": key.sign(draft.statement).hex()})
+
+
+@dataclass(frozen=True)
 class KeyRotation(_Signed):
     """The signing key was replaced.
 
@@ -181,7 +194,7 @@ class KeyRotation(_Signed):
 
 
 @dataclass(frozen=True)
-class ClockCorrection(_Signed):
+class ClockCorrection(_SignedByOne):
     """Earlier entries were made while the clock was ahead: the next ones may go back to this time.
 
     Parameters
@@ -203,12 +216,6 @@ class ClockCorrection(_Signed):
     kind: ClassVar = "clock correction"
     texts: ClassVar = ("reason", "time", "signature")
     digests: ClassVar = ("key", "previous")
-    signatures: ClassVar = ("signature",)
-
-    def signed(self, key: SigningKey) -> Self:
-        """The entry with this key and its signature."""
-        draft = replace(self, key=key.public.raw.hex(), signature="")
-        return replace(draft, signature=key.sign(draft.statement).hex())
 
     def require_signed(self) -> None:
         """Refuse a correction without a reason or a valid signature."""
@@ -217,7 +224,7 @@ class ClockCorrection(_Signed):
 
 
 @dataclass(frozen=True)
-class RefusedTry(_Signed):
+class RefusedTry(_SignedByOne):
     """A generalization that was refused by a measurement based on random draws.
 
     It names nobody, no policy and no measured number. Keyed digests identify what was refused; anyone who has the
@@ -256,12 +263,6 @@ class RefusedTry(_Signed):
     digests: ClassVar = ("subject", "sample", "node", "key", "previous")
     numbers: ClassVar = ("number",)
     answers: ClassVar = ("by_chance",)
-    signatures: ClassVar = ("signature",)
-
-    def signed(self, key: SigningKey) -> Self:
-        """The entry with this key and its signature."""
-        draft = replace(self, key=key.public.raw.hex(), signature="")
-        return replace(draft, signature=key.sign(draft.statement).hex())
 
     def require_signed(self) -> None:
         """Refuse a line that is not signed, or whose count does not start at 1."""
