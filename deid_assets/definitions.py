@@ -15,23 +15,16 @@ from pandera.ibis import DataFrameSchema
 from deid_assets.assets import (
     adversary,
     assessment,
-    attribute_disclosure,
     candidate,
     dates,
-    disclosure,
     flat,
-    flat_disclosure,
     flat_intake,
     generalization,
     intake,
-    population_attacks,
     preparation,
-    provider_graph_attack,
     reachable_risk,
-    record_risk,
     release,
     rule_needs,
-    sensitivity,
 )
 from deid_assets.automation.refused_runs import refusal_sensor
 from deid_assets.checks.contracts import contract_checks
@@ -52,11 +45,8 @@ from deid_assets.store.home import Home
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
-MODULES = (
-    intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, assessment, sensitivity,
-    population_attacks, disclosure, attribute_disclosure, provider_graph_attack, release,
-)  # fmt: skip
-FLAT_MODULES = (flat_intake, flat, record_risk, flat_disclosure)
+MODULES = (intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, assessment, release)
+FLAT_MODULES = (flat_intake, flat)
 """The assets of a longitudinal policy, and those of a flat one."""
 
 

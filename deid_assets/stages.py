@@ -1,5 +1,7 @@
 """The stages in order, and the assets of each. Schemas of the store and asset groups follow them."""
 
+from deid_assets.assessments.registry import FLAT, LONGITUDINAL
+
 STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("members", "claims", "quarantined_rows", "delivered_codes"),
     "preparation": (
@@ -28,18 +30,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "suppressed_members",
     ),
     "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
-    "assessment": (
-        "longitudinal_risk",
-        "neighbor_attack",
-        "attack_sensitivity",
-        "demographic_risk",
-        "voter_list_attack",
-        "inpatient_attack",
-        "population_estimates",
-        "attribute_disclosure",
-        "membership_disclosure",
-        "provider_graph_attack",
-    ),
+    "assessment": tuple(assessment.name for assessment in LONGITUDINAL),
     "release": ("release",),
 }
 
@@ -47,7 +38,7 @@ FLAT_STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("records", "quarantined_records"),
     "generalization": ("record_domains", "record_lattice", "record_generalization", "suppressed_records"),
     "candidate": ("release_records",),
-    "assessment": ("record_risk", "record_attribute_disclosure"),
+    "assessment": tuple(assessment.name for assessment in FLAT),
     "release": ("release",),
 }
 """Stages and assets of a flat table, which has one record per person."""
@@ -63,22 +54,6 @@ RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "kno
 STAGE_OF: dict[str, str] = {
     asset: stage for stages in (STAGES_WITH_DATES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
 }
-
-METHOD_VERSIONS = {
-    "longitudinal_risk": "6",
-    "neighbor_attack": "3",
-    "attack_sensitivity": "7",
-    "demographic_risk": "6",
-    "voter_list_attack": "3",
-    "inpatient_attack": "4",
-    "population_estimates": "5",
-    "attribute_disclosure": "4",
-    "membership_disclosure": "2",
-    "provider_graph_attack": "4",
-    "record_risk": "4",
-    "record_attribute_disclosure": "4",
-}
-"""Version of each assessment's method; the gate accepts evidence of these versions only."""
 
 
 def stages_of(policy: object) -> dict[str, tuple[str, ...]]:

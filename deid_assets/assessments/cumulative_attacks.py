@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deid_assets.assessments.attack_sensitivity import WORST
+from deid_assets.assessments.demographic_risk import ABSENCE, because_of
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
-from deid_assets.assessments.measure import ABSENCE, GIVEN_MEMBERSHIP, UNCONDITIONAL
+from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import AttackGate
-
-BECAUSE = "counts_earlier_releases"
-"""Metadata key of an assessment whose numbers count members of earlier releases."""
 
 _FIGURES = {
     "neighbor_attack": (GIVEN_MEMBERSHIP, UNCONDITIONAL),
@@ -40,14 +38,6 @@ def cumulative_refusals(policy: Policy, evidence: Sequence[Evidence], alpha: flo
         Rules: `absent_measurement` and `failed_measurement`; none for attacks without a policy gate for any member.
     """
     return [refusal for asset, gate in _gates(policy) for refusal in _judged(asset, gate, evidence, alpha)]
-
-
-def because_of(releases: Sequence[str]) -> str:
-    """Why a number that counts earlier releases is as high as it is, and what does not lower it."""
-    return (
-        f"members of this population in earlier releases count too, and are in {', '.join(releases)}; a publication cannot "
-        "be undone, and more members in this delivery do not help"
-    )
 
 
 def naming_releases(refusals: Sequence[Refusal], releases: Sequence[str]) -> list[Refusal]:

@@ -7,8 +7,7 @@ compared with the policy's `detail_at_least`.
 import math
 from collections.abc import Mapping
 
-from deid_assets.assessments.evidence import INFORMATION, Measurement, Refusal
-from deid_assets.assessments.measure import exact
+from deid_assets.assessments.evidence import INFORMATION, Measurement, Refusal, exact
 from deid_assets.methods.lattice.certificate import rounding_step
 
 KEPT = "information_kept"

@@ -469,6 +469,66 @@ def _comparison_text(measurement: Measurement) -> str:
     return f"{measurement.statistic.replace('_', ' ')} {number} must be {wanted} ({measurement.unit})"
 
 
+def counted(
+    name: str,
+    unit: str,
+    value: float | None,
+    limit: float | None,
+    method: str,
+    section: str,
+    sample_size: int | None,
+    comparison: Comparison = "at_most",
+    commitment: str | None = None,
+) -> Measurement:
+    """A number without a bound, which is a gate if the policy sets a limit."""
+    return Measurement(
+        name,
+        unit,
+        value,
+        None,
+        limit,
+        comparison,
+        "value",
+        None,
+        method,
+        section,
+        sample_size,
+        commitment,
+        gating=limit is not None,
+    )
+
+
+def exact(
+    name: str,
+    unit: str,
+    value: float | None,
+    threshold: float | None,
+    method: str,
+    section: str,
+    sample_size: int | None,
+    *,
+    comparison: Comparison = "at_most",
+    gating: bool = True,
+    seed_commitment: str | None = None,
+) -> Measurement:
+    """A measurement without a confidence bound: it was counted or computed, not estimated from draws."""
+    return Measurement(
+        name=name,
+        unit=unit,
+        value=value,
+        bound=None,
+        threshold=threshold,
+        comparison=comparison,
+        statistic="value",
+        confidence=None,
+        method=method,
+        section=section,
+        sample_size=sample_size,
+        seed_commitment=seed_commitment,
+        gating=gating,
+    )
+
+
 def _texts(*values: object) -> bool:
     return all(isinstance(value, str) and value for value in values)
 

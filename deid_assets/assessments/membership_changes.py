@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.evidence import Measurement, Refusal, Requirement
+from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.methods.disclosure.membership_changes import Roll, posterior_of_the_missing, stand_out
 from deid_assets.policy.models import Policy
 
-ASSET = "demographic_risk"
 DISAPPEARED, APPEARED, CAME = "disappearance_posterior", "appearance_posterior", "newly_released_in_small_classes"
 
 
@@ -81,12 +80,6 @@ def changes_since(earlier: Iterable[tuple[str, Roll]], present: Present, k: int)
         )
         for name, roll in earlier
     )
-
-
-def changes_required(policy: Policy) -> tuple[Requirement, ...]:
-    """The gating measurements of `changes_measured`."""
-    at_most = policy.removal.absence_posterior_at_most
-    return Requirement(ASSET, DISAPPEARED, at_most), Requirement(ASSET, APPEARED, at_most), Requirement(ASSET, CAME, 0.0)
 
 
 def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -> tuple[Measurement, ...]:

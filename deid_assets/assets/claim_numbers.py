@@ -1,7 +1,5 @@
 """The number of claims as a quasi-identifier: claims cut to safe bins, and the share of members in a rare bin."""
 
-from dataclasses import dataclass
-
 import dagster as dg
 import numpy as np
 import pandas as pd
@@ -9,9 +7,7 @@ import pandas as pd
 from deid_assets.assets.encoded import member_columns, smallest_safe_class
 from deid_assets.assets.long_tail_cut import first_cut_of, require_bins
 from deid_assets.assets.stage_asset import prefix_of
-from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes
-from deid_assets.methods.disclosure.demographic_classes import demographic_risk as summarize
-from deid_assets.methods.long_tail.number_of_claims import bin_columns, truncate_within_classes, with_bins
+from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.methods.long_tail.truncation import claims_of_units, keep_claims
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
@@ -97,49 +93,3 @@ def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.nda
         _, numbers = np.unique(np.array(labels, dtype=object).astype(str), return_inverse=True)
         classes = classes * (len(labels) + 1) + numbers.reshape(-1)[position]  # a missing value has position -1, the last
     return found["member_id"].tolist(), np.unique(classes, return_inverse=True)[1].reshape(-1)
-
-
-def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:
-    """The years whose numbers of claims are known separately; empty if the number of all claims is known."""
-    if policy.measured_number_of_claims.per == "member":
-        return ()
-    found = claims.query(f"SELECT DISTINCT year FROM {claims.sql} WHERE year IS NOT NULL ORDER BY 1")
-    return tuple(int(year) for year in found["year"])
-
-
-def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray | None:
-    """(N, y) int64: bins of the number of claims, ordered by member_number; None if it is not a quasi-identifier."""
-    if policy.number_of_claims is None:
-        return None
-    years = years_of(policy, claims)
-    found = profiles.arrays(
-        f"SELECT * FROM ({with_bins(profiles.sql, 'member_id', claims.sql, policy.number_of_claims.width, years)}) "
-        "ORDER BY member_number"
-    )
-    return np.stack([np.asarray(found[name], dtype=np.int64) for name in bin_columns(years)], axis=1)
-
-
-@dataclass(frozen=True)
-class NumberedClaims:
-    """Claims whose number an adversary may know: the population's as stored, and the release's as staged."""
-
-    held: Table
-    released: Table
-
-
-def number_of_claims_risk(policy: Policy, population: Table, released: Table, claims: NumberedClaims) -> DemographicRisk:
-    """Sizes of the classes of demographics and bins of the number of claims, counted in the population.
-
-    Parameters
-    ----------
-    population, released
-        The members with their demographics as released: member_id, or MemberID, and the member-level columns.
-    """
-    section, columns, years = policy.measured_number_of_claims, member_columns(policy), years_of(policy, claims.held)
-    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {claims.released.sql})"""
-    everybody = Table(population.file, "scratch", "numbered_population")
-    write_table(everybody, with_bins(population.sql, "member_id", claims.held.sql, section.width, years))
-    candidate = Table(population.file, "scratch", "numbered_release")
-    write_table(candidate, with_bins(released.sql, "MemberID", shown, section.width, years))
-    sizes = population.arrays(demographic_class_sizes(everybody, candidate, (*columns, *bin_columns(years))))
-    return summarize(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))

@@ -9,6 +9,8 @@ import pandas as pd
 
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, stage_asset
 from deid_assets.errors import DeliveryError
+from deid_assets.figures.date_figure import date_error_figure
+from deid_assets.figures.figures import markdown_image
 from deid_assets.methods.dates import dated_claims as dated
 from deid_assets.methods.dates.alternatives import (
     order_violations,
@@ -19,8 +21,6 @@ from deid_assets.methods.dates.alternatives import (
 from deid_assets.methods.dates.errors import released_errors
 from deid_assets.methods.dates.intervals import Events, Redrawing, interval_bins, redraw
 from deid_assets.policy.models import Policy
-from deid_assets.reports.date_figure import date_error_figure
-from deid_assets.reports.figures import markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Table, write_table
 

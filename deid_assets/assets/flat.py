@@ -18,6 +18,7 @@ from deid_assets.assets.public_cells import shape, shapes_of_measurements
 from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.record_risk import levels_of, measured_risk
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.figures.figures import frontier_figure, heights_figure, markdown_image
 from deid_assets.methods.counts.protected_counts import TOO_SMALL, CountNoise, shown_if_large
 from deid_assets.methods.flat import queries
 from deid_assets.methods.flat.classes import FlatTable
@@ -41,7 +42,6 @@ from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Staging
-from deid_assets.reports.figures import frontier_figure, heights_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.flat import release_records_contract

@@ -4,8 +4,8 @@ import json
 
 import pandas as pd
 
+from deid_assets.figures.figures import heights_figure
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.reports.figures import heights_figure
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import FLAT_LIMITS, ReportFigure, render_report
 from deid_assets.reports.retained import released_columns, retained_rows, retained_sentences

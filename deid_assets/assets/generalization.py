@@ -33,6 +33,7 @@ from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.assets.tries import delivery_tries
 from deid_assets.cluster.executors import search_executor
+from deid_assets.figures.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.kernel import engine
@@ -51,7 +52,6 @@ from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.models import Policy
-from deid_assets.reports.figures import frontier_figure, lattice_figure, markdown_image
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Table
 

@@ -9,6 +9,8 @@ import pandas as pd
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.assets.stage_asset import markdown_table, prefix_of
 from deid_assets.errors import DeliveryError
+from deid_assets.figures.figures import claims_per_member_figure, markdown_image
+from deid_assets.figures.long_tail_figure import truncation_figure
 from deid_assets.methods.long_tail.bins import Bins, smallest_bin, truncate_to_bins, widened
 from deid_assets.methods.long_tail.comparison import truncation_comparison
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
@@ -23,8 +25,6 @@ from deid_assets.methods.long_tail.truncation import (
 from deid_assets.policy.models import smallest_at_least
 from deid_assets.policy.sections.longitudinal import LongTail
 from deid_assets.policy.sections.number_of_claims import NumberOfClaims
-from deid_assets.reports.figures import claims_per_member_figure, markdown_image
-from deid_assets.reports.long_tail_figure import truncation_figure
 from deid_assets.resources import Workplace
 from deid_assets.store.tables import Query, Table, write_table
 

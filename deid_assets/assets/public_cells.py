@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from deid_assets.assessments.registry import shaping_sections
 from deid_assets.assets.stage_asset import MADE_FROM
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.sources.delivery import Delivery
@@ -18,17 +19,6 @@ from deid_assets.stages import stages_of
 
 _DATA = ("intake", "preparation", "adversary", "generalization", "candidate")
 """Stages that make the rows of a release; later stages only measure them."""
-
-_OF_METHOD: Mapping[str, tuple[str, ...]] = {
-    "demographic_risk": ("demographics",),
-    "number_of_claims": ("demographics", "number_of_claims"),
-    "population_class_size": ("demographics",),
-    "marketer_risk": ("voter_list_attack", "inpatient_attack"),
-    "provider_graph": ("provider_graph",),
-    "membership": (),
-    "class_sizes": (),
-}
-"""Sections that affect a measurement besides those that affect the rows, by its method."""
 
 _UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding", "long_tail", "dates")
 """Sections that affect the classes of the whole delivery at given levels."""
@@ -71,7 +61,7 @@ def shapes_of_measurements(policy: ReleasePolicy, delivery: Delivery, levels: Ma
     rows = {section for stage in _DATA for name in stages_of(policy).get(stage, ()) for section in MADE_FROM[name][1]}
     known = set(type(policy).model_fields) - _BY_LEVELS
     of_sample = drawn(policy, delivery) | {"levels": dict(levels)}
-    found = {method: shape(policy, *((rows | set(own)) & known), **of_sample) for method, own in _OF_METHOD.items()}
+    found = {method: shape(policy, *((rows | set(own)) & known), **of_sample) for method, own in shaping_sections().items()}
     if set(_UNIQUES) <= known:
         found["counted_uniques"] = shape(policy, *_UNIQUES, levels=dict(levels))
     return found | {"": shape(policy, *known, **of_sample)}

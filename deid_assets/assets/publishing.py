@@ -15,10 +15,10 @@ import pandas as pd
 import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
+from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
 from deid_assets.assets.intake import delivery_version
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
-from deid_assets.checks.risk import risk_checks_of
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
@@ -51,7 +51,7 @@ from deid_assets.release.registry.chain import Entry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, stages_of
+from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.tables import Table, fingerprint
 
 
@@ -239,7 +239,7 @@ def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, deliver
     """The keyed digest of all inputs of a release: policy, delivery, its parameters, code."""
     return secret.keyed_digest(
         "inputs", policy.hash, delivery_digest, delivery.key, json.dumps(dict(delivery.parameters), sort_keys=True),
-        deid_assets.__version__, json.dumps(METHOD_VERSIONS, sort_keys=True),
+        deid_assets.__version__, json.dumps(dict(METHOD_VERSIONS), sort_keys=True),
     )  # fmt: skip
 
 
@@ -340,7 +340,7 @@ def _delivery_refusals(
 def gating_checks(policy: AnyPolicy) -> list[dg.AssetCheckKey]:
     """Every blocking check of the assets before the release."""
     contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy)]
-    risk = [dg.AssetCheckKey(dg.AssetKey([policy.name, check.asset]), check.name) for check in risk_checks_of(policy)]
+    risk = [dg.AssetCheckKey(dg.AssetKey([policy.name, asset]), gate.check) for asset, gate in gates_of(policy)]
     return contracts + risk
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assets.generalization import chosen_level_names, chosen_node
 from deid_assets.assets.release_report import levels_by_number, named
+from deid_assets.figures.figures import frontier_figure, heights_figure, lattice_figure
+from deid_assets.figures.numbers import shown
+from deid_assets.figures.rendering import words
 from deid_assets.methods.lattice.diagnosis import outcome_of_change
 from deid_assets.methods.lattice.predictive_tagging import node_text
 from deid_assets.policy.base import ReleasePolicy
@@ -19,10 +22,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.registry import clock
 from deid_assets.reports.disclosure_content import disclosure_tables
-from deid_assets.reports.figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.reports.manifest_content import gates_of, tried
-from deid_assets.reports.numbers import shown
-from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
     FLAT_LIMITS,
     LIMITS,

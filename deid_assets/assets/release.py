@@ -7,20 +7,15 @@ from functools import partial
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assessments import measure
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since
-from deid_assets.assets.assessment import (
-    demographics_of,
-    kept_targets,
-    original_members,
-    profiles_query,
-)
+from deid_assets.assessments.number_of_claims import NumberedClaims, number_of_claims_measurements
+from deid_assets.assessments.released_rows import kept_targets, original_members, profiles_query
 from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
 from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
-from deid_assets.assets.claim_numbers import NumberedClaims
 from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
 from deid_assets.assets.described import described_tables
 from deid_assets.assets.earlier_releases import present_members, removed_for_claims
@@ -53,7 +48,7 @@ from deid_assets.release.registry.tries import Tried
 from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import METHOD_VERSIONS
+from deid_assets.stages import STAGES
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, connect, drop_schema, write_table
 
@@ -67,96 +62,40 @@ _SECTIONS = [
 ]  # fmt: skip
 
 
-@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"))
-def release(
-    context: dg.AssetExecutionContext,
-    members: Table,
-    claims: Table,
-    delivered_codes: Table,
-    removed_members: Table,
-    eligible_members: Table,
-    eligible_claims: Table,
-    released_sample: Table,
-    grouped_claims: Table,
-    truncated_claims: Table,
-    member_profiles: Table,
-    pseudonym_crosswalk: Table,
-    adversary_power: Table,
-    value_domains: Table,
-    generalization_lattice: Table,
-    passed_over_nodes: Table,
-    chosen_generalization: Table,
-    suppressed_members: Table,
-    release_members: Table,
-    release_claims: Table,
-    release_days_in_hospital: Table,
-    longitudinal_risk: Table,
-    neighbor_attack: Table,
-    attack_sensitivity: Table,
-    demographic_risk: Table,
-    voter_list_attack: Table,
-    inpatient_attack: Table,
-    population_estimates: Table,
-    attribute_disclosure: Table,
-    membership_disclosure: Table,
-    provider_graph_attack: Table,
-    policies: Policies,
-    workplace: Workplace,
-) -> pd.DataFrame:
+_INPUTS = (
+    "members", "claims", "delivered_codes", "removed_members", "eligible_members", "eligible_claims", "released_sample",
+    "grouped_claims", "truncated_claims", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
+    "generalization_lattice", "passed_over_nodes", "chosen_generalization", "suppressed_members", *STAGES["candidate"],
+    *STAGES["assessment"],
+)  # fmt: skip
+
+
+@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS)
+def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
-    policy = policies.of(context, Policy)
-    made = _Made(
-        members=members,
-        claims=claims,
-        delivered_codes=delivered_codes,
-        removed_members=removed_members,
-        eligible_members=eligible_members,
-        eligible_claims=eligible_claims,
-        released_sample=released_sample,
-        crosswalk=pseudonym_crosswalk,
-        population=PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power),
-        lattice=generalization_lattice,
-        passed_over=passed_over_nodes,
-        chosen=chosen_generalization,
-        suppressed=suppressed_members,
-        candidate={
-            "release_members": release_members,
-            "release_claims": release_claims,
-            "release_days_in_hospital": release_days_in_hospital,
-        },
-        assessments=(
-            longitudinal_risk,
-            neighbor_attack,
-            attack_sensitivity,
-            demographic_risk,
-            voter_list_attack,
-            inpatient_attack,
-            population_estimates,
-            attribute_disclosure,
-            membership_disclosure,
-            provider_graph_attack,
-        ),
-    )
-    releases, profiles = releases_of(workplace), member_profiles
+    policy, made = policies.of(context, Policy), _Made(tables)
+    releases, profiles = releases_of(workplace), tables["member_profiles"]
     with releases.stage(policy.name) as staging:
         try:
             staged = _stage(policy, staging, made.candidate, profiles)
-            kept = original_members(made.crosswalk, staged.members)
+            kept = original_members(made["pseudonym_crosswalk"], staged.members)
             told, not_drawn = None, []
             if policy.dates is not None:
-                services = released_dates(policy, members, truncated_claims, eligible_claims, kept)
+                services = released_dates(policy, made["members"], made["truncated_claims"], made["eligible_claims"], kept)
                 told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
                 staging.write_json("data/dates.json", told)
             standing = _Standing.of(context, policy, workplace, made, staged, kept)
             refusals, evidence = _judge(context, policy, workplace, made, staged, standing)
             refusals += standing.earlier.refusals
-            refusals += need_refusals(policy, members, claims, delivered_codes, removed_members)
-            proof = longitudinal_certificate(policy, made.lattice, made.chosen, made.passed_over)
+            refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
+            proof = longitudinal_certificate(
+                policy, made["generalization_lattice"], made["chosen_generalization"], made["passed_over_nodes"]
+            )
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 others = workplace.releases_before(profiles, kept) if standing.before else ()
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
-            delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made.chosen)
+            delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
             described = described_tables(policy, levels, staged, _staged_days(policy, profiles))
             staging.write_json(DICTIONARY, dictionary(described))
             rare = rare_labels(described)
@@ -167,7 +106,13 @@ def release(
                 counts_people=False,
                 shapes=shapes_of_measurements(policy, delivery, levels),
                 report=lambda public: report_of(
-                    policy, public, made.lattice, made.chosen, proof, notes_of(told) if told else (), rare
+                    policy,
+                    public,
+                    made["generalization_lattice"],
+                    made["chosen_generalization"],
+                    proof,
+                    notes_of(told) if told else (),
+                    rare,
                 ),
                 still_so=standing.is_still,
                 member_tags=workplace.member_tags(profiles, kept).tobytes(),
@@ -183,23 +128,32 @@ def release(
 
 @dataclass(frozen=True)
 class _Made:
-    """The tables of the restricted store from which a release is made and judged."""
+    """The tables of the restricted store from which a release is made and judged, by the names of their assets."""
 
-    members: Table
-    claims: Table
-    delivered_codes: Table
-    removed_members: Table
-    eligible_members: Table
-    eligible_claims: Table
-    released_sample: Table
-    crosswalk: Table
-    population: PopulationTables
-    lattice: Table
-    passed_over: Table
-    chosen: Table
-    suppressed: Table
-    candidate: Mapping[str, Table]
-    assessments: tuple[Table, ...]
+    tables: Mapping[str, Table]
+
+    def __getitem__(self, name: str) -> Table:
+        return self.tables[name]
+
+    @property
+    def population(self) -> PopulationTables:
+        """The tables on which risk is measured."""
+        return PopulationTables(
+            *(
+                self.tables[name]
+                for name in ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
+            )
+        )
+
+    @property
+    def candidate(self) -> dict[str, Table]:
+        """The rows that would be published."""
+        return {name: self.tables[name] for name in STAGES["candidate"]}
+
+    @property
+    def assessments(self) -> tuple[Table, ...]:
+        """The evidence."""
+        return tuple(self.tables[name] for name in STAGES["assessment"])
 
 
 @dataclass(frozen=True)
@@ -248,7 +202,7 @@ class _Standing:
         before = partial(workplace.released_before, profiles, kept)
         earlier = _against_earlier(context, policy, workplace, made, staged)
         tries = delivery_tries(context, policy, workplace, profiles, made.population.domains)
-        return cls(before(), earlier(), tries, tries.at(chosen_levels(policy, made.chosen)), before, earlier)
+        return cls(before(), earlier(), tries, tries.at(chosen_levels(policy, made["chosen_generalization"])), before, earlier)
 
     def is_still(self) -> bool:
         """Whether nothing was released or refused meanwhile that changes it."""
@@ -262,15 +216,15 @@ def _against_earlier(
     population = made.population
     present = present_members(
         policy,
-        chosen_levels(policy, made.chosen),
+        chosen_levels(policy, made["chosen_generalization"]),
         population.profiles,
         population.domains,
-        removed_for_claims(made.removed_members),
-        original_members(made.crosswalk, staged.members),
+        removed_for_claims(made["removed_members"]),
+        original_members(made["pseudonym_crosswalk"], staged.members),
         workplace.tags_in_order,
     )
     roll, released = present.roll.to_bytes(), staged.members.count()
-    removed = made.removed_members.query(removed_for_claims(made.removed_members))
+    removed = made["removed_members"].query(removed_for_claims(made["removed_members"]))
     list_now = removal_digest(removed["member_id"].tolist())
     delivery = workplace.delivery(context.partition_key).digest()
 
@@ -331,7 +285,7 @@ def _judge(
     Nothing stops at the first reason, so that a person sees all of them.
     """
     tables, before, tried = made.population, standing.before, standing.tried
-    levels, node = chosen_levels(policy, made.chosen), chosen_node(policy, made.chosen)
+    levels, node = chosen_levels(policy, made["chosen_generalization"]), chosen_node(policy, made["chosen_generalization"])
     commitment = workplace.secret().commitment()
     digest = tables_digest(staged.by_name())
     evidence, refusals = read_evidence(made.assessments)
@@ -340,25 +294,37 @@ def _judge(
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
     write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
     refusals += judgement.consistency_refusals(
-        policy, staged, staged_profiles, levels, tables.profiles, tables.held, tables.domains, made.crosswalk, made.suppressed
+        policy,
+        staged,
+        staged_profiles,
+        levels,
+        tables.profiles,
+        tables.held,
+        tables.domains,
+        made["pseudonym_crosswalk"],
+        made["suppressed_members"],
     )
-    common = (policy, levels, tables.profiles, made.suppressed, made.crosswalk, tables.domains)
+    common = (policy, levels, tables.profiles, made["suppressed_members"], made["pseudonym_crosswalk"], tables.domains)
     expected = {
         "release_members": members_query(*common),
         "release_days_in_hospital": days_query(*common),
-        "release_claims": claims_query(*common, ClaimTables(made.eligible_claims, tables.known, tables.held)),
+        "release_claims": claims_query(*common, ClaimTables(made["eligible_claims"], tables.known, tables.held)),
     }
     refusals += judgement.identity_refusals(staged, expected)
     refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
-    refusals += judgement.membership_refusals(policy, staged, made.crosswalk, made.released_sample, made.removed_members)
+    refusals += judgement.membership_refusals(
+        policy, staged, made["pseudonym_crosswalk"], made["released_sample"], made["removed_members"]
+    )
     refusals += judgement.opt_out_refusals(policy, tables.profiles)
     secret = workplace.secret()
-    refusals += judgement.pseudonym_refusals(made.crosswalk, partial(pseudonym_key, secret, policy.name, context.partition_key))
+    refusals += judgement.pseudonym_refusals(
+        made["pseudonym_crosswalk"], partial(pseudonym_key, secret, policy.name, context.partition_key)
+    )
     refusals += judgement.provider_refusals(policy, staged, levels, tables.known, tables.domains)
-    refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest, METHOD_VERSIONS, tried.number)
+    refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest, tried.number)
     refusals += common_refusals(context, policy, workplace, tables.profiles.file, evidence, ("members", "claims"))
 
-    keep = kept_targets(tables.profiles, made.suppressed)
+    keep = kept_targets(tables.profiles, made["suppressed_members"])
     # Earlier releases increase what absence and membership disclose; the classes of this release stand alone.
     cumulative = sampling_fraction(policy, int(keep.sum()) + before, tables.profiles.count())
     refusals += cumulative_refusals(policy, evidence, cumulative)
@@ -374,9 +340,9 @@ def _judge(
     )  # fmt: skip
     alone = risk.demographics
     refusals += judgement.demographic_refusals(alone, staged.members.count())
-    absence = absence_numbers(made.eligible_members, made.removed_members, alone.released + before)
-    measured = [*measure.demographic_measurements(policy, alone, *absence), *standing.earlier.measured]
-    measured += measure.number_of_claims_measurements(policy, risk.with_number_of_claims)
+    absence = absence_numbers(made["eligible_members"], made["removed_members"], alone.released + before)
+    measured = [*demographic_measurements(policy, alone, *absence), *standing.earlier.measured]
+    measured += number_of_claims_measurements(policy, risk.with_number_of_claims)
 
     computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
@@ -387,15 +353,15 @@ def _judge(
     note_if_refused(workplace, tried, measured)
     disagreements, cross = judgement.cross_check_refusals(
         policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
-        made.crosswalk, made.suppressed, key, commitment,
+        made["pseudonym_crosswalk"], made["suppressed_members"], key, commitment,
     )  # fmt: skip
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
     by_level = kept_by_level(policy, computation.data)
     detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
     refusals += detail_refusals(detail)
-    delays = top_code(made.eligible_claims, ["pay_delay"], policy.top_coding.percentile)
-    leaks, leaking = passed_on_leaks(policy, staged.claims, tables, made.suppressed, levels, delays)
+    delays = top_code(made["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)
+    leaks, leaking = passed_on_leaks(policy, staged.claims, tables, made["suppressed_members"], levels, delays)
     refusals += leaking
     gate_evidence = Evidence(
         "gate", context.partition_key, policy.hash, digest, "5", (*measured, *detail, *leaks, cross), tried.number
@@ -406,15 +372,19 @@ def _judge(
 def _attrition(policy: Policy, delivery: Delivery, made: _Made) -> tuple[AttritionStep, ...]:
     """Rows in and out of every stage, of members and of claims; exact, for the restricted edition."""
     profiles = made.population.profiles
-    opted_out = made.removed_members.query(
-        f"SELECT count(DISTINCT member_id) FILTER (reason = 'opted out') AS opted, "
-        f"count(DISTINCT member_id) AS all_removed FROM {made.removed_members.sql}"
-    ).iloc[0]
+    opted_out = (
+        made["removed_members"]
+        .query(
+            f"SELECT count(DISTINCT member_id) FILTER (reason = 'opted out') AS opted, "
+            f"count(DISTINCT member_id) AS all_removed FROM {made['removed_members'].sql}"
+        )
+        .iloc[0]
+    )
     sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
     of_sample = f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
-    eligible_sampled = int(profiles.query(of_sample.format(made.eligible_claims.sql))["n"].iloc[0])
+    eligible_sampled = int(profiles.query(of_sample.format(made["eligible_claims"].sql))["n"].iloc[0])
     truncated_sampled = int(profiles.query(of_sample.format(made.population.held.sql))["n"].iloc[0])
-    delivered = made.members.count()
+    delivered = made["members"].count()
     remaining = ("source", "opt_outs", "removal")
     steps = (
         ("delivered_members", delivered, "", shape(policy, "source")),
@@ -423,7 +393,7 @@ def _attrition(policy: Policy, delivery: Delivery, made: _Made) -> tuple[Attriti
             "members_not_removed", delivered - int(opted_out["all_removed"]),
             "sensitive codes, rare and visible diseases, claims in quarantine", shape(policy, *remaining),
         ),
-        ("eligible_members", made.eligible_members.count(), "no eligible claim", shape(policy, *remaining)),
+        ("eligible_members", made["eligible_members"].count(), "no eligible claim", shape(policy, *remaining)),
         (
             "sampled_members", sampled, "random sample",
             # The number drawn is random for each policy and delivery: the same noise would reveal the exact difference.
@@ -435,8 +405,8 @@ def _attrition(policy: Policy, delivery: Delivery, made: _Made) -> tuple[Attriti
         ),
     )  # fmt: skip
     of_claims = (
-        ("delivered_claims", made.claims.count(), ""),
-        ("eligible_claims", made.eligible_claims.count(), "claims of newborns and codes that are no procedure"),
+        ("delivered_claims", made["claims"].count(), ""),
+        ("eligible_claims", made["eligible_claims"].count(), "claims of newborns and codes that are no procedure"),
         ("sampled_claims", eligible_sampled, "random sample of members"),
         ("truncated_claims", truncated_sampled, "long tail"),
         ("released_claims", made.candidate["release_claims"].count(), "suppressed members"),

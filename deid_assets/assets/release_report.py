@@ -12,26 +12,27 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.assessments import measure
-from deid_assets.assessments.attack_sensitivity import ASSET, number_known, table_rows
+from deid_assets.assessments import attack_sensitivity, demographic_risk, longitudinal_risk, neighbor_attack
+from deid_assets.assessments.attack_sensitivity import figure_limits, number_known, table_rows
 from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.assets.encoded import smallest_safe_class
 from deid_assets.assets.generalization import chosen_node
-from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.errors import ReleaseError
+from deid_assets.figures.figures import frontier_figure, lattice_figure, neighbor_attack_figure
+from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, table_7_comparison
+from deid_assets.figures.heritage_population import population_comparison
+from deid_assets.figures.numbers import shown
+from deid_assets.figures.rendering import words
+from deid_assets.figures.sensitivity_figures import sensitivity_figure
+from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, node_text, parse_node
 from deid_assets.policy.models import Policy
-from deid_assets.reports.figures import frontier_figure, lattice_figure, neighbor_attack_figure
-from deid_assets.reports.heritage import exposure_comparison, heritage_comparison, table_7_comparison
-from deid_assets.reports.heritage_population import population_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
-from deid_assets.reports.numbers import shown
-from deid_assets.reports.rendering import words
-from deid_assets.reports.report import CertificateRow, ReportFigure, ReportTable, render_report
+from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
-from deid_assets.reports.sensitivity_figures import sensitivity_figure
 from deid_assets.store.tables import Table
 
 Figures = Mapping[str, tuple[float | None, float | None]]
@@ -70,13 +71,15 @@ def report_of(
         },
         _found(manifest, "gate"),
     )
-    neighbors = _measured(manifest, "neighbor_attack")
-    attack = next((found.value for found in neighbors if found.name == measure.UNCONDITIONAL), None)
+    neighbors = _measured(manifest, neighbor_attack.NAME)
+    attack = next((found.value for found in neighbors if found.name == neighbor_attack.UNCONDITIONAL), None)
     limit = policy.risk.max_high_risk_share
-    sensitivity = table_rows(policy, _measured(manifest, ASSET))
+    sensitivity = table_rows(policy, _measured(manifest, attack_sensitivity.NAME))
     # If members were suppressed, the lattice's shares are those before suppression.
     held = bool((nodes["chosen"] & (nodes["decision"] == "candidate")).any())
-    released = next((found for found in _measured(manifest, "longitudinal_risk") if found.name == measure.FIXED), None)
+    released = next(
+        (found for found in _measured(manifest, longitudinal_risk.NAME) if found.name == longitudinal_risk.FIXED), None
+    )
     after = None if held or released is None else released.value
     certificate = [*_certificate(policy, nodes, node)]
     if released is not None and after is not None:
@@ -142,7 +145,7 @@ def report_of(
 def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[tuple[str, int, Figures]]) -> Iterator[str]:
     """What an adversary finds who knows how many claims a member has; from the public edition's numbers."""
     known = policy.measured_number_of_claims
-    alone = next((one.value for one in _measured(manifest, "demographic_risk") if one.name == measure.NUMBERED), None)
+    alone = next((one.value for one in _measured(manifest, demographic_risk.NAME) if one.name == NUMBERED), None)
     if policy.number_of_claims is None:
         yield (
             f"The number of claims is not assumed to be known. Of the released members, {shown(alone, 'share of members')} "

@@ -5,7 +5,6 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pandas as pd
@@ -26,7 +25,9 @@ def stage_asset(
     kinds: Sequence[str] = ("duckdb",),
     derived_columns: Mapping[str, Sequence[str]] | None = None,
     op_name: str | None = None,
-    **options: Any,
+    name: str | None = None,
+    description: str | None = None,
+    inputs: Sequence[str] | None = None,
 ) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
     """Create an asset of the stage that `stages.py` names for it.
 
@@ -39,6 +40,11 @@ def stage_asset(
         Increase it when the asset's code computes something else.
     derived_columns
         For columns derived from others under a new name: their source, as "asset.column".
+    name, description
+        Of the asset; default: name and docstring of the function.
+    inputs
+        Tables that the asset reads, by the names of their assets, if the function takes them as keyword arguments; default:
+        the names of the function's parameters.
     op_name
         Name of the operation, if another asset has the same name: Dagster loads no two operations of one name together.
     """
@@ -50,16 +56,17 @@ def stage_asset(
             with guarded(context):
                 return function(context, *args, **kwargs)
 
+        asset = name or function.__name__
+        ins = None if inputs is None else {table: dg.AssetIn() for table in inputs}
         described = {
-            "metadata": asset_metadata(function.__name__, policy_sections, version, derived_columns),
+            "metadata": asset_metadata(asset, policy_sections, version, derived_columns),
             "kinds": set(kinds),
-            **options,
+            "description": description or inspect.getdoc(function),
         }
         if op_name is None:
-            made: dg.AssetsDefinition = dg.asset(**described)(metered)
+            made: dg.AssetsDefinition = dg.asset(name=asset, ins=ins, **described)(metered)
             return made
-        output = dg.AssetOut(description=inspect.getdoc(function), **described)
-        return dg.multi_asset(name=op_name, outs={function.__name__: output})(metered)
+        return dg.multi_asset(name=op_name, outs={asset: dg.AssetOut(**described)}, ins=ins)(metered)
 
     return make
 

@@ -1,1 +1,1 @@
-"""The release report, its tables and its figures."""
+"""The release report: its sections, filled from the public edition of a manifest."""

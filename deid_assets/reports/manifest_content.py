@@ -4,15 +4,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from deid_assets.assessments import measure
 from deid_assets.assessments.attribute_leaks import MEANINGS as LEAKS
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.measure import FIXED, WITH_SUPPRESSED
+from deid_assets.assessments.detail import KEPT
+from deid_assets.assessments.inpatient_attack import INPATIENT
+from deid_assets.assessments.longitudinal_risk import FIXED, NAME, WITH_SUPPRESSED
+from deid_assets.assessments.registry import MEANINGS
 from deid_assets.errors import ReleaseError
+from deid_assets.figures.numbers import shown
+from deid_assets.figures.rendering import words
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
+from deid_assets.release.gate.cross_check import CROSS_CHECK
 from deid_assets.reports.disclosure_content import disclosure_tables
-from deid_assets.reports.numbers import shown
-from deid_assets.reports.rendering import words
 from deid_assets.reports.report import (
     LIMITS,
     AttritionRow,
@@ -25,63 +28,12 @@ from deid_assets.reports.report import (
     ReportFigure,
 )
 
-MEANINGS: Mapping[str, str] = {
-    "high_risk_share": "Share at high risk: how often what a neighbor may know about a member matches too few members of "
-    "the population.",
-    "high_risk_share_with_suppressed_members": "The share at high risk if members who were left out counted in classes.",
-    "high_risk_share_literal": "The share at high risk, with exemptions and adversary power computed from the generalized "
-    "data.",
-    "neighbor_success": "Probability that a simulated neighbor picks the right record, without knowing that it is in the "
-    "release.",
-    "neighbor_success_given_membership": "Probability that a simulated neighbor picks the right record, knowing that it is "
-    "in the release (prosecutor risk).",
-    "worst_sensitivity": "Probability that a neighbor succeeds under the worst plausible assumption.",
-    "worst_sensitivity_given_membership": "Probability that a neighbor succeeds under the worst plausible assumption, "
-    "knowing that the record is in the release.",
-    "canaries_found": "Canaries: whether the attack finds planted members, providers or records of known risk as often as "
-    "it must.",
-    "number_of_claims_known_with_values": "Probability that a neighbor succeeds who knows values, the number of claims to "
-    "within a bin, and that the record is in the release.",
-    "number_of_claims_high_risk_share": "Released members whose demographics and number of claims, to within a bin, are "
-    "shared by too few members of the population.",
-    "demographic_high_risk_share": "Released members whose demographics are shared by too few members of the population.",
-    "absence_posterior": "Probability that a known member who is absent from the release has a condition for which members "
-    "were removed.",
-    "disappearance_posterior": "Probability that a member of an earlier release who is gone from this one has such a "
-    "condition.",
-    "appearance_posterior": "Probability that a member of this release who is missing from an earlier one was removed from "
-    "it for such a condition.",
-    "newly_released_in_small_classes": "Released members who stand out among those that an earlier release does not contain.",
-    "records_beyond_population": "Released records in excess of the people of the population with the same quasi-identifiers.",
-    "voter_list_match": "Released members expected to be matched correctly with a list of everybody's age and sex (marketer "
-    "risk).",
-    "inpatient_match": "Released inpatients expected to be matched correctly with a discharge database, by all visits "
-    "(marketer risk).",
-    "smallest_class": "Size of the smallest equivalence class: records that share all quasi-identifiers with a released "
-    "record, itself included.",
-    "suppressed_share": "Records that are left out because their class is too small.",
-    "small_class_share": "Released members whose demographic class is small, as estimated from the release. Where the "
-    "delivery is the population, the larger of estimate and count.",
-    "unique_share": "Share of the population that is unique by demographics, as estimated from the release. Where the "
-    "delivery is the population, the larger of estimate and count.",
-    "homogeneous_share": "Members whose whole class has the same value of a sensitive attribute, unless everybody has it; "
-    "the worst attribute.",
-    "least_diversity": "Different values of a sensitive attribute in the least diverse class (l-diversity); the worst "
-    "attribute.",
-    "greatest_distance": "Distance between the distribution of a sensitive attribute in a class and in the whole release "
-    "(t-closeness); the worst attribute.",
-    "greatest_presence": "Probability that a member of the delivery is in the release, given their demographics; the worst "
-    "class.",
-    "membership_advantage": "Advantage over a random guess at who is in the release, given demographics.",
-    "provider_pattern_success": "Probability that an adversary who knows patterns of care of a provider re-identifies them.",
-    "provider_all_patterns_success": "Probability that an adversary who knows all patterns of care that an identifier joins "
-    "re-identifies the provider.",
-    "provider_graph_success": "Probability that an adversary who knows how providers share patients re-identifies one.",
-    "information_kept": "Share of the column's information that is left, rounded down. The policy sets a minimum, so that "
-    "the release stays useful.",
-    "cross_check_disagreements": "Draws of the published files on which two programs that share no code disagree.",
+_OF_THE_GATE: Mapping[str, str] = {
+    KEPT: "Share of the column's information that is left, rounded down. The policy sets a minimum, so that the release stays "
+    "useful.",
+    CROSS_CHECK: "Draws of the published files on which two programs that share no code disagree.",
 }
-"""What the measurements mean, for people."""
+"""What the gate's own measurements mean."""
 
 
 def content_from_manifest(
@@ -165,7 +117,7 @@ def _of_an_extract(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     shares = {
         found["name"]: _number(found["value"])
         for item in manifest["evidence"]
-        if item["asset"] == "longitudinal_risk"
+        if item["asset"] == NAME
         for found in item["measurements"]
     }
     published, with_suppressed = shares.get(FIXED), shares.get(WITH_SUPPRESSED)
@@ -190,7 +142,7 @@ def _ungated_match(manifest: Mapping[str, Any]) -> list[str]:
         )
         for item in manifest["evidence"]
         for found in item["measurements"]
-        if found["name"] == measure.INPATIENT and isinstance(found["value"], int | float)
+        if found["name"] == INPATIENT and isinstance(found["value"], int | float)
     ]
 
 
@@ -224,7 +176,7 @@ def _meaning(found: Mapping[str, Any]) -> str:
     name = found["name"]
     return (
         MEANINGS.get(name)
-        or MEANINGS.get(name.rpartition("/")[2])
+        or _OF_THE_GATE.get(name.rpartition("/")[2])
         or LEAKS.get(name.rpartition("/")[2])
         or f"See {found['section']}."
     )

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import yaml
 
+from deid_assets.figures.tables import ReportTable
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals
 from deid_assets.release.manifest.dictionary import DescribedTable
-from deid_assets.reports.report import ReportTable
 from deid_assets.store.tables import quoted
 
 FEW = 20

@@ -16,8 +16,9 @@ from typing import Literal
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from deid_assets.errors import ReleaseError
-from deid_assets.reports.numbers import shown, shown_bound
-from deid_assets.reports.rendering import data_uri, words
+from deid_assets.figures.numbers import shown, shown_bound
+from deid_assets.figures.rendering import data_uri, words
+from deid_assets.figures.tables import ComparisonRow, ReportTable
 
 Number = float | int | str | None
 
@@ -156,38 +157,6 @@ class CertificateRow:
     upper: float | None
     decision: str
     chosen: bool = False
-
-
-@dataclass(frozen=True)
-class ComparisonRow:
-    """A number or level of the Heritage Health Prize as published, and of this release."""
-
-    what: str
-    heritage: str
-    here: str
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """A table of numbers that the public may see, as text, with a heading and a sentence on how to read it.
-
-    Attributes
-    ----------
-    name
-        Its anchor in the page.
-    title, text
-        Heading, and what the numbers say.
-    columns
-        (heading, "name" or "number") of each column.
-    rows
-        One text for each column; the first names the row.
-    """
-
-    name: str
-    title: str
-    text: str
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)

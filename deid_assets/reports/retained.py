@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from deid_assets.assessments.detail import kept_name
+from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES
+from deid_assets.figures.rendering import percent
+from deid_assets.figures.tables import ReportTable
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
-from deid_assets.reports.heritage import GENERALIZATIONS, HIERARCHIES
-from deid_assets.reports.rendering import percent
-from deid_assets.reports.report import GeneralizationRow, ReportTable
+from deid_assets.reports.report import GeneralizationRow
 
 
 @dataclass(frozen=True)

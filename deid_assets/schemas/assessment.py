@@ -3,8 +3,8 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
+from deid_assets.assessments.registry import ASSESSMENTS
 from deid_assets.schemas.contract import Role, column, contract
-from deid_assets.stages import STAGES
 
 _SHA256 = Check.str_matches(r"^[0-9a-f]{64}$", error="64 hexadecimal digits")
 
@@ -34,4 +34,4 @@ def evidence_contract(asset: str) -> DataFrameSchema:
     )
 
 
-CONTRACTS = {asset: evidence_contract(asset) for asset in STAGES["assessment"]}
+CONTRACTS = {asset: evidence_contract(asset) for asset in ASSESSMENTS}

@@ -15,9 +15,9 @@ from deid_assets.assessments.population import (
 from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, COLUMNS, subsets
 from deid_assets.methods.attacks.linkage import Linkage
 from deid_assets.policy import policy_by_name, policy_from
-from deid_assets.reports.heritage_population import ATTACK_2, TABLE_6, population_comparison
-from deid_assets.reports.population_figures import inpatient_figure, matched_figure
-from deid_assets.reports.rendering import markdown_image
+from deid_assets.figures.heritage_population import ATTACK_2, TABLE_6, population_comparison
+from deid_assets.figures.population_figures import inpatient_figure, matched_figure
+from deid_assets.figures.rendering import markdown_image
 from deid_assets_tests.policy.policy_texts import public_values
 
 COMMITMENT = "c" * 64

@@ -14,10 +14,10 @@ from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_sh
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy import policy_by_name
 from deid_assets.release.manifest.editions import AttritionStep, Editions, Place, ReleasedFile, editions
-from deid_assets.reports.figures import neighbor_attack_figure
-from deid_assets.reports.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
+from deid_assets.figures.figures import neighbor_attack_figure
+from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
-from deid_assets.reports.numbers import shown, shown_bound
+from deid_assets.figures.numbers import shown, shown_bound
 from deid_assets.reports.report import (
     AttritionRow,
     CertificateRow,

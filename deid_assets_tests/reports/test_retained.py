@@ -2,7 +2,7 @@
 
 from deid_assets.assessments.detail import kept_name
 from deid_assets.policy import policy_by_name
-from deid_assets.reports.heritage import GENERALIZATIONS, HIERARCHIES
+from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES
 from deid_assets.reports.retained import classes_at, levels_table, released_columns, retained_rows, retained_sentences
 
 POLICY = policy_by_name("heritage_public")

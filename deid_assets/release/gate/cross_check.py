@@ -17,6 +17,8 @@ from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.store.tables import Table, write_table
 
 SCHEMA = "gate"
+CROSS_CHECK = "cross_check_disagreements"
+"""Measurement of the gate: draws on which the two disagree."""
 
 DRAWS_AT_ONCE = 2_000
 """Draws counted per query, which holds some bits for each draw and member at a time."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments import measure
-from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, judge
+from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, exact, judge
+from deid_assets.assessments.longitudinal_risk import high_risk_measurements
+from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
 from deid_assets.methods.adversary.two_readings import Adversary, both_readings, literal_power
 from deid_assets.methods.attacks.sql_class_sizes import held_values
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS, PATTERN, pattern_counts, providers_needed
@@ -23,8 +24,17 @@ from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.preparation.eligibility import opt_out_match
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release.gate.cross_check import SCHEMA, Counted, compare, compare_fixed, count_by_query, hold_their_own
+from deid_assets.release.gate.cross_check import (
+    CROSS_CHECK,
+    SCHEMA,
+    Counted,
+    compare,
+    compare_fixed,
+    count_by_query,
+    hold_their_own,
+)
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, quoted, write_table, write_view
@@ -236,7 +246,7 @@ def risk_measurements(
 ) -> tuple[Measurement, ...]:
     """The share at high risk on the gate's own stream, in both readings of the appendix; `number` is that of the try."""
     readings = both_readings(computation, node, adversary, stream_key, policy.risk.gate.draws, executor)
-    return measure.high_risk_measurements(policy, readings.fixed, readings.literal, commitment, number)
+    return high_risk_measurements(policy, readings.fixed, readings.literal, commitment, number)
 
 
 def cross_check_refusals(
@@ -282,8 +292,8 @@ def cross_check_refusals(
     flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).kept_flags
     literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
 
-    measured = measure.exact(
-        "cross_check_disagreements",
+    measured = exact(
+        CROSS_CHECK,
         "disagreements",
         fixed.disagreements + literal.disagreements,
         0,
@@ -399,10 +409,14 @@ def demographic_refusals(risk: DemographicRisk, staged_members: int) -> list[Ref
 
 
 def evidence_refusals(
-    policy: Policy, delivery: str, evidence: Sequence[Evidence], digest: str, methods: Mapping[str, str], number: int
+    policy: AnyPolicy, delivery: str, evidence: Sequence[Evidence], digest: str, number: int | None = None
 ) -> list[Refusal]:
     """Judge the assessments' evidence: it must be sufficient, and of these rows, this policy, these methods and this try."""
     context = Context(
-        delivery, policy.hash, dict.fromkeys(methods, digest), methods, dict.fromkeys(measure.MADE_OF_DRAWS, number)
+        delivery,
+        policy.hash,
+        dict.fromkeys(METHOD_VERSIONS, digest),
+        METHOD_VERSIONS,
+        {} if number is None else dict.fromkeys(JUDGED_BY_DRAWS, number),
     )
-    return list(judge(evidence, measure.required_measurements(policy), context))
+    return list(judge(evidence, required_measurements(policy), context))

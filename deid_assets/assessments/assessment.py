@@ -1,0 +1,241 @@
+"""What an assessment is. Its asset, checks, gate requirements, canaries, meanings and report table follow from one value."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.evidence import Measurement, Requirement
+from deid_assets.assessments.published import Published
+from deid_assets.figures.tables import ReportTable
+from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.disclosure.membership_changes import Roll
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.store.tables import Table
+
+P = TypeVar("P", bound=ReleasePolicy)
+
+HALF = 0.5
+"""What most gates measure in a release that discloses half of its members."""
+
+CANDIDATE = ("release_members", "release_claims", "release_days_in_hospital")
+"""The tables about to be released. Evidence is bound to their rows, so every assessment of members reads all three."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a policy requires of a measurement.
+
+    Attributes
+    ----------
+    threshold
+        The policy's threshold; inclusive.
+    confidence
+        Confidence of the bound over all tries; None if the number is counted, not estimated from draws.
+    """
+
+    threshold: float
+    confidence: float | None = None
+
+
+def limit_of(threshold: float | None) -> Limit | None:
+    """The limit of a counted number; None if the policy sets no threshold."""
+    return None if threshold is None else Limit(threshold)
+
+
+@dataclass(frozen=True)
+class Gate(Generic[P]):
+    """A number that can refuse a release.
+
+    Attributes
+    ----------
+    measurement
+        Its name in the evidence.
+    check
+        Name of the asset check; it says what must be true.
+    statement
+        The same as a sentence, for the UI.
+    meaning
+        What the number means, for readers of the report.
+    disclosed
+        What is measured in a release that discloses half of its members: a threshold that passes it is refused. None if
+        the number is at most alpha by construction; then `check_vacuous` judges the threshold at the alpha of the release.
+    limit
+        The policy's limit; None if it sets none, so that the number is only reported.
+    applies
+        Whether the number is measured at all under a policy.
+    """
+
+    measurement: str
+    check: str
+    statement: str
+    meaning: str
+    disclosed: float | None
+    limit: Callable[[P], Limit | None]
+    applies: Callable[[P], bool] = field(default=lambda policy: True)
+
+
+@dataclass(frozen=True)
+class Image:
+    """A figure for the UI: SVG or PNG, and what it shows in words."""
+
+    image: bytes
+    alt: str
+
+
+Shown: TypeAlias = "str | int | float | list[str] | Image | pd.DataFrame"
+"""What the UI shows beside the measurements; nothing about single people."""
+
+
+class Try(Protocol):
+    """The try in which draws judge a generalization."""
+
+    @property
+    def number(self) -> int:
+        """1 for the first."""
+
+
+class StreamKey(Protocol):
+    """Derives the keys of random streams from the secret and the delivery."""
+
+    def __call__(self, purpose: str, number: int = 1) -> bytes:
+        """The 16-byte key of the stream for a purpose, in the try of this number."""
+
+
+class History(Protocol):
+    """What earlier releases and tries mean for this one. The registry of releases answers."""
+
+    def try_at(self, levels: Mapping[str, int]) -> Try:
+        """The try in which draws are to judge a generalization; an error if none is left."""
+
+    def released_before(self, population: Table, own: str) -> int:
+        """Count the members of the population in earlier releases, other than those that the SELECT `own` returns."""
+
+    def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
+        """Name the earlier releases with such members."""
+
+    def rolls(self) -> Iterable[tuple[str, Roll]]:
+        """Name and roll of each earlier release that can be compared with this one."""
+
+    def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
+        """(n,) uint64: the tag of each member."""
+
+
+@dataclass(frozen=True)
+class Work(Generic[P]):
+    """What an assessment works on, and what it may ask.
+
+    Attributes
+    ----------
+    policy
+        The policy.
+    tables
+        The tables named by `Assessment.inputs`.
+    commitment
+        Commitment to the secret from which random streams are derived; it is recorded with what they estimate.
+    stream_key
+        Derives the keys of random streams.
+    history
+        Earlier releases and tries.
+    note
+        Writes a line about progress to the log; it must not name anybody.
+    """
+
+    policy: P
+    tables: Mapping[str, Table]
+    commitment: str
+    stream_key: StreamKey
+    history: History
+    note: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """What an assessment found.
+
+    Attributes
+    ----------
+    measurements
+        All numbers but that of the canaries.
+    canaries
+        What the same functions found in made-up rows of known risk.
+    made_in
+        The try, if its number decides how strict the bounds are.
+    shown
+        Figures, tables and facts for the UI.
+    """
+
+    measurements: tuple[Measurement, ...]
+    canaries: Findings
+    made_in: Try | None = None
+    shown: Mapping[str, Shown] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Assessment(Generic[P]):
+    """One attack or measurement of the rows about to be released.
+
+    Attributes
+    ----------
+    name
+        Name of its asset and of its evidence.
+    version
+        Increase it when the method computes something else: the gate accepts evidence of this version only.
+    policy_sections
+        Sections of the policy that it reads; its results are stale when one of them changes.
+    inputs
+        Tables that it reads, by asset.
+    measure
+        Measures the tables. Its docstring describes the asset in the UI.
+    gates
+        The numbers that can refuse; `all_gates` adds the canaries.
+    draws
+        "none" if everything is counted, "reported" if random draws estimate numbers, "judged" if such a number is a
+        gate: then the number of the try decides how strict its bound is.
+    shaped_by
+        By measuring method: the policy sections that affect a number about people, besides those that affect the rows.
+        The noise of protected counts depends on them.
+    report_table
+        Makes the report's table from the published measurements; None for none.
+    """
+
+    name: str
+    version: str
+    policy_sections: tuple[str, ...]
+    inputs: tuple[str, ...]
+    measure: Callable[[Work[P]], Assessed]
+    gates: tuple[Gate[P], ...]
+    draws: Literal["none", "reported", "judged"] = "none"
+    shaped_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    report_table: Callable[[Published], ReportTable] | None = None
+
+    @property
+    def description(self) -> str:
+        """What it measures, for the UI."""
+        return inspect.getdoc(self.measure) or ""
+
+    @property
+    def all_gates(self) -> tuple[Gate[P], ...]:
+        """The gates, with that of the canaries first: an attack that misses them is broken, whatever it reports."""
+        return (
+            Gate(
+                CANARIES,
+                f"{self.name}_canaries_within_threshold",
+                "The assessment finds every canary, planted with known risk, as often as it must.",
+                "Canaries: whether the attack finds planted members, providers or records of known risk as often as it must.",
+                HALF,
+                lambda policy: Limit(1.0),
+            ),
+            *self.gates,
+        )
+
+    def required(self, policy: P) -> tuple[Requirement, ...]:
+        """The measurements that must be within the policy's limits."""
+        found = ((gate.measurement, gate.limit(policy)) for gate in self.all_gates if gate.applies(policy))
+        return tuple(
+            Requirement(self.name, name, limit.threshold, limit.confidence) for name, limit in found if limit is not None
+        )

@@ -1,0 +1,349 @@
+"""Demographic classes of the members about to be released, and what absence and membership changes disclose."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Shown, Work, limit_of
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
+from deid_assets.assessments.membership_changes import (
+    APPEARED,
+    CAME,
+    DISAPPEARED,
+    Change,
+    change_refusals,
+    changes_measured,
+    changes_since,
+)
+from deid_assets.assessments.number_of_claims import (
+    NUMBERED,
+    NumberedClaims,
+    number_of_claims_measurements,
+    number_of_claims_risk,
+)
+from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, members_of, plant_members
+from deid_assets.assessments.planting import as_certain, demographic_groups, plant, planted_store, released_sizes
+from deid_assets.assessments.present_members import Tags, present_members, removed_for_claims
+from deid_assets.assessments.released_rows import original_members, profiles_query
+from deid_assets.figures.figures import class_size_figure
+from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
+from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.methods.disclosure.absence import absence_numbers, absence_posterior
+from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table, write_table, write_view
+
+NAME = "demographic_risk"
+DEMOGRAPHIC = "demographic_high_risk_share"
+ABSENCE = "absence_posterior"
+
+Rolls = Iterable[tuple[str, Roll]]
+"""Name and roll of each earlier release."""
+
+BECAUSE = "counts_earlier_releases"
+"""Metadata key of an assessment whose numbers count members of earlier releases."""
+
+
+def assess(work: Work[Policy]) -> Assessed:
+    """Evidence: how many members of the population share a released member's demographics, and what absence discloses."""
+    policy, tables, history = work.policy, work.tables, work.history
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    profiles = tables["member_profiles"]
+    own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
+    before = history.released_before(profiles, own)
+    risk, measured, changes = measured_demographics(policy, levels, tables, before, history.tags_in_order, history.rolls())
+    canaries = demographics_of_canaries(
+        policy, levels, tables, risk.k, history.tags_in_order,
+        lambda planted, rolls: measured_demographics(policy, levels, planted, 0, history.tags_in_order, rolls)[1],
+    )  # fmt: skip
+    figure = class_size_figure(risk.sizes, risk.k)
+    shown: dict[str, Shown] = {"class_sizes": Image(figure, "released members by size of their class")}
+    if before:
+        shown[BECAUSE] = because_of(history.releases_before(profiles, own))
+    reasons = [refusal.text for refusal in change_refusals(policy, changes)]
+    if reasons:
+        shown["reasons"] = reasons
+    return Assessed(measured, canaries, shown=shown)
+
+
+def measured_demographics(
+    policy: Policy,
+    levels: Mapping[str, int],
+    tables: Mapping[str, Table],
+    before: int,
+    tags: Tags,
+    earlier: Rolls,
+) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...]]:
+    """Class sizes of released members, and what they, absence, and membership changes disclose.
+
+    Parameters
+    ----------
+    tables
+        The asset's inputs by name.
+    before
+        Members of the population in earlier releases.
+    tags
+        The tag of each member.
+    earlier
+        Name and roll of each earlier release.
+    """
+    risk = demographics_of(
+        policy, tables["member_profiles"], tables["value_domains"], levels,
+        tables["release_members"].sql, tables["release_days_in_hospital"].sql,
+        NumberedClaims(tables["truncated_claims"], tables["release_claims"]),
+    )  # fmt: skip
+    alone = risk.demographics
+    absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
+    present = present_members(
+        policy, levels, tables["member_profiles"], tables["value_domains"],
+        removed_for_claims(tables["removed_members"]),
+        original_members(tables["pseudonym_crosswalk"], tables["release_members"]), tags,
+    )  # fmt: skip
+    changes = changes_since(earlier, present, policy.safe_class_size)
+    measured = (
+        *demographic_measurements(policy, alone, *absence),
+        *number_of_claims_measurements(policy, risk.with_number_of_claims),
+        *changes_measured(policy, changes, alone.released),
+    )
+    return alone, measured, changes
+
+
+@dataclass(frozen=True)
+class MemberRisk:
+    """Sizes of the classes of released members.
+
+    Attributes
+    ----------
+    demographics
+        By demographics alone.
+    with_number_of_claims
+        By demographics and the bin of the number of claims.
+    """
+
+    demographics: DemographicRisk
+    with_number_of_claims: DemographicRisk
+
+
+def demographics_of(
+    policy: Policy, profiles: Table, domains: Table, levels: Mapping[str, int], members: str, days: str, claims: NumberedClaims
+) -> MemberRisk:
+    """Sizes of the demographic classes of released rows, counted in the population; also with the number of claims."""
+    columns = member_columns(policy)
+    of_members = {column: levels[column] for column in columns}
+    file = profiles.file
+    population = write_view(Table(file, "scratch", "population"), generalized_members(profiles, domains, of_members))
+    released = Table(file, "scratch", "released")
+    write_table(released, profiles_query(policy, members, days))
+    sizes = population.arrays(demographic_class_sizes(population, released, columns))
+    alone = demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
+    return MemberRisk(alone, number_of_claims_risk(policy, population, released, claims))
+
+
+def demographic_measurements(
+    policy: Policy, risk: DemographicRisk, sensitive_share: float, released_of_eligible: float
+) -> tuple[Measurement, ...]:
+    """What member-level columns alone disclose: small classes, counted exactly, and the meaning of absence.
+
+    Parameters
+    ----------
+    risk
+        Class sizes of the released members.
+    sensitive_share
+        Members removed because of what their claims reveal, over these and the eligible members.
+    released_of_eligible
+        Members released now or before, over eligible members.
+    """
+    limit = policy.risk.max_high_risk_share
+    share = risk.share_below_k if risk.released else None
+    absence = absence_posterior(sensitive_share, released_of_eligible)
+    expected = expected_reidentified_share(limit, policy.risk.threshold)
+    return (
+        exact(
+            DEMOGRAPHIC,
+            "share of released members",
+            share,
+            limit,
+            "demographic_risk",
+            "methods#demographic-risk",
+            risk.released,
+        ),
+        exact(
+            "smallest_demographic_class",
+            "members",
+            risk.smallest,
+            policy.demographics.class_size_at_least,
+            "demographic_risk",
+            "methods#demographic-risk",
+            None,
+            comparison="at_least",
+            gating=False,
+        ),
+        exact(
+            ABSENCE,
+            "share of members",
+            absence,
+            policy.removal.absence_posterior_at_most,
+            "absence",
+            "methods#absence",
+            None,
+        ),
+        exact(
+            "expected_reidentified_share",
+            "probability",
+            expected,
+            None,
+            "neighbor_attack",
+            "methods#exposure; El Emam et al. 2012",
+            None,
+            gating=False,
+        ),
+    )
+
+
+def because_of(releases: Sequence[str]) -> str:
+    """Why a number that counts earlier releases is as high as it is, and what does not lower it."""
+    return (
+        f"members of this population in earlier releases count too, and are in {', '.join(releases)}; a publication cannot "
+        "be undone, and more members in this delivery do not help"
+    )
+
+
+def demographics_of_canaries(
+    policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], enough: int, tags: Tags,
+    attack: Callable[[Mapping[str, Table], Rolls], Iterable[Measurement]],
+) -> Findings:  # fmt: skip
+    """Whether members in small classes are counted, and whether absence and changes have the known results.
+
+    The first canary has so many claims that the number distinguishes it from its class, which is just large enough.
+    """
+    groups = demographic_groups(member_columns(policy), enough)
+    sizes = np.array(released_sizes(groups))
+    apart = np.arange(len(sizes)) < groups[0].released
+    claims = [PlantedClaim(0, {})] * (policy.measured_number_of_claims.width + 1)
+    eligible, removed = 2 * len(sizes), 3
+    with planted_store() as file:
+        members = {name: table for name, table in like.items() if name not in ("eligible_members", "removed_members")}
+        tables = plant_members(file, policy, levels, members, members_of(groups), claims)
+        someone = [{"member_id": f"eligible {number}"} for number in range(eligible)]
+        tables["eligible_members"] = plant(file, like["eligible_members"], someone, "eligible_members")
+        gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
+        rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
+        rows.append({"member_id": "removed for his age", "reason": "age", "sensitive": False})
+        tables["removed_members"] = plant(file, like["removed_members"], rows, "removed_members")
+        return as_certain(
+            {
+                DEMOGRAPHIC: (sizes < enough).mean(),
+                "smallest_demographic_class": sizes.min(),
+                # Half of the eligible members are absent, too.
+                ABSENCE: removed / (removed + eligible / 2),
+                NUMBERED: ((sizes < enough) | apart).mean(),
+                # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
+                # new and unique.
+                DISAPPEARED: 1 / 2,
+                APPEARED: 1 / 2,
+                CAME: 1 / len(sizes),
+            },
+            attack(tables, earlier_rolls(members_of(groups), tags)),
+        )
+
+
+def earlier_rolls(members: Sequence[PlantedMember], tags: Tags) -> Rolls:
+    """Two earlier releases: one of the canaries' own population, and one of another, which reveals nothing.
+
+    The first canary was not delivered then, and the second was removed; others like them were there. The last released
+    canaries were not delivered either, but are unique anyhow. Of five who are now gone, the first two had a class of
+    their own.
+    """
+    released = [number for number, member in enumerate(members) if member.released]
+    own = {f"canary {number}": 0 if member.released else NOT_RELEASED for number, member in enumerate(members)}
+    del own["canary 0"], own[f"canary {released[-1]}"]
+    own["canary 1"] = REMOVED
+    gone = {"removed 0": 1, "removed for his age": 1, "removed 1": 2, "left 1": 2, "left 2": 2}
+    return [("planted/0001", _roll(own | gone, tags)), ("planted/0002", _roll({"another": 0, "one more": NOT_RELEASED}, tags))]
+
+
+def _roll(classes: Mapping[str, int], tags: Tags) -> Roll:
+    found, first = np.unique(tags(list(classes)), return_index=True)
+    return Roll(found, np.array(list(classes.values()), dtype=np.int32)[first])
+
+
+def _max_sup(policy: Policy) -> Limit:
+    return Limit(policy.risk.max_high_risk_share)
+
+
+def _posterior(policy: Policy) -> Limit:
+    return Limit(policy.removal.absence_posterior_at_most)
+
+
+DEMOGRAPHIC_RISK = Assessment(
+    NAME,
+    version="6",
+    policy_sections=("demographics", "removal", "number_of_claims"),
+    inputs=(
+        "eligible_members", "removed_members", "member_profiles", "truncated_claims", "value_domains", "pseudonym_crosswalk",
+        "chosen_generalization", *CANDIDATE,
+    ),
+    measure=assess,
+    shaped_by={"demographic_risk": ("demographics",), "number_of_claims": ("demographics", "number_of_claims")},
+    gates=(
+        Gate(
+            DEMOGRAPHIC,
+            "demographic_risk_within_threshold",
+            "At most MaxSup of the released members are in a demographic class of fewer than k members of the population.",
+            "Released members whose demographics are shared by too few members of the population.",
+            HALF,
+            _max_sup,
+        ),
+        Gate(
+            NUMBERED,
+            "number_of_claims_risk_within_threshold",
+            "At most MaxSup of the released members share demographics and number of claims, to within a bin, with too few "
+            "members of the population.",
+            "Released members whose demographics and number of claims, to within a bin, are shared by too few members of the "
+            "population.",
+            HALF,
+            lambda policy: None if policy.number_of_claims is None else _max_sup(policy),
+        ),
+        Gate(
+            ABSENCE,
+            "absence_posterior_within_threshold",
+            "Absence from the release discloses a sensitive condition with at most the allowed probability.",
+            "Probability that a known member who is absent from the release has a condition for which members were removed.",
+            1.0,  # everybody without a sensitive condition is released, so an absent member has one
+            _posterior,
+        ),
+        Gate(
+            DISAPPEARED,
+            "disappearance_posterior_within_threshold",
+            "Being in an earlier release and absent from this one discloses a sensitive condition with at most the allowed "
+            "probability.",
+            "Probability that a member of an earlier release who is gone from this one has such a condition.",
+            1.0,  # everybody in only one of two releases has a sensitive condition
+            _posterior,
+        ),
+        Gate(
+            APPEARED,
+            "appearance_posterior_within_threshold",
+            "Being in this release and absent from an earlier one discloses a condition that removed the member from the "
+            "earlier one with at most the allowed probability.",
+            "Probability that a member of this release who is missing from an earlier one was removed from it for such a "
+            "condition.",
+            1.0,
+            _posterior,
+        ),
+        Gate(
+            CAME,
+            "newly_released_within_threshold",
+            "Every member who is not in an earlier release shares their demographics with enough others who are not in it, and "
+            "every newcomer with enough newcomers.",
+            "Released members who stand out among those that an earlier release does not contain.",
+            HALF,  # half of those released are new, each alone
+            lambda policy: limit_of(0.0),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,170 @@
+"""The share of simulated adversaries who find a class of too few members of the population (methods#node-risk)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
+from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, node_computation
+from deid_assets.assessments.released_rows import kept_targets
+from deid_assets.cluster.executors import search_executor
+from deid_assets.methods.adversary.two_readings import both_readings
+from deid_assets.methods.attacks.neighbor_attack import (
+    SAFE_HARBOR_UNIQUE,
+    expected_reidentified_share,
+    max_sup_like_safe_harbor,
+    risk_exposure,
+)
+from deid_assets.methods.canaries.checks import flags_of_canaries
+from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, confidence_of_try
+from deid_assets.policy.models import Policy
+
+NAME = "longitudinal_risk"
+FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
+WITH_SUPPRESSED = "high_risk_share_with_suppressed_members"
+EXPECTED, EXPOSURE, LIKE_SAFE_HARBOR = "expected_reidentified", "risk_exposure", "max_sup_like_safe_harbor"
+
+
+def assess(work: Work[Policy]) -> Assessed:
+    """Evidence: share of simulated adversaries who find a class of too few members of the population.
+
+    If classes are those of the release, they are counted among the published members; the share with suppressed members
+    counted is reported too. Two numbers follow from the share: the exposure, computed as for Safe Harbor, and the expected
+    share of members who are re-identified.
+    """
+    policy, tables = work.policy, work.tables
+    profiles, chosen = tables["member_profiles"], tables["chosen_generalization"]
+    population = PopulationTables(
+        profiles, tables["grouped_claims"], tables["truncated_claims"], tables["value_domains"], tables["adversary_power"]
+    )
+    node = chosen_node(policy, chosen)
+    tried = work.history.try_at(chosen_levels(policy, chosen))
+    key, draws = work.stream_key("assessment", tried.number), policy.risk.gate.draws
+    computation = node_computation(policy, population, node)
+    keep = kept_targets(profiles, tables["suppressed_members"])
+    with search_executor() as executor:
+        adversary = adversary_of(policy, profiles).of(keep)
+        readings = both_readings(computation.keeping(keep), node, adversary, key, draws, executor)
+        everyone = None
+        if computation.extract:
+            everyone = computation.keeping(keep, suppressed_count=True).measure(node, key, draws, executor=executor)
+    canaries = flags_of_canaries(
+        computation.data,
+        computation.generalization(node),
+        computation.k,
+        work.stream_key("canaries of longitudinal risk"),
+    )
+    at_high_risk = high_risk_measurements(policy, readings.fixed, readings.literal, work.commitment, tried.number)
+    measured = (
+        *at_high_risk,
+        *exposure_measurements(policy, at_high_risk),
+        *([counted_with_suppressed(everyone, work.commitment)] if everyone else []),
+    )
+    return Assessed(measured, canaries, tried)
+
+
+def high_risk_measurements(
+    policy: Policy, fixed: NodeMeasurement, literal: NodeMeasurement, commitment: str, number: int
+) -> tuple[Measurement, ...]:
+    """The share of draws at high risk, in both readings of methods#node-risk; both are gates, so the larger one decides.
+
+    `number` is that of the try.
+    """
+    gate = policy.risk.gate
+    confidence = confidence_of_try(gate.confidence, number)
+    return tuple(
+        Measurement(
+            name=name,
+            unit="share of draws",
+            value=measured.share,
+            bound=clopper_pearson_upper_bound(measured.flagged, measured.draws, confidence),
+            threshold=policy.risk.max_high_risk_share,
+            comparison="at_most",
+            statistic="upper_bound" if gate.statistic == "upper_bound" else "value",
+            confidence=confidence,
+            method="node_computation",
+            section="methods#node-risk; El Emam et al. 2012, Multimedia Appendix 1, section 5",
+            sample_size=measured.draws,
+            seed_commitment=commitment,
+            gating=True,
+        )
+        for name, measured in ((FIXED, fixed), (LITERAL, literal))
+    )
+
+
+def counted_with_suppressed(measured: NodeMeasurement, commitment: str) -> Measurement:
+    """The share at high risk if suppressed members counted in the classes of an extract, where they cannot be found."""
+    return exact(
+        WITH_SUPPRESSED, "share of draws", measured.share, None, "node_computation", "methods#node-risk", measured.draws,
+        gating=False, seed_commitment=commitment,
+    )  # fmt: skip
+
+
+def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Compare the share at high risk with Safe Harbor (methods#exposure); none of it is a gate.
+
+    The exposure is that share times the probability that defines high risk; it is shown beside Safe Harbor's. The
+    expected re-identifications are, at most, those at high risk with certainty and the others with that probability.
+    The third number is the MaxSup whose exposure equals Safe Harbor's, beside the policy's own.
+
+    Parameters
+    ----------
+    at_high_risk
+        `high_risk_measurements`; the larger reading counts.
+    """
+    tau, worst = policy.risk.threshold, max(at_high_risk, key=lambda found: (found.bound, found.value))
+
+    def from_share(name: str, of: Callable[[float, float], float], beside: float | None) -> Measurement:
+        value, bound = (None if share is None else of(share, tau) for share in (worst.value, worst.bound))
+        return replace(
+            worst, name=name, unit="probability", value=value, bound=bound, threshold=beside,
+            statistic="upper_bound", method=of.__name__, section="methods#exposure; El Emam et al. 2012", gating=False,
+        )  # fmt: skip
+
+    like_safe_harbor = max_sup_like_safe_harbor(SAFE_HARBOR_UNIQUE, tau)
+    return (
+        from_share(EXPECTED, expected_reidentified_share, None),
+        from_share(EXPOSURE, risk_exposure, risk_exposure(SAFE_HARBOR_UNIQUE, 1)),
+        exact(
+            LIKE_SAFE_HARBOR, "share of draws", like_safe_harbor, policy.risk.max_high_risk_share, LIKE_SAFE_HARBOR,
+            "methods#exposure; El Emam et al. 2012", None, comparison="at_least", gating=False,
+        ),
+    )  # fmt: skip
+
+
+def _limit(policy: Policy) -> Limit:
+    return Limit(policy.risk.max_high_risk_share, policy.risk.gate.confidence)
+
+
+LONGITUDINAL_RISK = Assessment(
+    NAME,
+    version="6",
+    policy_sections=("risk", "adversary"),
+    inputs=(
+        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",
+        "suppressed_members", *CANDIDATE,
+    ),
+    measure=assess,
+    draws="judged",
+    gates=(
+        Gate(
+            FIXED,
+            "high_risk_share_within_threshold",
+            "At most MaxSup of the simulated adversaries find a class of fewer than k members of the population.",
+            "Share at high risk: how often what a neighbor may know about a member matches too few members of the population.",
+            HALF,
+            _limit,
+        ),
+        Gate(
+            LITERAL,
+            "literal_high_risk_share_within_threshold",
+            "At most MaxSup of the simulated adversaries find a small class, with power and exemption computed literally as in "
+            "the appendix, on the generalized data.",
+            "The share at high risk, with exemptions and adversary power computed from the generalized data.",
+            HALF,
+            _limit,
+        ),
+    ),
+)  # fmt: skip

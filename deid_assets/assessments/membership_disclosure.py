@@ -1,0 +1,173 @@
+"""How well an adversary can infer whether a member of the delivery is in the release (delta-presence)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Work, limit_of
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
+from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.kernel_input import PopulationTables, encoded_data, lattice_dimensions, member_columns
+from deid_assets.assessments.planted_members import members_of, plant_members
+from deid_assets.assessments.planting import Attack, Group, as_certain, own_values, planted_store
+from deid_assets.assessments.published import Published, written
+from deid_assets.assessments.released_rows import demographic_sizes, kept_targets
+from deid_assets.figures.tables import ReportTable
+from deid_assets.methods.canaries.checks import gains_of_canaries
+from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.disclosure import membership
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData, generalization_at
+from deid_assets.methods.statistics.confidence import empirical_bernstein_upper_bound
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table
+
+NAME = "membership_disclosure"
+PRESENCE, ADVANTAGE, ADVANTAGE_CLAIMS = "greatest_presence", "membership_advantage", "membership_advantage_knowing_claims"
+CONFIDENCE = 0.99
+"""Confidence of the bound on the gain of an adversary who knows claims."""
+
+
+def assess(work: Work[Policy]) -> Assessed:
+    """Evidence: how well an adversary can infer whether a member of the delivery is in the release (delta-presence)."""
+    policy, tables = work.policy, work.tables
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    read = ("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
+    sizes = demographic_sizes(policy, levels, tables)
+    gains = np.empty(0)
+    canaries = presence_of_canaries(
+        policy, levels, {name: tables[name] for name in read},
+        lambda planted: measured_presence(policy, demographic_sizes(policy, levels, planted), np.empty(0), work.commitment)[1],
+    )  # fmt: skip
+    if policy.counts_population and sizes["released_size"].sum() < sizes["population_size"].sum():
+        data = encoded_data(
+            policy,
+            PopulationTables(
+                tables["member_profiles"], tables["grouped_claims"], tables["truncated_claims"], tables["value_domains"],
+                tables["adversary_power"],
+            ),
+        ).keeping(kept_targets(tables["member_profiles"], tables["suppressed_members"]))  # fmt: skip
+        dimensions, node = lattice_dimensions(policy), chosen_node(policy, tables["chosen_generalization"])
+        gains = gains_knowing_claims(data, dimensions, node, work.stream_key("presence"), policy.membership.draws)
+        canaries += gains_of_canaries(
+            data, generalization_at(data, dimensions, node), work.stream_key("canaries of presence"),
+            lambda planted, key, draws: gains_knowing_claims(planted, (), (), key, draws),
+        )  # fmt: skip
+    found, measured = measured_presence(policy, sizes, gains, work.commitment)
+    low, middle, upper = found.percentiles
+    shown = {"presence_5th_percentile": low, "presence_median": middle, "presence_95th_percentile": upper}
+    return Assessed(measured, canaries, shown=shown)
+
+
+def measured_presence(
+    policy: Policy, sizes: Mapping[str, np.ndarray], gains: np.ndarray, commitment: str
+) -> tuple[membership.Membership, tuple[Measurement, ...]]:
+    """What `demographic_sizes` and the gains of adversaries who know claims disclose about who is in the release."""
+    found = membership.membership(sizes["population_size"], sizes["released_size"])
+    high = min(1.0, empirical_bernstein_upper_bound(gains, 1.0, CONFIDENCE)) if gains.size else 1.0
+    return found, membership_measurements(policy, found, gains, high, CONFIDENCE, commitment)
+
+
+def gains_knowing_claims(
+    data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int], key: bytes, draws: int
+) -> np.ndarray:
+    """(draws,) the gains of simulated adversaries who count, in delivery and release, the members matching their knowledge.
+
+    Both counts use one stream: what is known about a member does not depend on who is counted.
+    """
+    levels = generalization_at(data, dimensions, node)
+    released, everybody = (
+        # Only whole classes are counted: with so large a k the index for "fewer than k" is left empty.
+        NodeComputation(counted, (), k=counted.members + 1).drawn_classes(levels, key, draws).sizes
+        for counted in (data.released_only(), data)
+    )
+    return membership.shortfalls(released, everybody, len(data.targets) / data.members)
+
+
+def membership_measurements(
+    policy: Policy, found: membership.Membership, shortfalls: np.ndarray, high: float, confidence: float, commitment: str
+) -> tuple[Measurement, ...]:
+    """Greatest and least presence, and the gain of the best guess, from demographics alone and with claims.
+
+    Parameters
+    ----------
+    shortfalls
+        Of simulated adversaries; their mean is the gain of adversaries who know claims.
+    high, confidence
+        Upper bound on that mean.
+    """
+    limits = policy.membership
+    section = "methods#membership-disclosure; Nergiz et al. 2007"
+    return (
+        counted(
+            PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, found.greatest_size
+        ),
+        counted("least_presence", "share of members", found.least, None, "membership", section, found.least_size),
+        counted(ADVANTAGE, "probability", found.advantage, limits.advantage_at_most, "membership", section, None),
+        Measurement(
+            ADVANTAGE_CLAIMS, "probability", float(shortfalls.mean()) if shortfalls.size else None,
+            high if shortfalls.size else None, None, "at_most", "upper_bound", confidence, "membership", section,
+            int(shortfalls.size), commitment, gating=False,
+        ),
+    )  # fmt: skip
+
+
+def report_table(found: Published) -> ReportTable:
+    rows = (
+        ("highest probability that a member is in the release, from demographics", PRESENCE),
+        ("lowest probability that a member is in the release, from demographics", "least_presence"),
+        ("advantage over a random guess, from demographics", ADVANTAGE),
+        ("advantage over a random guess, from demographics and claims", ADVANTAGE_CLAIMS),
+    )
+    return ReportTable(
+        "membership",
+        "Who is in the release",
+        "How well an adversary can infer whether a member of the delivery is in the release (membership disclosure). An "
+        "advantage of 0 is a random guess, 100 % is certainty. It does not measure which record belongs to whom.",
+        (("Inference", "name"), ("Measured", "number")),
+        tuple((label, written(found, name)) for label, name in rows if name in found),
+    )
+
+
+def presence_of_canaries(policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], attack: Attack) -> Findings:
+    """Whether classes released entirely, or not at all, reveal with certainty who is in the release."""
+    values = own_values()
+    groups = [Group({}, 3, 0)]
+    for column in member_columns(policy):
+        groups += [Group({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))]
+    with planted_store() as file:
+        tables = plant_members(file, policy, levels, like, members_of(groups))
+        return as_certain({PRESENCE: 1.0, ADVANTAGE: 1.0, "least_presence": 0.0}, attack(tables))
+
+
+MEMBERSHIP_DISCLOSURE = Assessment(
+    NAME,
+    version="2",
+    policy_sections=("membership",),
+    inputs=(
+        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",
+        "suppressed_members", *CANDIDATE,
+    ),
+    measure=assess,
+    draws="reported",
+    shaped_by={"membership": ()},
+    report_table=report_table,
+    gates=(
+        Gate(
+            PRESENCE,
+            "presence_within_threshold",
+            "No demographic class shows with more than the allowed probability that its members are in the release.",
+            "Probability that a member of the delivery is in the release, given their demographics; the worst class.",
+            1.0,
+            lambda policy: limit_of(policy.membership.presence_at_most),
+        ),
+        Gate(
+            ADVANTAGE,
+            "membership_advantage_within_threshold",
+            "The advantage over a random guess at who is in the release, given demographics, is at most the allowed one.",
+            "Advantage over a random guess at who is in the release, given demographics.",
+            HALF,
+            lambda policy: limit_of(policy.membership.advantage_at_most),
+        ),
+    ),
+)  # fmt: skip

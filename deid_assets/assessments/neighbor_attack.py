@@ -1,0 +1,151 @@
+"""Attack 1: a nosey neighbor who knows demographics and some claims of one person (methods#attack-1)."""
+
+import numpy as np
+
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.kernel_input import member_columns, sampling_fraction
+from deid_assets.assessments.released_rows import original_members, profiles_query
+from deid_assets.figures.figures import neighbor_attack_figure
+from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttack, neighbor_attack
+from deid_assets.methods.canaries.checks import neighbors_of_canaries
+from deid_assets.methods.candidate.released_tables import generalized_claims
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.released_population import released_data
+from deid_assets.methods.statistics.confidence import (
+    clopper_pearson_interval,
+    confidence_of_try,
+    empirical_bernstein_upper_bound,
+)
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import AttackGate
+from deid_assets.store.tables import Table, write_table
+
+NAME = "neighbor_attack"
+UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
+
+
+def assess(work: Work[Policy]) -> Assessed:
+    """Evidence: success of simulated nosey neighbors on the release, for any member and given membership."""
+    policy, tables = work.policy, work.tables
+    profiles, crosswalk, domains = tables["member_profiles"], tables["pseudonym_crosswalk"], tables["value_domains"]
+    members, claims, days = (tables[name] for name in CANDIDATE)
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    tried = work.history.try_at(levels)
+    names = policy.quasi_identifiers.claim_names
+    shown, known = Table(members.file, "scratch", "released_profiles"), Table(members.file, "scratch", "known_claims")
+    released = original_members(crosswalk, members)
+    rows = write_table(shown, profiles_query(policy, members.sql, days.sql))
+    of_claims = {column: levels[column] for column in names}
+    write_table(known, generalized_claims(tables["grouped_claims"], domains, of_claims, members=released))
+    data = released_data(shown, claims, known, crosswalk, tables["adversary_power"], member_columns(policy), names)
+    before = work.history.released_before(profiles, released)
+    alpha = sampling_fraction(policy, rows + before, profiles.count())
+    trials = policy.neighbor_attack.trials
+    neighbors, picks = (work.stream_key(purpose, tried.number) for purpose in ("neighbors", "membership and pick"))
+    classes = NodeComputation(data, (), k=1).drawn_classes((), neighbors, trials)
+    uniform = np.random.default_rng(np.frombuffer(picks, dtype="<u4"))
+    confidence = confidence_of_try(attack_confidence(policy), tried.number)
+    attack = neighbor_attack(
+        ~classes.exempt,
+        classes.sizes,
+        alpha,
+        uniform.random(trials),
+        uniform.random(trials),
+        mean_interval(confidence),
+        lambda hits, of: clopper_pearson_interval(hits, of, 2 * confidence - 1),
+    )
+    measured = neighbor_measurements(policy, attack, work.commitment, tried.number)
+    figure = neighbor_attack_figure([(found.name, found.value, found.bound, found.threshold) for found in measured])
+    return Assessed(
+        measured,
+        neighbors_of_canaries(data, work.stream_key("canaries of neighbors")),
+        tried,
+        {"trials": trials, "attack": Image(figure, "success of simulated neighbors with bounds and thresholds")},
+    )
+
+
+def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
+    """The success of simulated nosey neighbours, over all members and given that the target is in the release.
+
+    `number` is that of the try, which `attack` has its bounds for.
+    """
+    gates = policy.neighbor_attack
+
+    def measured(name: str, estimate: Estimate, gate: AttackGate | None) -> Measurement:
+        return Measurement(
+            name=name,
+            unit="probability",
+            value=estimate.value,
+            bound=estimate.high,
+            threshold=gate.at_most if gate else None,
+            comparison="at_most",
+            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
+            confidence=confidence_of_try(attack_confidence(policy), number),
+            method="neighbor_attack",
+            section="methods#attack-1; El Emam et al. 2012",
+            sample_size=attack.trials,
+            seed_commitment=commitment,
+            gating=gate is not None,
+        )
+
+    return (
+        measured(UNCONDITIONAL, attack.unconditional, gates.unconditional),
+        measured(GIVEN_MEMBERSHIP, attack.given_membership, gates.given_membership),
+        measured("neighbor_success_literal", attack.literal, None),
+    )
+
+
+def attack_confidence(policy: Policy) -> float:
+    """Confidence of attack 1's bounds over all tries: the highest that one of its gates requires."""
+    gates = (policy.neighbor_attack.unconditional, policy.neighbor_attack.given_membership)
+    return max((gate.confidence for gate in gates if gate is not None), default=0.99)
+
+
+def mean_interval(confidence: float) -> MeanInterval:
+    """Return a function that bounds a mean of values in [0, 1] on both sides (empirical Bernstein, each at `confidence`)."""
+
+    def interval(values: np.ndarray) -> tuple[float, float]:
+        high = min(1.0, empirical_bernstein_upper_bound(values, 1.0, confidence))
+        low = max(0.0, 1.0 - empirical_bernstein_upper_bound(1.0 - values, 1.0, confidence))
+        return low, high
+
+    return interval
+
+
+def _limit(policy: Policy, gate: AttackGate | None) -> Limit | None:
+    return None if gate is None else Limit(gate.at_most, attack_confidence(policy))
+
+
+NEIGHBOR_ATTACK = Assessment(
+    NAME,
+    version="3",
+    policy_sections=("neighbor_attack",),
+    inputs=(
+        "member_profiles", "grouped_claims", "value_domains", "adversary_power", "pseudonym_crosswalk",
+        "chosen_generalization", *CANDIDATE,
+    ),
+    measure=assess,
+    draws="judged",
+    gates=(
+        Gate(
+            UNCONDITIONAL,
+            "neighbor_attack_risk_within_threshold",
+            "A simulated nosey neighbor of any member succeeds with at most the allowed probability (attack 1).",
+            "Probability that a simulated neighbor picks the right record, without knowing that it is in the release.",
+            None,
+            lambda policy: _limit(policy, policy.neighbor_attack.unconditional),
+        ),
+        Gate(
+            GIVEN_MEMBERSHIP,
+            "neighbor_attack_given_membership_within_threshold",
+            "A simulated nosey neighbor who knows that the target is in the release succeeds with at most the allowed "
+            "probability (attack 1).",
+            "Probability that a simulated neighbor picks the right record, knowing that it is in the release (prosecutor "
+            "risk).",
+            HALF,
+            lambda policy: _limit(policy, policy.neighbor_attack.given_membership),
+        ),
+    ),
+)  # fmt: skip

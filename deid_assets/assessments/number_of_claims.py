@@ -1,0 +1,83 @@
+"""The number of claims as something that an adversary knows: the share of released members in a rare bin."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
+from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
+from deid_assets.methods.long_tail.number_of_claims import bin_columns, with_bins
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table, write_table
+
+NUMBERED = "number_of_claims_high_risk_share"
+
+
+def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:
+    """The years whose numbers of claims are known separately; empty if the number of all claims is known."""
+    if policy.measured_number_of_claims.per == "member":
+        return ()
+    found = claims.query(f"SELECT DISTINCT year FROM {claims.sql} WHERE year IS NOT NULL ORDER BY 1")
+    return tuple(int(year) for year in found["year"])
+
+
+@dataclass(frozen=True)
+class NumberedClaims:
+    """Claims whose number an adversary may know: the population's as stored, and the release's as staged."""
+
+    held: Table
+    released: Table
+
+
+def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray | None:
+    """(N, y) int64: bins of the number of claims, ordered by member_number; None if it is not a quasi-identifier."""
+    if policy.number_of_claims is None:
+        return None
+    years = years_of(policy, claims)
+    found = profiles.arrays(
+        f"SELECT * FROM ({with_bins(profiles.sql, 'member_id', claims.sql, policy.number_of_claims.width, years)}) "
+        "ORDER BY member_number"
+    )
+    return np.stack([np.asarray(found[name], dtype=np.int64) for name in bin_columns(years)], axis=1)
+
+
+def number_of_claims_risk(policy: Policy, population: Table, released: Table, claims: NumberedClaims) -> DemographicRisk:
+    """Sizes of the classes of demographics and bins of the number of claims, counted in the population.
+
+    Parameters
+    ----------
+    population, released
+        The members with their demographics as released: member_id, or MemberID, and the member-level columns.
+    """
+    section, columns, years = policy.measured_number_of_claims, member_columns(policy), years_of(policy, claims.held)
+    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {claims.released.sql})"""
+    everybody = Table(population.file, "scratch", "numbered_population")
+    write_table(everybody, with_bins(population.sql, "member_id", claims.held.sql, section.width, years))
+    candidate = Table(population.file, "scratch", "numbered_release")
+    write_table(candidate, with_bins(released.sql, "MemberID", shown, section.width, years))
+    sizes = population.arrays(demographic_class_sizes(everybody, candidate, (*columns, *bin_columns(years))))
+    return demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
+
+
+def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tuple[Measurement, ...]:
+    """What demographics and the number of claims disclose jointly; a gate if the policy lists the number.
+
+    Parameters
+    ----------
+    risk
+        Class sizes of the released members by demographics and bins of their number of claims.
+    """
+    gating = policy.number_of_claims is not None
+    return (
+        exact(
+            NUMBERED,
+            "share of members",
+            risk.share_below_k if risk.released else None,
+            policy.risk.max_high_risk_share if gating else None,
+            "number_of_claims",
+            "Anonymizing Health Data 2013, ch. 5",
+            risk.released,
+            gating=gating,
+        ),
+    )

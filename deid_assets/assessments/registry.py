@@ -1,0 +1,85 @@
+"""Every assessment. Adding one means a module beside this one, and its value here.
+
+Its asset, its checks, what the gate requires, its entry in the manifest, its section of the report, its canaries and what
+its numbers mean follow from that value.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from deid_assets.assessments.assessment import Assessment, Gate
+from deid_assets.assessments.attack_sensitivity import ATTACK_SENSITIVITY
+from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE
+from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
+from deid_assets.assessments.evidence import Requirement
+from deid_assets.assessments.inpatient_attack import INPATIENT_ATTACK
+from deid_assets.assessments.longitudinal_risk import LONGITUDINAL_RISK
+from deid_assets.assessments.membership_disclosure import MEMBERSHIP_DISCLOSURE
+from deid_assets.assessments.neighbor_attack import NEIGHBOR_ATTACK
+from deid_assets.assessments.population_estimates import POPULATION_ESTIMATES
+from deid_assets.assessments.provider_graph_attack import PROVIDER_GRAPH_ATTACK
+from deid_assets.assessments.record_attribute_disclosure import RECORD_ATTRIBUTE_DISCLOSURE
+from deid_assets.assessments.record_risk import RECORD_RISK
+from deid_assets.assessments.voter_list_attack import VOTER_LIST_ATTACK
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.models import Policy
+
+AnyAssessment: TypeAlias = Assessment[Any]
+
+LONGITUDINAL: tuple[Assessment[Policy], ...] = (
+    LONGITUDINAL_RISK,
+    NEIGHBOR_ATTACK,
+    ATTACK_SENSITIVITY,
+    DEMOGRAPHIC_RISK,
+    VOTER_LIST_ATTACK,
+    INPATIENT_ATTACK,
+    POPULATION_ESTIMATES,
+    ATTRIBUTE_DISCLOSURE,
+    MEMBERSHIP_DISCLOSURE,
+    PROVIDER_GRAPH_ATTACK,
+)
+"""Of members and their claims."""
+
+FLAT: tuple[Assessment[FlatPolicy], ...] = (RECORD_RISK, RECORD_ATTRIBUTE_DISCLOSURE)
+"""Of the records of a flat table."""
+
+ASSESSMENTS: Mapping[str, AnyAssessment] = {one.name: one for one in (*LONGITUDINAL, *FLAT)}
+
+METHOD_VERSIONS: Mapping[str, str] = {one.name: one.version for one in ASSESSMENTS.values()}
+"""Version of each assessment's method; the gate accepts evidence of these versions only."""
+
+JUDGED_BY_DRAWS: tuple[str, ...] = tuple(one.name for one in ASSESSMENTS.values() if one.draws == "judged")
+"""Assessments whose gates use random draws: the number of the try decides how strict they are."""
+
+DISCLOSED: Mapping[str, float | None] = {
+    gate.measurement: gate.disclosed for one in ASSESSMENTS.values() for gate in one.all_gates
+}
+"""What each gate measures in a release that discloses half of its members, see `Gate`."""
+
+MEANINGS: Mapping[str, str] = {gate.measurement: gate.meaning for one in ASSESSMENTS.values() for gate in one.all_gates}
+"""What each gating measurement means, in plain words."""
+
+
+def assessments_of(policy: AnyPolicy) -> tuple[AnyAssessment, ...]:
+    """The assessments of a policy's family."""
+    return FLAT if isinstance(policy, FlatPolicy) else LONGITUDINAL
+
+
+def gates_of(policy: AnyPolicy) -> tuple[tuple[str, Gate[Any]], ...]:
+    """Each number that is measured under a policy and could refuse, with the name of its assessment."""
+    return tuple((one.name, gate) for one in assessments_of(policy) for gate in one.all_gates if gate.applies(policy))
+
+
+def required_measurements(policy: AnyPolicy) -> tuple[Requirement, ...]:
+    """The gating measurements that the policy requires, each with the policy's own threshold."""
+    return tuple(requirement for one in assessments_of(policy) for requirement in one.required(policy))
+
+
+def shaping_sections() -> dict[str, tuple[str, ...]]:
+    """By measuring method: the policy sections that affect its numbers about people, besides those that affect the rows."""
+    found: dict[str, set[str]] = {}
+    for one in ASSESSMENTS.values():
+        for method, sections in one.shaped_by.items():
+            found.setdefault(method, set()).update(sections)
+    return {method: tuple(sorted(sections)) for method, sections in found.items()}

@@ -1,0 +1,58 @@
+"""One figure for what was measured under several names: dots on a line for each, such as before and after."""
+
+import math
+from collections.abc import Sequence
+
+from deid_assets.figures.rendering import BLUE, GREY, ORANGE, VERMILION, new_figure, plain, rendered, styled
+
+MARKS = ((ORANGE, "s"), (BLUE, "o"), (VERMILION, "D"))
+"""Colour and shape of each series: shapes differ for those who do not see colours."""
+
+
+@styled()
+def dots_figure(rows: Sequence[tuple[str, Sequence[float | None]]], series: Sequence[str], axis: str) -> bytes:
+    """Draw shares as dots, one line for each row.
+
+    Parameters
+    ----------
+    rows
+        (name, one share for each series); None or NaN is not drawn.
+    series
+        Names of the series; at most three.
+    axis
+        Label of the axis, in per cent.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, too many series, or a row has another number of shares.
+    """
+    if not rows or not 0 < len(series) <= len(MARKS) or any(len(shares) != len(series) for _, shares in rows):
+        raise ValueError(f"a figure of dots needs rows, each with a share for each of 1 to {len(MARKS)} series")
+    figure, axes = new_figure(6.4, 1.1 + 0.32 * len(rows))
+    for place in range(len(rows)):
+        axes.axhline(place, color=GREY, linewidth=0.4)
+    for number, (name, (color, marker)) in enumerate(zip(series, MARKS, strict=False)):
+        drawn = [
+            (100 * share, place)
+            for place, (_, shares) in enumerate(rows)
+            if (share := shares[number]) is not None and math.isfinite(share)
+        ]
+        axes.plot(
+            [share for share, _ in drawn], [place for _, place in drawn], marker, color=color, label=name, markersize=7,
+            markerfacecolor="white" if number else color, markeredgewidth=1.6, clip_on=False, zorder=4 + number,
+        )  # fmt: skip
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.set_xlabel(axis)
+    if len(series) > 1:
+        axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(series))
+    return rendered(figure)

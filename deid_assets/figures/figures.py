@@ -1,0 +1,269 @@
+"""The figures of the Dagster UI and of the report.
+
+Every function returns SVG or PNG (see `rendering`) and draws what it is given. The UI may show exact aggregates; a
+figure that is published must be given protected counts (methods#protected-counts), because coordinates in a vector drawing
+can be measured. Two safeguards hold in any case: nothing is drawn of fewer than 11 members, and shares of members are
+drawn at two significant digits.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TypeGuard
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
+from deid_assets.figures.rendering import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    THRESHOLD,
+    VERMILION,
+    markdown_image,
+    new_figure,
+    plain,
+    rendered,
+    styled,
+    words,
+)  # fmt: skip
+
+__all__ = [
+    "claims_per_member_figure",
+    "class_size_figure",
+    "frontier_figure",
+    "heights_figure",
+    "lattice_figure",
+    "markdown_image",
+    "neighbor_attack_figure",
+]
+
+SMALLEST = 11
+"""Members that a mark must stand for, at least (Klann et al. 2018; methods#protected-counts)."""
+
+
+@styled()
+def claims_per_member_figure(counts_before: ArrayLike, counts_after: ArrayLike, cap: float | None = None) -> bytes:
+    """Draw the long tail and its cut: the share of members with at least so many claims, before and after.
+
+    A survival curve on two logarithmic axes needs no bins, so that a merged tail looks no higher than it is (El Emam & Arbuckle
+    2013, Figure 5-1 shows the same data as a histogram).
+
+    Parameters
+    ----------
+    counts_before, counts_after
+        (values, 2): number of claims, and members with so many. Values below 1 are not drawn, but belong to the whole.
+    cap
+        Claims that are kept at most, marked by a line; None if there is no single one.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not of two columns.
+    """
+    figure, axes = new_figure(6.0, 3.8)
+    curves = [_survival(counts) for counts in (counts_before, counts_after)]
+    # Where the cut changes nothing the curves coincide: the earlier one is the wider, and lies below.
+    styles = (("before the cut", ORANGE, 4.5, "-", "o"), ("after", BLUE, 1.6, (0, (3, 1)), "s"))
+    for (claims, share), (label, color, line_width, line, marker) in zip(curves, styles, strict=True):
+        axes.plot(
+            claims, 100 * share, drawstyle="steps-pre", color=color, linewidth=line_width, linestyle=line, label=label,
+            marker=marker, markersize=line_width + 3, markevery=[-1] if len(claims) else None,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    if cap is not None:
+        axes.axvline(cap, color=GREY, linewidth=1, linestyle=":")
+        axes.annotate(
+            f"cut at {plain(cap, 6)}", (cap, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
+            textcoords="offset points", va="top", fontsize=8,
+        )  # fmt: skip
+    drawn = np.concatenate([share for _, share in curves])
+    if not drawn.size:
+        axes.text(0.5, 0.5, f"fewer than {SMALLEST} members", transform=axes.transAxes, ha="center")
+    lowest = 10 ** math.floor(math.log10(100 * drawn.min())) if drawn.size else 1.0
+    furthest = max((claims[-1] for claims, _ in curves if len(claims)), default=10.0)
+    axes.set_ylim(lowest, 130)
+    axes.set_xlim(0.9, max(furthest, cap or 1, 10) * 1.3)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: plain(value, 6))
+        axis.set_minor_formatter(lambda value, _: "")
+    axes.set_xlabel("claims of a member")
+    axes.set_ylabel("members with at least this many [%]")
+    axes.legend(frameon=False, loc="lower left")
+    return rendered(figure)
+
+
+@styled()
+def class_size_figure(edges_and_members: Sequence[tuple[int, int]], k: int) -> bytes:
+    """Draw how large the demographic classes are that released members are in.
+
+    Parameters
+    ----------
+    edges_and_members
+        (lower edge, released members whose class has a population size from there to the next edge), ascending.
+    k
+        Class size that is safe; classes below it are at high risk and drawn apart. A bar that spans k is at risk.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+    """
+    edges = [int(edge) for edge, _ in edges_and_members]
+    members = np.array([max(0, count) for _, count in edges_and_members], dtype=float)
+    whole = members.sum()
+    uppers: list[float] = [*(edge - 1 for edge in edges[1:]), math.inf]
+    bars = _merged(list(zip(edges, uppers, members.tolist(), strict=True)), k)
+
+    figure, axes = new_figure(6.0, 1.2 + 0.34 * max(len(bars), 2))
+    safe_from = sum(low < k for low, _, _ in bars)
+    for place, (_, _, count) in enumerate(bars):
+        at_risk = place < safe_from
+        shown = 100 * _coarse(count / whole) if count >= SMALLEST else 0.0
+        axes.barh(
+            place, shown, height=0.7, color="white" if at_risk else BLUE, edgecolor=VERMILION if at_risk else BLUE,
+            hatch="////" if at_risk else None,
+        )  # fmt: skip
+        few = "none" if count == 0 else f"fewer than {SMALLEST} members"
+        text = f"{plain(shown, 2)} %" if count >= SMALLEST else few
+        axes.annotate(text, (shown, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.axhline(safe_from - 0.5, color=BLACK, linewidth=1.2, linestyle=(0, (5, 2)))
+    axes.annotate(
+        f"at high risk below k = {k}", (1, safe_from - 0.5), xycoords=("axes fraction", "data"), xytext=(0, 3),
+        textcoords="offset points", ha="right", fontsize=9, fontweight="bold",
+    )  # fmt: skip
+    axes.set_yticks(range(len(bars)), [_range_text(low, high) for low, high, _ in bars])
+    axes.set_ylim(len(bars) - 0.4, -0.9)
+    axes.set_xlim(0, axes.get_xlim()[1] * 1.18 if whole else 1)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("released members [%]")
+    axes.set_ylabel("class size in\nthe population")
+    return rendered(figure)
+
+
+@styled()
+def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None, float | None]]) -> bytes:
+    """Draw what an attack achieved: the measured value (dot), its upper bound (whisker) and the threshold (upright).
+
+    Parameters
+    ----------
+    rows
+        (name, value, bound, threshold) for each gate; shares or probabilities. None or NaN: not measured, no bound,
+        no threshold.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    if not rows:
+        raise ValueError("a figure of gates needs gates")
+    figure, axes = new_figure(4.2, 1.0 + 0.6 * len(rows))
+    numbers = [100 * number for _, *of_gate in rows for number in of_gate if _known(number)]
+    axes.set_xlim(0, 1.25 * max(numbers, default=1.0) or 1.0)
+    for place, (_, value, bound, threshold) in enumerate(rows):
+        _gate(axes, place, *(100 * number if _known(number) else None for number in (value, bound, threshold)))
+    axes.set_yticks(range(len(rows)), [_wrapped(words(name)) for name, *_ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.set_xlabel("probability [%]: measured, bound, threshold")
+    return rendered(figure)
+
+
+def _gate(axes: Axes, place: int, value: float | None, bound: float | None, threshold: float | None) -> None:
+    """One row of the dot-and-whisker figure, in per cent."""
+    judged = value if bound is None else bound
+    passed = threshold is None or (judged is not None and judged <= threshold)
+    color = BLUE if passed else VERMILION
+    if threshold is not None:
+        axes.plot([threshold] * 2, [place - 0.3, place + 0.14], color=THRESHOLD, linewidth=2.2, solid_capstyle="butt")
+        axes.annotate(
+            f"at most {plain(threshold)}", (threshold, place - 0.3), xytext=(0, 1), textcoords="offset points",
+            ha="center", va="bottom", fontsize=8,
+        )  # fmt: skip
+    if value is None:
+        axes.annotate("not measured", (0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        return
+    if bound is not None:
+        axes.plot([value, bound], [place] * 2, color=color, linewidth=2)
+        axes.plot([bound] * 2, [place - 0.13, place + 0.13], color=color, linewidth=2)
+    axes.plot(
+        value, place, "o" if passed else "X", markersize=8, color=color, markerfacecolor=color if passed else "white",
+        clip_on=False, zorder=4,
+    )  # fmt: skip
+    text = plain(value) + ("" if bound is None else f" (up to {plain(bound)})") + ("" if passed else ": fails")
+    axes.annotate(text, (value, place + 0.16), xytext=(0, -2), textcoords="offset points", va="top", fontsize=8)
+
+
+def _survival(counts: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Numbers of claims, and the share of members with at least so many; each step stands for SMALLEST or more."""
+    table = np.asarray(counts, dtype=float)
+    if table.size == 0:
+        return np.empty(0), np.empty(0)
+    if table.ndim != 2 or table.shape[1] != 2:
+        raise ValueError("a histogram has two columns: the number of claims, and the members with so many")
+    table = table[np.argsort(table[:, 0])]
+    claims, members = table[:, 0], np.maximum(table[:, 1], 0)  # noisy counts may be negative
+    at_least = members[::-1].cumsum()[::-1]
+    kept, next_above = [], 0.0
+    for place in range(len(claims) - 1, -1, -1):
+        if claims[place] >= 1 and at_least[place] - next_above >= SMALLEST:
+            kept.append(place)
+            next_above = at_least[place]
+    kept.reverse()
+    while kept and 0 < at_least[0] - at_least[kept[0]] < SMALLEST:  # what the first step leaves out of 100 % is a step
+        kept.pop(0)
+    return claims[kept], np.array([_coarse(share) for share in at_least[kept] / (at_least[0] or 1)])
+
+
+def _merged(bars: list[tuple[int, float, float]], k: int) -> list[tuple[int, float, float]]:
+    """Merge neighbouring bars (low, high, members) until each stands for none or for SMALLEST; never across k."""
+    merged: list[tuple[int, float, float]] = []
+    for low, high, count in bars:
+        if merged:
+            before_low, _, before = merged[-1]
+            same_side = (before_low < k) == (low < k)
+            if same_side and (0 < before < SMALLEST or 0 < count < SMALLEST or before == count == 0):
+                merged[-1] = (before_low, high, before + count)
+                continue
+        merged.append((low, high, count))
+    return merged
+
+
+def _range_text(low: int, high: float) -> str:
+    if high == math.inf:
+        return f"{low:,} or more"
+    return f"{low:,}" if high <= low else f"{low:,} to {int(high):,}"
+
+
+def _coarse(share: float) -> float:
+    """Two significant digits: a drawing must not tell more than its labels do."""
+    return float(f"{share:.1e}")
+
+
+def _known(number: float | None) -> TypeGuard[float]:
+    return number is not None and math.isfinite(number)
+
+
+def _wrapped(text: str, width: int = 22) -> str:
+    """Break a label into lines of about so many characters, at spaces."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""The figure of the sensitivity analysis: attack 1 by what is known and by power, beside Table 7 of El Emam et al. 2012."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.lines import Line2D
+
+from deid_assets.figures.heritage import TABLE_7
+from deid_assets.figures.rendering import (
+    BLACK,
+    BLUE,
+    DARK_ORANGE,
+    GREY,
+    PALE,
+    THRESHOLD,
+    VERMILION,
+    new_figure,
+    plain,
+    rendered,
+    styled,
+    words,
+)  # fmt: skip
+
+Row = tuple[str, int, Mapping[str, tuple[float | None, float | None]]]
+_MARKS = {
+    "unconditional": ("o", BLUE, "any member"),
+    "given_membership": ("s", DARK_ORANGE, "member known to be in the release"),
+}
+
+
+@styled()
+def sensitivity_figure(
+    rows: Sequence[Row], unconditional_at_most: float | None = None, given_membership_at_most: float | None = None
+) -> bytes:
+    """Draw both figures of every cell with their joint upper bounds, the article's numbers, and the thresholds.
+
+    Parameters
+    ----------
+    rows
+        (name of the assumption, power, {figure: (value, bound)}), probabilities; `attack_sensitivity.table_rows`.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    if not rows:
+        raise ValueError("a figure of the sensitivity analysis needs cells")
+    figure, axes = new_figure(7.0, 1.3 + 0.24 * len(rows))
+    limits = {"unconditional": unconditional_at_most, "given_membership": given_membership_at_most}
+    names: list[str] = []
+    for place, (name, power, found) in enumerate(rows):
+        if not names or rows[place - 1][0] != name:
+            axes.axhline(place - 0.5, color=PALE, linewidth=0.8)
+        names.append(f"{words(name)}, {power}" if not place or rows[place - 1][0] != name else f"{power}")
+        for figure_name, (mark, color, _) in _MARKS.items():
+            value, bound = found[figure_name]
+            if value is None:
+                continue
+            limit = limits[figure_name]
+            failed = limit is not None and (bound if bound is not None else value) > limit
+            axes.plot([100 * value, 100 * (value if bound is None else bound)], [place] * 2, color=color, linewidth=1.6)
+            axes.plot(
+                100 * value, place, mark, markersize=5, color=VERMILION if failed else color,
+                markerfacecolor="white" if failed else color, zorder=4,
+            )  # fmt: skip
+        if power in TABLE_7.get(name, {}):
+            s0 = 100 * TABLE_7[name][power]
+            axes.plot(s0, place, "D", markersize=5, color=BLACK, markerfacecolor="none", zorder=5)
+        values = (found[of][0] for of in _MARKS)
+        numbers = ["not measured" if value is None else plain(100 * value, 2) for value in values]
+        axes.annotate(
+            " / ".join(numbers), (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=8, color=GREY,
+        )  # fmt: skip
+    for figure_name, limit in limits.items():
+        if limit is not None:
+            axes.axvline(100 * limit, color=THRESHOLD, linewidth=1.2, linestyle=(0, (4, 2)))
+            axes.annotate(
+                f"at most {plain(100 * limit)}: {_MARKS[figure_name][2]}", (100 * limit, len(rows) - 0.6), xytext=(-2, 0),
+                textcoords="offset points", rotation=90, ha="right", va="bottom", fontsize=7.5,
+            )  # fmt: skip
+    axes.set_yticks(range(len(rows)), names)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    axes.xaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.set_xlabel("success of a neighbor [%]: measured, joint upper bound; rows by power")
+    handles = [
+        Line2D([], [], marker=mark, color=color, linewidth=1.6, markersize=5, label=label)
+        for mark, color, label in _MARKS.values()
+    ]
+    handles.append(
+        Line2D(
+            [], [], marker="D", label="El Emam et al. 2012, any member", color=BLACK, markerfacecolor="none",
+            linestyle="none", markersize=5,
+        )
+    )  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    return rendered(figure)
