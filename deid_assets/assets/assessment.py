@@ -12,19 +12,19 @@ import pandas as pd
 
 from deid_assets.assessments import measure
 from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
 from deid_assets.assessments.cumulative_attacks import BECAUSE, because_of
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
-from deid_assets.assessments.membership_changes import Change, change_refusals, changes_measured, changes_since
-from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL
-from deid_assets.assets.claim_numbers import NumberedClaims, number_of_claims_risk
-from deid_assets.assets.earlier_releases import Tags, present_members, removed_for_claims
-from deid_assets.assets.encoded import PopulationTables, member_columns, sampling_fraction, smallest_safe_class
-from deid_assets.assets.generalization import (
+from deid_assets.assessments.kernel_input import (
+    PopulationTables,
     adversary_of,
-    chosen_levels,
-    chosen_node,
+    member_columns,
     node_computation,
+    sampling_fraction,
+    smallest_safe_class,
 )
+from deid_assets.assessments.membership_changes import Change, change_refusals, changes_measured, changes_since
+from deid_assets.assets.claim_numbers import NumberedClaims, number_of_claims_risk
 from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_attacks import demographics_of_canaries
 from deid_assets.assets.random_streams import stream_key
@@ -35,7 +35,7 @@ from deid_assets.methods.adversary.two_readings import both_readings
 from deid_assets.methods.attacks.neighbor_attack import neighbor_attack as evaluate_neighbor_attack
 from deid_assets.methods.canaries.checks import flags_of_canaries, neighbors_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
-from deid_assets.methods.disclosure.absence import absence_numbers
+from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk as summarize_demographic_risk
 from deid_assets.methods.disclosure.membership_changes import Roll
@@ -44,8 +44,10 @@ from deid_assets.methods.population.released_population import released_data, re
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval, confidence_of_try
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
+from deid_assets.release.present_members import Tags, present_members
 from deid_assets.reports.figures import class_size_figure, markdown_image, neighbor_attack_figure
 from deid_assets.resources import Policies, Workplace
+from deid_assets.schemas.candidate import IN_DAYS_IN_HOSPITAL
 from deid_assets.stages import METHOD_VERSIONS
 from deid_assets.store.digests import tables_digest_once
 from deid_assets.store.tables import Table, write_table, write_view

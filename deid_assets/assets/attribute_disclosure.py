@@ -8,13 +8,13 @@ import pandas as pd
 
 from deid_assets.assessments import disclosure as measures
 from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assets.assessment import evidence_frame, profiles_query
-from deid_assets.assets.candidate import YEARS
-from deid_assets.assets.encoded import member_columns
 from deid_assets.assets.planted_disclosure import attributes_of_canaries
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
+from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.models import Policy
 from deid_assets.reports.disclosure_figures import dots_figure
 from deid_assets.reports.figures import markdown_image

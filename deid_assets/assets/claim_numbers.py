@@ -6,8 +6,8 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from deid_assets.assets.encoded import member_columns, smallest_safe_class
-from deid_assets.assets.long_tail_cut import first_cut_of, require_bins
+from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
+from deid_assets.assessments.long_tail import first_cut_of, require_bins
 from deid_assets.assets.stage_asset import prefix_of
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk as summarize

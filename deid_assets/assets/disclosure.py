@@ -13,9 +13,9 @@ import pandas as pd
 
 from deid_assets.assessments import disclosure as measures
 from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assets.assessment import evidence_frame, kept_targets, profiles_query
-from deid_assets.assets.encoded import (
+from deid_assets.assessments.kernel_input import (
     PopulationTables,
     encoded_data,
     lattice_dimensions,
@@ -23,7 +23,7 @@ from deid_assets.assets.encoded import (
     sampling_fraction,
     smallest_safe_class,
 )
-from deid_assets.assets.generalization import chosen_levels, chosen_node
+from deid_assets.assets.assessment import evidence_frame, kept_targets, profiles_query
 from deid_assets.assets.planted_attacks import presence_of_canaries, small_classes_of_canaries
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset

@@ -12,7 +12,6 @@ import numpy as np
 from deid_assets.assessments import disclosure as measures
 from deid_assets.assessments import measure, membership_changes
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assets.earlier_releases import Tags
 from deid_assets.assets.planted import (
     PLAIN,
     Attack,
@@ -28,6 +27,7 @@ from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, MEMBER_LEVE
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.models import Policy
+from deid_assets.release.present_members import Tags
 from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.assets.planted import PLAIN, Group, plant
+from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.schemas.candidate import IN_DAYS_IN_HOSPITAL
 from deid_assets.store.tables import Table
 
 PSEUDONYM = 5_000_000

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.population import (
     Attempts,
@@ -27,7 +28,6 @@ from deid_assets.assessments.population import (
     voter_list_measurements,
 )
 from deid_assets.assets.assessment import evidence_frame
-from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.planted_attacks import inpatients_of_canaries, voters_of_canaries
 from deid_assets.assets.population_table import read_table
 from deid_assets.assets.random_streams import stream_key

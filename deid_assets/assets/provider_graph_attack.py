@@ -8,9 +8,9 @@ import pandas as pd
 
 from deid_assets.assessments import disclosure as measures
 from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.assessment import evidence_frame
-from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.planted_disclosure import providers_of_canaries
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset

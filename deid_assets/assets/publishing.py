@@ -15,7 +15,6 @@ import pandas as pd
 import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
-from deid_assets.assets.intake import delivery_version
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.checks.risk import risk_checks_of
@@ -51,6 +50,7 @@ from deid_assets.release.registry.chain import Entry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.report import delivery_version
 from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, stages_of
 from deid_assets.store.tables import Table, fingerprint
 

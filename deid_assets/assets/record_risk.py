@@ -6,7 +6,7 @@ import pandas as pd
 from deid_assets.assessments import measure
 from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
-from deid_assets.assets.flat_intake import population_of
+from deid_assets.assessments.flat_table import population_of
 from deid_assets.assets.measured import measured_metadata
 from deid_assets.assets.planted_records import records_of_canaries
 from deid_assets.assets.stage_asset import stage_asset

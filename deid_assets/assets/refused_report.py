@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deid_assets.assessments.chosen_generalization import chosen_level_names, chosen_node
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assets.generalization import chosen_level_names, chosen_node
 from deid_assets.assets.release_report import levels_by_number, named
 from deid_assets.methods.lattice.diagnosis import outcome_of_change
 from deid_assets.methods.lattice.predictive_tagging import node_text

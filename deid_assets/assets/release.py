@@ -8,48 +8,59 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assessments import measure
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
+from deid_assets.assessments.kernel_input import (
+    PopulationTables,
+    adversary_of,
+    kept_at_node,
+    kept_by_level,
+    node_computation,
+    sampling_fraction,
+)
+from deid_assets.assessments.long_tail import bin_refusals
 from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since
+from deid_assets.assessments.passed_on_columns import passed_on_leaks
+from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.assets.assessment import (
     demographics_of,
     kept_targets,
     original_members,
     profiles_query,
 )
-from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
-from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
 from deid_assets.assets.claim_numbers import NumberedClaims
-from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
-from deid_assets.assets.described import described_tables
-from deid_assets.assets.earlier_releases import present_members, removed_for_claims
-from deid_assets.assets.encoded import PopulationTables, kept_at_node, kept_by_level, sampling_fraction
-from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation
-from deid_assets.assets.long_tail_cut import bin_refusals
-from deid_assets.assets.passed_on_columns import passed_on_leaks
-from deid_assets.assets.preparation import pseudonym_key
+from deid_assets.assets.date_release import told_of_dates
 from deid_assets.assets.public_cells import drawn, shape, shapes_of_measurements
 from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
-from deid_assets.assets.rule_needs import need_refusals
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.assets.tries import DeliveryTries, delivery_tries, note_if_refused
+from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
-from deid_assets.methods.disclosure.absence import absence_numbers
+from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
+from deid_assets.methods.population.released_population import YEARS
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
+from deid_assets.release.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.release.cumulative import comparable_rolls, removal_digest, removal_list_refusals
+from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
+from deid_assets.release.manifest.optimality import certificate_refusals, longitudinal_certificate
 from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.present_members import present_members
 from deid_assets.release.publication.publish import Staging
+from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Tried
+from deid_assets.reports.date_notes import notes_of
 from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.delivery import Delivery

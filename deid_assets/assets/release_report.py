@@ -15,8 +15,8 @@ import pandas as pd
 from deid_assets.assessments import measure
 from deid_assets.assessments.attack_sensitivity import ASSET, number_known, table_rows
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assets.encoded import smallest_safe_class
-from deid_assets.assets.generalization import chosen_node
+from deid_assets.assessments.chosen_generalization import chosen_node
+from deid_assets.assessments.kernel_input import smallest_safe_class
 from deid_assets.assets.sensitivity import figure_limits
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share

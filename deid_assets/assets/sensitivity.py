@@ -20,10 +20,10 @@ from deid_assets.assessments.attack_sensitivity import (
     wrong_values,
 )
 from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.kernel_input import claim_columns, member_columns, sampling_fraction
 from deid_assets.assets.assessment import evidence_frame, original_members, profiles_query
-from deid_assets.assets.encoded import claim_columns, member_columns, sampling_fraction
-from deid_assets.assets.generalization import chosen_levels
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.assets.tries import delivery_tries, note_if_refused

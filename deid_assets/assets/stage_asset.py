@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pandas as pd
 
+from deid_assets.errors import RefusedError
 from deid_assets.meter import meter
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import without_values
@@ -87,10 +88,25 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     store = context.resources.io_manager
     store.lock(prefix_of(context), context.partition_key)
     file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
-    with without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
+    with _refusals(), without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
         if file.exists():
             require_plain_tables(file)
         yield
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn a refusal into a failure of the step that no retry can mend."""
+    try:
+        yield
+        return
+    except RefusedError as error:
+        failure = dg.Failure(str(error), metadata={"refused": True}, allow_retries=False)
+    # Dagster stores chains; the failure says all that the error says.
+    try:
+        raise failure
+    finally:
+        failure.__cause__ = failure.__context__ = None
 
 
 def start_meter(context: dg.AssetExecutionContext) -> None:

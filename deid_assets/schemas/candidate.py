@@ -3,6 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
 
+from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
@@ -22,7 +23,16 @@ MEANINGS = {
 }
 """Meanings of the quasi-identifiers, for the data dictionary; the names of the others are self-explanatory."""
 
-IN_DAYS_IN_HOSPITAL = ("days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
+IN_DAYS_IN_HOSPITAL = (*YEARS.values(), "claims_truncated")
+
+"""Member-level columns in the days-in-hospital table instead of the members table."""
+
+
+def released_dates(policy: Policy) -> dict[str, str]:
+    """Date columns that are released unchanged from `dated_claims`, and their names in the release."""
+    if policy.dates is None:
+        return {}
+    return {"service_date" if policy.dates.format == "dates" else "service_day": policy.dates.release_as}
 
 
 def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
 from deid_assets.assessments.population import inpatient_measurements, voter_list_measurements
 from deid_assets.assets import (
     assessment,
@@ -16,7 +17,6 @@ from deid_assets.assets import (
     record_risk,
 )
 from deid_assets.assets import provider_graph_attack as providers
-from deid_assets.assets.encoded import member_columns, smallest_safe_class
 from deid_assets.assets.planted_attacks import (
     demographics_of_canaries,
     inpatients_of_canaries,

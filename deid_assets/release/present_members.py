@@ -1,17 +1,19 @@
 """The members of a delivery by tag, as in earlier releases, and what the release about to be made does with each."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
+from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.membership_changes import Present
-from deid_assets.assets.encoded import member_columns
 from deid_assets.methods.candidate.released_tables import generalized_members
-from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll, membership_query
+from deid_assets.methods.population.encoding import nobody_of
 from deid_assets.policy.models import Policy
-from deid_assets.release.cumulative import comparable_rolls
-from deid_assets.resources import Workplace
-from deid_assets.store.tables import Table, quoted
+from deid_assets.release.cumulative import Made, comparable_rolls, tags_in_order
+from deid_assets.release.keys import Secret
+from deid_assets.store.tables import Table
 
 Tags = Callable[[Sequence[str]], np.ndarray]
 """(n,) uint64: the keyed tag of each member, in the order given."""
@@ -31,13 +33,7 @@ def present_members(
     """
     columns = member_columns(policy)
     demographics = generalized_members(profiles, domains, {column: levels[column] for column in columns})
-    found = profiles.query(
-        f"""SELECT member_id, coalesce(class, 0)::BIGINT AS class, sensitive IS NOT NULL AS sensitive,
-              member_id IN (SELECT member_id FROM ({released})) AS released
-            FROM (SELECT member_id, dense_rank() OVER (ORDER BY {", ".join(quoted(column) for column in columns)}) AS class
-                  FROM ({demographics}))
-            FULL JOIN (SELECT member_id, true AS sensitive FROM ({removed})) USING (member_id)"""
-    )
+    found = profiles.query(membership_query(demographics, columns, removed, released))
     own, order = np.unique(tags(found["member_id"].tolist()), return_index=True)
     class_of = found["class"].to_numpy()[order]
     # Members who are removed and still released are refused elsewhere; here they count as removed.
@@ -46,17 +42,20 @@ def present_members(
     return Present(Roll(own, kind.astype(np.int32)), class_of, found["member_id"].to_numpy(dtype=object)[order])
 
 
-def removed_for_claims(removed: Table) -> str:
-    """SELECT the member_id of members removed because of what their claims reveal."""
-    return f"SELECT DISTINCT member_id FROM {removed.sql} WHERE sensitive"
+def standing_out(
+    policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, made: Sequence[Made], secret: Secret
+) -> set[str]:
+    """Identifiers of the delivered members who would stand out beside an earlier release if they were released.
 
-
-def standing_out(policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, workplace: Workplace) -> set[str]:
-    """Identifiers of the delivered members who would stand out beside an earlier release if they were released."""
-    made = workplace.releases_made()
+    Parameters
+    ----------
+    made
+        Every earlier release.
+    secret
+        Under which its tags are compared.
+    """
     if not made:
         return set()
-    earlier = comparable_rolls(made, workplace.secret().commitment())
-    nobody = f"SELECT member_id FROM {profiles.sql} WHERE false"
-    present = present_members(policy, levels, profiles, domains, nobody, nobody, workplace.tags_in_order)
-    return set(present.member_ids[present.stand_out(earlier, policy.safe_class_size)])
+    nobody = nobody_of(profiles)
+    present = present_members(policy, levels, profiles, domains, nobody, nobody, partial(tags_in_order, secret=secret))
+    return set(present.member_ids[present.stand_out(comparable_rolls(made, secret.commitment()), policy.safe_class_size)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.assets.encoded import (
+from deid_assets.assessments.kernel_input import (
     PopulationTables,
     claim_columns,
     class_size_needed,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from deid_assets.assets.candidate import YEARS
+from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy

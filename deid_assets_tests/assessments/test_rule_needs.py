@@ -6,7 +6,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from deid_assets.assets.rule_needs import need_refusals
+from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.errors import PolicyError
 from deid_assets.methods.preparation.eligibility import distinct_codes
 from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
