@@ -21,6 +21,10 @@ class ReleaseError(DeidError):
     """A release cannot be written, found or verified."""
 
 
+class RefusedError(DeidError):
+    """Privacy is not protected well enough; assets turn it into a refusal of the run."""
+
+
 class EngineError(DeidError):
     """The engine asked for does not exist or is not installed."""
 

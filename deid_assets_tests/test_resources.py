@@ -11,7 +11,7 @@ import pytest
 
 from deid_assets.errors import StoreError
 from deid_assets.partitions import deliveries
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.keys import Secret
 from deid_assets.resources import (
     Policies,

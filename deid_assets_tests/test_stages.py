@@ -4,9 +4,10 @@ import dagster as dg
 import pytest
 
 from deid_assets.checks.risk import RISK_CHECKS
-from deid_assets.definitions import build_definitions, job_name
+from deid_assets.definitions import build_definitions
+from deid_assets.resources import job_name
 from deid_assets.partitions import deliveries
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.loading import policies_in
 from deid_assets.stages import FLAT_STAGES, STAGE_OF, STAGES, stages_of
 from deid_assets.store.home import Home

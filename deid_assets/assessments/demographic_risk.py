@@ -14,9 +14,11 @@ from deid_assets.assessments.membership_changes import (
     CAME,
     DISAPPEARED,
     Change,
+    Tags,
     change_refusals,
     changes_measured,
     changes_since,
+    present_members,
 )
 from deid_assets.assessments.number_of_claims import (
     NUMBERED,
@@ -26,13 +28,12 @@ from deid_assets.assessments.number_of_claims import (
 )
 from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, members_of, plant_members
 from deid_assets.assessments.planting import as_certain, demographic_groups, plant, planted_store, released_sizes
-from deid_assets.assessments.present_members import Tags, present_members, removed_for_claims
 from deid_assets.assessments.released_rows import original_members, profiles_query
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.candidate.released_tables import generalized_members
-from deid_assets.methods.disclosure.absence import absence_numbers, absence_posterior
+from deid_assets.methods.disclosure.absence import absence_numbers, absence_posterior, removed_for_claims
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.models import Policy

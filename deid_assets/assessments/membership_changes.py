@@ -5,16 +5,30 @@ another secret have different tags and independently drawn members. What absence
 posterior, in which they count in full. Releases of one delivery must have the same removal list, whatever the secret.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.methods.disclosure.membership_changes import Roll, posterior_of_the_missing, stand_out
+from deid_assets.assessments.kernel_input import member_columns
+from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.methods.disclosure.membership_changes import (
+    NOT_RELEASED,
+    REMOVED,
+    Roll,
+    membership_query,
+    posterior_of_the_missing,
+    stand_out,
+)
 from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table
 
 DISAPPEARED, APPEARED, CAME = "disappearance_posterior", "appearance_posterior", "newly_released_in_small_classes"
+
+
+Tags = Callable[[Sequence[str]], np.ndarray]
+"""(n,) uint64: the keyed tag of each member, in the order given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +55,29 @@ class Present:
         for _, roll in earlier:
             found |= stand_out(self.roll.tags, self.class_of, roll, k)
         return found
+
+
+def present_members(
+    policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, removed: str, released: str, tags: Tags
+) -> Present:
+    """Everybody delivered, by tag: demographic class at the release's levels, and whether released or removed.
+
+    Parameters
+    ----------
+    removed
+        `removed_for_claims`; an empty SELECT if it does not matter.
+    released
+        A SELECT of the member_id of those about to be released.
+    """
+    columns = member_columns(policy)
+    demographics = generalized_members(profiles, domains, {column: levels[column] for column in columns})
+    found = profiles.query(membership_query(demographics, columns, removed, released))
+    own, order = np.unique(tags(found["member_id"].tolist()), return_index=True)
+    class_of = found["class"].to_numpy()[order]
+    # Members who are removed and still released are refused elsewhere; here they count as removed.
+    kind = np.where(found["released"].to_numpy(dtype=bool), found["class"].to_numpy(), NOT_RELEASED)
+    kind = np.where(found["sensitive"].to_numpy(dtype=bool), REMOVED, kind)[order]
+    return Present(Roll(own, kind.astype(np.int32)), class_of, found["member_id"].to_numpy(dtype=object)[order])
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ def membership_measurements(
 
 
 def report_table(found: Published) -> ReportTable:
+    """The report's table: how well somebody can infer who is in the release."""
     rows = (
         ("highest probability that a member is in the release, from demographics", PRESENCE),
         ("lowest probability that a member is in the release, from demographics", "least_presence"),

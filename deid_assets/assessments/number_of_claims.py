@@ -3,15 +3,43 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
 from deid_assets.methods.long_tail.number_of_claims import bin_columns, with_bins
+from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.tables import Table, quoted, write_table
 
 NUMBERED = "number_of_claims_high_risk_share"
+DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
+
+
+def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:
+    """Identifiers of the members, and (n,) int64 their demographic classes at the policy's reference levels.
+
+    Whether claims were cut is not part of the class, because it is not yet known.
+    """
+    days = top_code(members, list(DAYS), policy.top_coding.percentile)
+    columns = [column for column in member_columns(policy) if column != "claims_truncated"]
+    # A missing value stays missing: least() of it and a number would be the number.
+    selects = ", ".join(
+        f"CASE WHEN {quoted(column)} > {int(days.code)} THEN {int(days.code)} ELSE {quoted(column)} END AS {quoted(column)}"
+        if days and column in DAYS
+        else quoted(column)
+        for column in columns
+    )
+    found = members.query(f"SELECT member_id{', ' if columns else ''}{selects} FROM {members.sql} ORDER BY member_id")
+    classes = np.zeros(len(found), dtype=np.int64)
+    for column in columns:
+        level, hierarchy = policy.reference_level(column), policy.hierarchy_of(column)
+        position, values = pd.factorize(found[column], sort=True)
+        labels = [*hierarchy.labels(values.tolist(), level), hierarchy.missing_label(level) or "missing"]
+        _, numbers = np.unique(np.array(labels, dtype=object).astype(str), return_inverse=True)
+        classes = classes * (len(labels) + 1) + numbers.reshape(-1)[position]  # a missing value has position -1, the last
+    return found["member_id"].tolist(), np.unique(classes, return_inverse=True)[1].reshape(-1)
 
 
 def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:

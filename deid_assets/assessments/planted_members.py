@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.assets.candidate import IN_DAYS_IN_HOSPITAL, YEARS
-from deid_assets.assets.planted import PLAIN, Group, plant
+from deid_assets.assessments.planting import PLAIN, Group, plant
+from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 

@@ -196,6 +196,7 @@ def population_measurements(
 
 
 def report_table(found: Published) -> ReportTable:
+    """The report's table: estimated and counted classes and uniques."""
     rows = [
         (f"in small classes: {words(name.removeprefix('demographics/small_class_share_'))}", written(found, name))
         for name in found

@@ -206,6 +206,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
 
 
 def report_table(found: Published) -> ReportTable:
+    """The report's table: how well providers are recognized."""
     rows = []
     for kind, (_, label) in IDENTIFIERS.items():
         for knowledge, known in _KNOWN.items():

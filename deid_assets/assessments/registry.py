@@ -44,7 +44,9 @@ LONGITUDINAL: tuple[Assessment[Policy], ...] = (
 FLAT: tuple[Assessment[FlatPolicy], ...] = (RECORD_RISK, RECORD_ATTRIBUTE_DISCLOSURE)
 """Of the records of a flat table."""
 
-ASSESSMENTS: Mapping[str, AnyAssessment] = {one.name: one for one in (*LONGITUDINAL, *FLAT)}
+_ALL: tuple[AnyAssessment, ...] = (*LONGITUDINAL, *FLAT)
+
+ASSESSMENTS: Mapping[str, AnyAssessment] = {one.name: one for one in _ALL}
 
 METHOD_VERSIONS: Mapping[str, str] = {one.name: one.version for one in ASSESSMENTS.values()}
 """Version of each assessment's method; the gate accepts evidence of these versions only."""

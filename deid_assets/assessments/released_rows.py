@@ -7,12 +7,9 @@ import numpy as np
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
-from deid_assets.methods.population.released_population import YEARS, released_profiles
+from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, released_profiles
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, write_table, write_view
-
-IN_DAYS_IN_HOSPITAL = (*YEARS.values(), "claims_truncated")
-"""Member-level columns in the days-in-hospital table instead of the members table."""
 
 
 def original_members(crosswalk: Table, released: Table) -> str:
@@ -37,6 +34,13 @@ def profiles_query(policy: Policy, members: str, days: str) -> str:
     listed = policy.quasi_identifiers.members
     names: dict[str, str] = {qi.column: qi.release_as for qi in listed if qi.column not in IN_DAYS_IN_HOSPITAL}
     return released_profiles(members, days, names, member_columns(policy))
+
+
+def released_date_columns(policy: Policy) -> dict[str, str]:
+    """Date columns that are released unchanged from `dated_claims`, and their names in the release."""
+    if policy.dates is None:
+        return {}
+    return {"service_date" if policy.dates.format == "dates" else "service_day": policy.dates.release_as}
 
 
 def demographic_sizes(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> dict[str, np.ndarray]:

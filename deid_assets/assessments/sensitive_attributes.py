@@ -5,7 +5,7 @@ distributions) are public.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,18 +19,14 @@ from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
-from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.disclosure import DisclosureLimits
 
 HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
 ONE, OTHER = PLAIN, PLAIN + 1
 """The values of a sensitive attribute in canaries; of numbers, the second is the larger."""
 
-P = TypeVar("P", Policy, FlatPolicy)
 
-
-def gates_of(name: str) -> tuple[Gate[P], ...]:
+def gates_of(name: str) -> tuple[Gate[Any], ...]:
     """The gates of an assessment of attributes, by its name."""
     return (
         Gate(
@@ -157,6 +153,7 @@ def attribute_measurements(
 
 
 def report_table(found: Published) -> ReportTable:
+    """The report's table: what classes disclose about each attribute."""
     names = [name.removesuffix("/distinct_l") for name in found if name.endswith("/distinct_l")]
     columns = ("homogeneous_share", "distinct_l", "entropy_l", "t", "mean_t")
     return ReportTable(

@@ -1,16 +1,15 @@
 """Adversary: how diverse each member's values are, and how many of them an adversary knows (methods#adversary-power)."""
 
 import dagster as dg
-import numpy as np
 import pandas as pd
 
-from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods.adversary.adversary_power import adversary_power as power_of
-from deid_assets.methods.adversary.value_diversity import ValuePairs, diversity_by_member
+from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, values_of_members
+from deid_assets.methods.adversary.value_diversity import diversity_by_member
 from deid_assets.methods.adversary.value_diversity import diversity_correlation as correlation_of
 from deid_assets.methods.adversary.value_diversity import value_diversity as value_diversity_query
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 
@@ -20,7 +19,7 @@ def _measured(policy: Policy) -> tuple[str, ...]:
 
     The table is in Multimedia Appendix 1 to El Emam et al. 2012.
     """
-    return ("year", *CLAIM_QUASI_IDENTIFIERS, *(policy.dates.columns if policy.dates else ()))
+    return ("year", *CLAIM_COLUMNS, *(policy.dates.columns if policy.dates else ()))
 
 
 @stage_asset(policy_sections=["dates"], version="2")
@@ -45,15 +44,7 @@ def adversary_power(
 ) -> pd.DataFrame:
     """The adversary power p_ih: how many values of each quasi-identifier an adversary knows about each released member."""
     adversary = policies.of(context, Policy).adversary
-    rows = value_diversity.query(
-        f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, claims
-            FROM {value_diversity.sql} JOIN {member_profiles.sql} USING (member_id)
-            WHERE quasi_identifier <> 'year' ORDER BY quasi_identifier, member_id"""
-    )
-    rows["power"] = np.int32(0)
-    for _, own in rows.groupby("quasi_identifier"):
-        pairs = ValuePairs.of_values(own["differing_pairs"].to_numpy(), own["n_values"].to_numpy())
-        power = power_of(own["claims"].to_numpy(), pairs, adversary.power, adversary.rounding)
-        rows.loc[own.index, "power"] = power.astype(np.int32)
-    context.add_output_metadata({"mean_power": float(rows["power"].mean()) if len(rows) else 0.0})
-    return rows[["member_id", "quasi_identifier", "power"]]
+    rows = value_diversity.query(values_of_members(value_diversity, member_profiles))
+    found = power_by_quasi_identifier(rows, adversary.power, adversary.rounding)
+    context.add_output_metadata({"mean_power": float(found["power"].mean()) if len(found) else 0.0})
+    return found

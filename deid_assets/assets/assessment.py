@@ -25,6 +25,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.release.registry.tries import Tried
@@ -49,7 +50,7 @@ def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[Flat
         inputs=assessment.inputs,
     )
     def assessed(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
-        policy = policies.of(context, kind)
+        policy: AnyPolicy = policies.of(context, kind)
         commitment = workplace.secret().commitment()
         found = assessment.measure(
             Work(
@@ -107,11 +108,13 @@ class _History:
     """Earlier releases and tries, as the registry and the restricted manifests know them."""
 
     context: dg.AssetExecutionContext
-    policy: Policy
+    policy: AnyPolicy
     workplace: Workplace
     tables: Mapping[str, Table]
 
     def try_at(self, levels: Mapping[str, int]) -> Tried:
+        if not isinstance(self.policy, Policy):
+            raise ReleaseError("releases of flat tables have no tries")
         profiles, domains = self.tables["member_profiles"], self.tables["value_domains"]
         return delivery_tries(self.context, self.policy, self.workplace, profiles, domains).at(levels)
 
@@ -143,6 +146,7 @@ def _metadata(fact: Shown) -> dg.MetadataValue:
             return dg.MetadataValue.int(fact)
         case float():
             return dg.MetadataValue.float(fact)
+    raise TypeError("a fact is text, a number, a list, a table or an image")
 
 
 def measured_metadata(measured: Sequence[Measurement]) -> dict[str, dg.MetadataValue]:

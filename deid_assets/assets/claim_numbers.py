@@ -4,17 +4,15 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from deid_assets.assets.encoded import member_columns, smallest_safe_class
-from deid_assets.assets.long_tail_cut import first_cut_of, require_bins
+from deid_assets.assessments.kernel_input import smallest_safe_class
+from deid_assets.assessments.long_tail import first_cut_of, require_bins
+from deid_assets.assessments.number_of_claims import reference_classes
 from deid_assets.assets.stage_asset import prefix_of
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.methods.long_tail.truncation import claims_of_units, keep_claims
-from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Workplace
-from deid_assets.store.tables import Query, Table, quoted, write_table
-
-DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
+from deid_assets.store.tables import Query, Table, write_table
 
 
 def cut_to_safe_bins(
@@ -68,28 +66,3 @@ def cut_to_safe_bins(
     )
     ties = secret.derive("truncation ties", prefix, context.partition_key)
     return keep_claims(left, scores, plan, section.per, ties, first_cut_of(policy.long_tail))
-
-
-def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:
-    """Identifiers of the members, and (n,) int64 their demographic classes at the policy's reference levels.
-
-    Whether claims were cut is not part of the class, because it is not yet known.
-    """
-    days = top_code(members, list(DAYS), policy.top_coding.percentile)
-    columns = [column for column in member_columns(policy) if column != "claims_truncated"]
-    # A missing value stays missing: least() of it and a number would be the number.
-    selects = ", ".join(
-        f"CASE WHEN {quoted(column)} > {int(days.code)} THEN {int(days.code)} ELSE {quoted(column)} END AS {quoted(column)}"
-        if days and column in DAYS
-        else quoted(column)
-        for column in columns
-    )
-    found = members.query(f"SELECT member_id{', ' if columns else ''}{selects} FROM {members.sql} ORDER BY member_id")
-    classes = np.zeros(len(found), dtype=np.int64)
-    for column in columns:
-        level, hierarchy = policy.reference_level(column), policy.hierarchy_of(column)
-        position, values = pd.factorize(found[column], sort=True)
-        labels = [*hierarchy.labels(values.tolist(), level), hierarchy.missing_label(level) or "missing"]
-        _, numbers = np.unique(np.array(labels, dtype=object).astype(str), return_inverse=True)
-        classes = classes * (len(labels) + 1) + numbers.reshape(-1)[position]  # a missing value has position -1, the last
-    return found["member_id"].tolist(), np.unique(classes, return_inverse=True)[1].reshape(-1)

@@ -5,24 +5,20 @@ from collections.abc import Iterator
 import dagster as dg
 
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.assets.intake import delivery_version
+from deid_assets.assessments.flat_table import population_of
 from deid_assets.assets.publishing import content_of
 from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, start_meter
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.event_log import edited_beside
 from deid_assets.resources import Policies, RestrictedStore, Workplace
 from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
+from deid_assets.sources.report import delivery_version
 from deid_assets.store.tables import Table, owner_only
 
 POPULATION_CONTENT = "population_content"
 """Metadata key of the records: the keyed fingerprint of the population that was taken in with them."""
 
 _INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
-
-
-def population_of(policy: FlatPolicy, records: Table) -> Table | None:
-    """The table in which classes are counted, beside the records; None if it is the records' table itself."""
-    return None if policy.population is None else Table(records.file, records.schema, POPULATION)
 
 
 @dg.multi_asset(

@@ -9,6 +9,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.resources import Policies, RestrictedStore, Workplace
 from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.report import delivery_version
 from deid_assets.store.tables import owner_only
 
 _SECTIONS = ["source", "intake"]
@@ -53,8 +54,3 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
     for name, table in tables.items():
         metadata = report.metadata(name) | notice.get(name, {})
         yield dg.Output(table, output_name=name, metadata=metadata, data_version=version)
-
-
-def delivery_version(digest: str) -> str:
-    """The data version of the intake of a delivery with this digest."""
-    return digest[:32]

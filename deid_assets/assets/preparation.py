@@ -6,41 +6,35 @@ These are sections 1 to 3 of Multimedia Appendix 1 to El Emam et al. 2012.
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments.dates import date_columns
+from deid_assets.assessments.kernel_input import claim_columns
+from deid_assets.assessments.long_tail import members_left
 from deid_assets.assets.claim_numbers import cut_to_safe_bins
-from deid_assets.assets.dates import date_columns
-from deid_assets.assets.encoded import claim_columns
-from deid_assets.assets.long_tail_cut import cut_long_tail, members_left
+from deid_assets.assets.long_tail_cut import cut_long_tail
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
 from deid_assets.methods.dates.dated_claims import delivered_dates
 from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
 from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
 from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
-from deid_assets.methods.preparation.eligibility import DIAGNOSES, codes_of_claims, distinct_codes, opt_out_match
+from deid_assets.methods.preparation.eligibility import DIAGNOSES, diagnosis_codes, distinct_codes, opt_out_match
 from deid_assets.methods.preparation.eligibility import eligible_claims as eligible_claims_query
 from deid_assets.methods.preparation.eligibility import eligible_members as eligible_members_query
 from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
 from deid_assets.methods.preparation.exclusion_tables import exclusion_tables
+from deid_assets.methods.preparation.grouping import charlson_codes
 from deid_assets.methods.preparation.grouping import grouped_claims as grouped_claims_query
 from deid_assets.methods.preparation.grouping import member_profiles as member_profiles_query
-from deid_assets.methods.preparation.pseudonyms import pseudonyms
+from deid_assets.methods.preparation.pseudonyms import distinct_identifiers, pseudonyms
 from deid_assets.methods.preparation.sampling import members_left_out, sample_size
 from deid_assets.methods.preparation.sampling import released_sample as released_sample_query
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.reference.code_book import code_book as code_book_of
-from deid_assets.release.keys import Secret
+from deid_assets.release.derived_keys import pseudonym_key, sample_key
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Query, Table, write_table
-
-CLAIM_QUASI_IDENTIFIERS = (
-    "specialty",
-    "place",
-    "procedure_group",
-    "length_of_stay",
-    "days_since_first_claim",
-    "condition_group",
-)
 
 
 @stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})
@@ -54,7 +48,7 @@ def code_book(context: dg.AssetExecutionContext, claims: Table, policies: Polici
 @stage_asset(policy_sections=["grouping"])
 def comorbidity_codes(context: dg.AssetExecutionContext, code_book: Table, policies: Policies) -> pd.DataFrame:
     """The Charlson conditions of every distinct diagnosis code."""
-    codes = code_book.query(f"SELECT code FROM {code_book.sql} WHERE kind = 'diagnosis' ORDER BY code")
+    codes = code_book.query(diagnosis_codes(code_book))
     return charlson_conditions(codes["code"].tolist(), policies.of(context, Policy).grouping.charlson)
 
 
@@ -69,7 +63,7 @@ def pseudonym_crosswalk(context: dg.AssetExecutionContext, members: Table, claim
         ("vendor", claims, "vendor_id"),
         ("pcp", claims, "pcp_id"),
     ):
-        found = table.query(f"SELECT DISTINCT {column} AS id FROM {table.sql} WHERE {column} IS NOT NULL ORDER BY id")
+        found = table.query(distinct_identifiers(table, column))
         key = pseudonym_key(secret, prefix_of(context), context.partition_key, kind)
         frames.append(pseudonyms(kind, found["id"].tolist(), key))
     return pd.concat(frames, ignore_index=True)
@@ -174,12 +168,8 @@ def grouped_claims(
 ) -> Query:
     """Claims with codes replaced by the released groups, and with top-coded payment delay."""
     policy = policies.of(context, Policy)
-    first = "" if policy.grouping.charlson_diagnoses == "all" else " AND listed > 1"
-    bands = charlson_bands_query(
-        f"(SELECT claim_id, code FROM ({codes_of_claims(eligible_claims)}) WHERE kind = 'diagnosis'{first}"
-        f" AND code IN (SELECT code FROM {comorbidity_codes.sql}))",
-        comorbidity_codes.sql,
-    )
+    with_condition = charlson_codes(eligible_claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
+    bands = charlson_bands_query(with_condition, comorbidity_codes.sql)
     delay = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
     return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None)
 
@@ -189,7 +179,7 @@ def grouped_claims(
     version="2",
     derived_columns={
         "score": [
-            *(f"grouped_claims.{column}" for column in CLAIM_QUASI_IDENTIFIERS),
+            *(f"grouped_claims.{column}" for column in CLAIM_COLUMNS),
             "eligible_claims.service_date",
         ]
     },
@@ -254,13 +244,3 @@ def member_profiles(
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
     sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)
     return member_profiles_query(members, sample, grouped_claims, truncated, days.code if days else None)
-
-
-def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str) -> bytes:
-    """The key of the pseudonyms of one kind: of this policy and delivery, so that two releases cannot be joined."""
-    return secret.derive("pseudonym", policy, delivery, kind)
-
-
-def sample_key(secret: Secret, keyed_by: str, policy: str, delivery: str) -> bytes:
-    """The key of the order in which members are drawn: by member only, or also by policy and delivery."""
-    return secret.derive("sample by member") if keyed_by == "member" else secret.derive("sample", policy, delivery)

@@ -16,7 +16,6 @@ import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
-from deid_assets.assets.intake import delivery_version
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import PolicyError, ReleaseError
@@ -47,10 +46,11 @@ from deid_assets.release.manifest.editions import (
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Releases, Staging
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Entry
+from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.report import delivery_version
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.tables import Table, fingerprint
 

@@ -1,12 +1,14 @@
-"""Keys of the random streams that choose and judge: what they depend on, and what they must not depend on."""
+"""Keys of the random streams of a running asset; `release.derived_keys` says what they depend on."""
 
 from functools import lru_cache
 
 import dagster as dg
 
 from deid_assets.assets.stage_asset import prefix_of
+from deid_assets.methods.population.encoding import released_ids
+from deid_assets.release.derived_keys import gate_purpose, stream_key_of
 from deid_assets.resources import Workplace
-from deid_assets.store.digests import bytes_digest, canonical_json, tables_digest
+from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table
 
 _TAKEN_IN = ("members", "claims")
@@ -19,8 +21,7 @@ def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose:
     and files, and the text of the policy, can be changed without changing what is judged, so they must not give fresh
     draws. Each try that draws judge has its own streams; `number` identifies it.
     """
-    of_try = (purpose,) if number == 1 else (purpose, f"try {number}")
-    return workplace.secret().derive("stream", taken_in_digest(context), *of_try)[:16]
+    return stream_key_of(workplace.secret(), taken_in_digest(context), purpose, number)
 
 
 def taken_in_digest(context: dg.AssetExecutionContext) -> str:
@@ -37,11 +38,6 @@ def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
 
 
 def gate_stream_key(context: dg.AssetExecutionContext, workplace: Workplace, profiles: Table, number: int) -> bytes:
-    """The 16-byte key of the gate's own stream: of this delivery and of the members sampled from it.
-
-    Levels, thresholds and suppressed members are deliberately excluded. Some changes of these cost almost nothing, such
-    as a class for values that nobody has, or a threshold moved by a billionth, and would give fresh draws after a
-    refusal. Another try, of which there are three, has other draws.
-    """
-    sampled = profiles.query(f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_id")["member_id"]
-    return stream_key(context, workplace, f"gate {bytes_digest(canonical_json(sampled.tolist()))}", number)
+    """The 16-byte key of the gate's own stream: of this delivery and of the members sampled from it; see `gate_purpose`."""
+    sampled = profiles.query(released_ids(profiles))["member_id"].tolist()
+    return stream_key(context, workplace, gate_purpose(sampled), number)

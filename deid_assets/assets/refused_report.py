@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deid_assets.assessments.chosen_generalization import chosen_level_names, chosen_node
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assets.generalization import chosen_level_names, chosen_node
 from deid_assets.assets.release_report import levels_by_number, named
-from deid_assets.figures.figures import frontier_figure, heights_figure, lattice_figure
+from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
+from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.lattice.diagnosis import outcome_of_change
 from deid_assets.methods.lattice.predictive_tagging import node_text
 from deid_assets.policy.base import ReleasePolicy
@@ -23,15 +24,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.release.registry import clock
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.manifest_content import gates_of, tried
-from deid_assets.reports.report import (
-    FLAT_LIMITS,
-    LIMITS,
-    GeneralizationRow,
-    ReportContent,
-    ReportFigure,
-    ReportTable,
-    render_report,
-)
+from deid_assets.reports.report import FLAT_LIMITS, LIMITS, GeneralizationRow, ReportContent, ReportFigure, render_report
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store import durable
 from deid_assets.store.home import Home

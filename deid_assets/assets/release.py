@@ -1,59 +1,63 @@
 """Release: the gate, and atomic publication. A refusal leaves nothing published, and gives its reasons with numbers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
-from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since
+from deid_assets.assessments.kernel_input import (
+    PopulationTables,
+    adversary_of,
+    kept_at_node,
+    kept_by_level,
+    node_computation,
+    sampling_fraction,
+)
+from deid_assets.assessments.long_tail import bin_refusals
+from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since, present_members
 from deid_assets.assessments.number_of_claims import NumberedClaims, number_of_claims_measurements
+from deid_assets.assessments.passed_on_columns import passed_on_leaks
 from deid_assets.assessments.released_rows import kept_targets, original_members, profiles_query
-from deid_assets.assets.candidate import YEARS, ClaimTables, claims_query, days_query, members_query
-from deid_assets.assets.certificates import certificate_refusals, longitudinal_certificate
-from deid_assets.assets.date_release import date_refusals, notes_of, released_dates, told_of_dates
-from deid_assets.assets.described import described_tables
-from deid_assets.assets.earlier_releases import present_members, removed_for_claims
-from deid_assets.assets.encoded import PopulationTables, kept_at_node, kept_by_level, sampling_fraction
-from deid_assets.assets.generalization import adversary_of, chosen_levels, chosen_node, node_computation
-from deid_assets.assets.long_tail_cut import bin_refusals
-from deid_assets.assets.passed_on_columns import passed_on_leaks
-from deid_assets.assets.preparation import pseudonym_key
-from deid_assets.assets.public_cells import drawn, shape, shapes_of_measurements
+from deid_assets.assessments.rule_needs import need_refusals
+from deid_assets.assets.date_release import told_of_dates
 from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
-from deid_assets.assets.rule_needs import need_refusals
-from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.assets.tries import DeliveryTries, delivery_tries, note_if_refused
+from deid_assets.assets.stage_asset import shapes_of, stage_asset
+from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
-from deid_assets.methods.disclosure.absence import absence_numbers
+from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
+from deid_assets.release.attrition import attrition
+from deid_assets.release.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.release.cumulative import comparable_rolls, removal_digest, removal_list_refusals
+from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
-from deid_assets.release.manifest.public_numbers import AttritionStep
-from deid_assets.release.publication.publish import Staging
+from deid_assets.release.manifest.optimality import certificate_refusals, longitudinal_certificate
+from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Tried
+from deid_assets.release.staged_files import stage, staged_days
+from deid_assets.reports.date_notes import notes_of
 from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
-from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGES
 from deid_assets.store.digests import tables_digest
-from deid_assets.store.tables import Table, connect, drop_schema, write_table
-
-FILES = {"release_members": "Members", "release_claims": "Claims"}
-
+from deid_assets.store.tables import Table, drop_schema, write_table
 
 _SECTIONS = [
     "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
@@ -77,7 +81,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
     releases, profiles = releases_of(workplace), tables["member_profiles"]
     with releases.stage(policy.name) as staging:
         try:
-            staged = _stage(policy, staging, made.candidate, profiles)
+            staged = stage(policy, staging, made.candidate, profiles)
             kept = original_members(made["pseudonym_crosswalk"], staged.members)
             told, not_drawn = None, []
             if policy.dates is not None:
@@ -96,15 +100,15 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 others = workplace.releases_before(profiles, kept) if standing.before else ()
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
-            described = described_tables(policy, levels, staged, _staged_days(policy, profiles))
+            described = described_tables(policy, levels, staged, staged_days(policy, profiles))
             staging.write_json(DICTIONARY, dictionary(described))
             rare = rare_labels(described)
             passed = Passed(
                 evidence,
-                _attrition(policy, delivery, made),
+                attrition(policy, delivery, made.tables),
                 proof,
                 counts_people=False,
-                shapes=shapes_of_measurements(policy, delivery, levels),
+                shapes=shapes_of(policy, delivery, levels),
                 report=lambda public: report_of(
                     policy,
                     public,
@@ -237,41 +241,6 @@ def _against_earlier(
     return held
 
 
-def _stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> judgement.Staged:
-    """Write the files, and read them back into the scratch schema."""
-    years = [year for year, column in YEARS.items() if policy.publishes(column)]
-    read = {}
-    file = profiles.file
-    with connect(file) as connection:
-        for asset, name in FILES.items():
-            staging.write_table(connection, name, candidate[asset], order_by=("MemberID",))
-        days = candidate["release_days_in_hospital"]
-        for year in years:
-            staging.write_table(
-                connection,
-                f"DaysInHospital_{year}",
-                f'SELECT * EXCLUDE ("Year") FROM {days.sql} WHERE "Year" = \'{year}\'',
-                order_by=("MemberID",),
-            )
-    for asset, name in FILES.items():
-        read[asset] = Table(file, SCHEMA, f"staged_{asset}")
-        staging.read_into(name, read[asset])
-    days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
-    for year, table in _staged_days(policy, profiles).items():
-        staging.read_into(f"DaysInHospital_{year}", table)
-    none = [f"SELECT * FROM {days.sql} WHERE false"]
-    parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
-    write_table(days_table, " UNION ALL ".join(none + parts))
-    return judgement.Staged(read["release_members"], read["release_claims"], days_table)
-
-
-def _staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
-    """The staged days in hospital of each released year, as read back."""
-    return {
-        year: Table(profiles.file, SCHEMA, f"staged_days_{year}") for year, column in YEARS.items() if policy.publishes(column)
-    }
-
-
 def _judge(
     context: dg.AssetExecutionContext,
     policy: Policy,
@@ -367,59 +336,3 @@ def _judge(
         "gate", context.partition_key, policy.hash, digest, "5", (*measured, *detail, *leaks, cross), tried.number
     )
     return refusals, (*evidence, gate_evidence)
-
-
-def _attrition(policy: Policy, delivery: Delivery, made: _Made) -> tuple[AttritionStep, ...]:
-    """Rows in and out of every stage, of members and of claims; exact, for the restricted edition."""
-    profiles = made.population.profiles
-    opted_out = (
-        made["removed_members"]
-        .query(
-            f"SELECT count(DISTINCT member_id) FILTER (reason = 'opted out') AS opted, "
-            f"count(DISTINCT member_id) AS all_removed FROM {made['removed_members'].sql}"
-        )
-        .iloc[0]
-    )
-    sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
-    of_sample = f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
-    eligible_sampled = int(profiles.query(of_sample.format(made["eligible_claims"].sql))["n"].iloc[0])
-    truncated_sampled = int(profiles.query(of_sample.format(made.population.held.sql))["n"].iloc[0])
-    delivered = made["members"].count()
-    remaining = ("source", "opt_outs", "removal")
-    steps = (
-        ("delivered_members", delivered, "", shape(policy, "source")),
-        ("members_after_opt_outs", delivered - int(opted_out["opted"]), "opted out", shape(policy, "source", "opt_outs")),
-        (
-            "members_not_removed", delivered - int(opted_out["all_removed"]),
-            "sensitive codes, rare and visible diseases, claims in quarantine", shape(policy, *remaining),
-        ),
-        ("eligible_members", made["eligible_members"].count(), "no eligible claim", shape(policy, *remaining)),
-        (
-            "sampled_members", sampled, "random sample",
-            # The number drawn is random for each policy and delivery: the same noise would reveal the exact difference.
-            shape(policy, *remaining, "sample", **drawn(policy, delivery)),
-        ),
-        (
-            "released_members", made.candidate["release_members"].count(),
-            "suppressed because flagged, or standing out beside an earlier release", "",
-        ),
-    )  # fmt: skip
-    of_claims = (
-        ("delivered_claims", made["claims"].count(), ""),
-        ("eligible_claims", made["eligible_claims"].count(), "claims of newborns and codes that are no procedure"),
-        ("sampled_claims", eligible_sampled, "random sample of members"),
-        ("truncated_claims", truncated_sampled, "long tail"),
-        ("released_claims", made.candidate["release_claims"].count(), "suppressed members"),
-    )
-    return (
-        *_steps("members", steps, "data/Members.csv"),
-        *_steps("claims", [(*step, "") for step in of_claims], "data/Claims.csv"),
-    )
-
-
-def _steps(unit: str, steps: Sequence[tuple[str, int, str, str]], file: str) -> Iterator[AttritionStep]:
-    """(stage, rows out, reason, shape) as steps, each from the previous one; the last step's rows are those of a file."""
-    stages = [stage for stage, *_ in steps]
-    for place, (stage, count, reason, of) in enumerate(steps):
-        source = stages[place - 1] if place else None
-        yield AttritionStep(stage, unit, count, source, reason, file if stage == stages[-1] else "", of)

@@ -15,13 +15,14 @@ import pandas as pd
 from deid_assets.assessments import attack_sensitivity, demographic_risk, longitudinal_risk, neighbor_attack
 from deid_assets.assessments.attack_sensitivity import figure_limits, number_known, table_rows
 from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.chosen_generalization import chosen_node
+from deid_assets.assessments.kernel_input import smallest_safe_class
 from deid_assets.assessments.number_of_claims import NUMBERED
-from deid_assets.assets.encoded import smallest_safe_class
-from deid_assets.assets.generalization import chosen_node
 from deid_assets.errors import ReleaseError
-from deid_assets.figures.figures import frontier_figure, lattice_figure, neighbor_attack_figure
+from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, table_7_comparison
 from deid_assets.figures.heritage_population import population_comparison
+from deid_assets.figures.lattice_figures import frontier_figure, lattice_figure
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
 from deid_assets.figures.sensitivity_figures import sensitivity_figure

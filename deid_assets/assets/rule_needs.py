@@ -3,17 +3,11 @@
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assessments.evidence import Refusal
+from deid_assets.assessments.rule_needs import needs_frame, needs_in
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods.preparation.rule_figures import rule_figures
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.needs import JudgedNeed, judged_needs
-from deid_assets.reference.code_book import RARE_VISIBLE_REASON
 from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
-
-COLUMNS = ["rule", "figure", "count", "of", "at_least", "met"]
-
 
 SECTIONS = ["removal", "dates"]
 """Sections whose rules are judged before the draw; the gate judges the needs of all sections."""
@@ -43,25 +37,4 @@ def rule_needs(
             metadata={"refused": True},
             allow_retries=False,
         )
-    rows = [
-        (one.need.rule, one.need.figure, one.figure.count, one.figure.of, float(one.need.at_least), one.met) for one in judged
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype(
-        {"rule": "str", "figure": "str", "count": "int64", "of": "int64", "at_least": "float64", "met": "bool"}
-    )
-
-
-def needs_in(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> tuple[JudgedNeed, ...]:
-    """Measure the delivery and compare it with every need of the policy."""
-    population = None if policy.counts_population else policy.risk.population_size
-    return judged_needs(policy, rule_figures(members, claims, delivered_codes, removed, RARE_VISIBLE_REASON, population))
-
-
-def need_refusals(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> list[Refusal]:
-    """The unmet needs, as counted by the gate itself."""
-    return [
-        Refusal("rule_cannot_apply", f"{one.need.rule}: {one.need.figure}", one.figure.share, one.need.at_least, one.text,
-                "share of members")
-        for one in needs_in(policy, members, claims, delivered_codes, removed)
-        if not one.met
-    ]  # fmt: skip
+    return needs_frame(judged)

@@ -5,18 +5,26 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pandas as pd
 
+from deid_assets.errors import RefusedError
 from deid_assets.meter import meter
-from deid_assets.stages import STAGE_OF
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.release.public_cells import shapes_of_measurements
+from deid_assets.sources.delivery import Delivery
+from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 from deid_assets.store.tables import held_open, require_plain_tables
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Declared method version and policy sections of every asset."""
+
+_MAKE_ROWS = ("intake", "preparation", "adversary", "generalization", "candidate")
+"""Stages that make the rows of a release; later stages only measure them."""
 
 
 def stage_asset(
@@ -28,6 +36,7 @@ def stage_asset(
     name: str | None = None,
     description: str | None = None,
     inputs: Sequence[str] | None = None,
+    **options: Any,
 ) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
     """Create an asset of the stage that `stages.py` names for it.
 
@@ -58,10 +67,11 @@ def stage_asset(
 
         asset = name or function.__name__
         ins = None if inputs is None else {table: dg.AssetIn() for table in inputs}
-        described = {
+        described: dict[str, Any] = {
             "metadata": asset_metadata(asset, policy_sections, version, derived_columns),
             "kinds": set(kinds),
             "description": description or inspect.getdoc(function),
+            **options,
         }
         if op_name is None:
             made: dg.AssetsDefinition = dg.asset(name=asset, ins=ins, **described)(metered)
@@ -87,6 +97,12 @@ def asset_metadata(
     }
 
 
+def shapes_of(policy: AnyPolicy, delivery: Delivery, levels: Mapping[str, int]) -> dict[str, str]:
+    """The inputs of each measurement (`public_cells.shapes_of_measurements`), by the sections that assets declare."""
+    names = [name for stage in _MAKE_ROWS for name in stages_of(policy).get(stage, ())]
+    return shapes_of_measurements(policy, delivery, levels, {section for name in names for section in MADE_FROM[name][1]})
+
+
 @contextlib.contextmanager
 def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     """Hold the store open, require plain tables, and keep values out of unforeseen errors; a refusal passes through."""
@@ -94,10 +110,25 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     store = context.resources.io_manager
     store.lock(prefix_of(context), context.partition_key)
     file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
-    with without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
+    with _refusals(), without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
         if file.exists():
             require_plain_tables(file)
         yield
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn a refusal into a failure of the step that no retry can mend."""
+    try:
+        yield
+        return
+    except RefusedError as error:
+        failure = dg.Failure(str(error), metadata={"refused": True}, allow_retries=False)
+    # Dagster stores chains; the failure says all that the error says.
+    try:
+        raise failure
+    finally:
+        failure.__cause__ = failure.__context__ = None
 
 
 def start_meter(context: dg.AssetExecutionContext) -> None:

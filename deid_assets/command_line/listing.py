@@ -6,7 +6,8 @@ from pathlib import Path
 
 from deid_assets.errors import DeidError
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.entries import Entry
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home

@@ -228,7 +228,7 @@ def policy() -> None:
 def policy_check(file: str) -> None:
     """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
-    from deid_assets.policy import explain
+    from deid_assets.policy.explanation import explain
 
     found, _ = find_policy(Home.here(), file)
     click.echo(explain(found))

@@ -42,7 +42,8 @@ from deid_assets.release.keyring import require_secret_of_releases, signing_key_
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.entries import Entry
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery

@@ -1,9 +1,7 @@
-"""Figures of attacks 2 and 3: shares of released members who are matched with people whom an adversary can name."""
+"""The figure of attack 3: released inpatients who are matched with people whom an adversary can name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from deid_assets.assessments.evidence import Measurement
-from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage_population import TABLE_6
 from deid_assets.figures.rendering import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure, plain, rendered, styled
 
@@ -11,23 +9,6 @@ _PERIODS = {
     1: ("year 1", BLUE, "o"), 2: ("year 2", GREEN, "s"), 3: ("year 3", PURPLE, "^"), 0: ("all years", ORANGE, "D"),
 }  # fmt: skip
 _LEAST = 1e-4
-
-
-def matched_figure(measured: Sequence[Measurement]) -> bytes:
-    """Draw what was measured of one attack, in per cent, with the threshold where one is set.
-
-    Parameters
-    ----------
-    measured
-        Measurements of an attack; those that are no probabilities are left out.
-
-    Returns
-    -------
-    bytes
-        SVG or PNG.
-    """
-    drawn = [found for found in measured if found.unit == "probability"]
-    return neighbor_attack_figure([(found.name, found.value, found.bound, found.threshold) for found in drawn])
 
 
 @styled()

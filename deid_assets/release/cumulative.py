@@ -19,7 +19,8 @@ from deid_assets.errors import ReleaseError
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.store.digests import bytes_digest
 

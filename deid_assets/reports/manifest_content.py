@@ -13,6 +13,7 @@ from deid_assets.assessments.registry import MEANINGS
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
+from deid_assets.figures.tables import ComparisonRow
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.gate.cross_check import CROSS_CHECK
 from deid_assets.reports.disclosure_content import disclosure_tables
@@ -20,7 +21,6 @@ from deid_assets.reports.report import (
     LIMITS,
     AttritionRow,
     CertificateRow,
-    ComparisonRow,
     FileRow,
     Gate,
     GeneralizationRow,

@@ -3,6 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
 
+from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
@@ -21,8 +22,6 @@ MEANINGS = {
     "condition_group": "primary condition group of the claim's first diagnosis",
 }
 """Meanings of the quasi-identifiers, for the data dictionary; the names of the others are self-explanatory."""
-
-IN_DAYS_IN_HOSPITAL = ("days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
 
 
 def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:

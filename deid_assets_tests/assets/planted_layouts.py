@@ -6,26 +6,21 @@ from functools import partial
 import numpy as np
 
 from deid_assets.assessments import disclosure as measures
-from deid_assets.assessments.population import inpatient_measurements, voter_list_measurements
-from deid_assets.assets import (
-    assessment,
-    attribute_disclosure,
-    disclosure,
-    flat_disclosure,
-    population_attacks,
-    record_risk,
-)
+from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
+from deid_assets.assessments.inpatient_attack import inpatient_measurements
+from deid_assets.assessments.voter_list_attack import voter_list_measurements
+from deid_assets.assets import assessment, attribute_disclosure, disclosure, flat_disclosure, population_attacks
+from deid_assets.methods.attacks.neighbor_attack import record_risk
 from deid_assets.assets import provider_graph_attack as providers
-from deid_assets.assets.encoded import member_columns, smallest_safe_class
-from deid_assets.assets.planted_attacks import (
-    demographics_of_canaries,
-    inpatients_of_canaries,
-    presence_of_canaries,
-    small_classes_of_canaries,
-    voters_of_canaries,
-)
-from deid_assets.assets.planted_disclosure import attributes_of_canaries, providers_of_canaries
-from deid_assets.assets.planted_records import record_attributes_of_canaries, records_of_canaries
+from deid_assets.assessments.demographic_risk import demographics_of_canaries
+from deid_assets.assessments.inpatient_attack import inpatients_of_canaries
+from deid_assets.assessments.membership_disclosure import presence_of_canaries
+from deid_assets.assessments.population_estimates import small_classes_of_canaries
+from deid_assets.assessments.voter_list_attack import voters_of_canaries
+from deid_assets.assessments.attribute_disclosure import attributes_of_canaries
+from deid_assets.assessments.provider_graph_attack import providers_of_canaries
+from deid_assets.assessments.record_attribute_disclosure import record_attributes_of_canaries
+from deid_assets.assessments.record_risk import records_of_canaries
 from deid_assets.methods.attacks.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.policy.flat import FlatPolicy

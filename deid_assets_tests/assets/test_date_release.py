@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from deid_assets.assets.date_release import ReleasedDates, notes_of, told_of_dates
+from deid_assets.assets.date_release import told_of_dates
+from deid_assets.methods.dates.as_delivered import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
+from deid_assets.reports.date_notes import notes_of
 from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery

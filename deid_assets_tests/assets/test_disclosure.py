@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.assessments import disclosure as measures
-from deid_assets.assets.attribute_disclosure import ordered_ranks
-from deid_assets.assets.disclosure import estimates, gains_knowing_claims
+from deid_assets.assessments.sensitive_attributes import ordered_ranks
+from deid_assets.assessments.population_estimates import estimates
+from deid_assets.assessments.membership_disclosure import gains_knowing_claims
 from deid_assets.errors import PolicyError
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

@@ -6,7 +6,7 @@ import numpy as np
 
 from deid_assets.assets import generalization
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
 from deid_assets_tests.scenarios.policies import SMALL, changed
 

@@ -1,6 +1,6 @@
 """Measurements as metadata: a verdict only where there is one, and numbers that can be plotted."""
 
-from deid_assets.assets.measured import measured_metadata
+from deid_assets.assets.assessment import measured_metadata
 from deid_assets_tests.release.making import measurement
 
 

@@ -12,7 +12,7 @@ from deid_assets.assessments import population as population_measurements
 from deid_assets.assessments.canaries import FLAT_WITH_CANARIES, WITH_CANARIES, canaries_measurement
 from deid_assets.assets import assessment, attribute_disclosure, claim_numbers, disclosure, population_attacks
 from deid_assets.assets import provider_graph_attack as providers
-from deid_assets.assets.planted import as_certain, plant, planted_store
+from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.methods.attacks import linkage, provider_graph
 from deid_assets.methods.attacks.inpatient_classes import match_table, visit_histories
 from deid_assets.methods.canaries.planting import Findings
@@ -21,7 +21,7 @@ from deid_assets.methods.disclosure import membership
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
 from deid_assets.methods.flat import queries
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.store.tables import Table, connect
 from deid_assets_tests.assets.planted_layouts import Canaries, FlatCanaries
 from deid_assets_tests.methods.small_tables import small_store

@@ -9,7 +9,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from deid_assets.policy import policy_by_name
+from deid_assets.policy.loading import policy_by_name
 from deid_assets_tests.benchmarks.__main__ import machine
 from deid_assets_tests.benchmarks.timing import head, load, row
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in

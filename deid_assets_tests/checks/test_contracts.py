@@ -7,7 +7,7 @@ import pytest
 
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.partitions import deliveries
-from deid_assets.policy import policy_by_name
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.resources import Policies, RestrictedStore
 from deid_assets.store.home import Home
 

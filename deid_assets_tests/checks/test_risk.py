@@ -11,7 +11,7 @@ from deid_assets.assessments.evidence import Evidence, to_frame
 from deid_assets.checks.risk import FLAT_RISK_CHECKS, RISK_CHECKS, risk_checks
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.partitions import deliveries
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.resources import RestrictedStore
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values

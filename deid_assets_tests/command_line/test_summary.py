@@ -7,7 +7,7 @@ from rich.console import Console
 from deid_assets.automation.outcomes import REFUSED, RunSummary, _failed_check
 from deid_assets.command_line.summary import print_summary
 from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED
-from deid_assets.policy import policy_by_name
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table, write_table

@@ -25,7 +25,8 @@ from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
-from deid_assets.stages import METHOD_VERSIONS, STAGE_OF, STAGES
+from deid_assets.assessments.registry import METHOD_VERSIONS
+from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, held_open, require_plain_tables, write_table
 from deid_assets_tests.matrices.tampered_files import ODD, flipped, write

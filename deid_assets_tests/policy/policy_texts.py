@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy import load_policy, policy_from
+from deid_assets.policy.loading import load_policy, policy_from
 from deid_assets.policy.loading import SHIPPED
 
 PUBLIC = Path(str(SHIPPED)) / "heritage-public.yaml"

@@ -3,7 +3,8 @@
 import pytest
 
 from deid_assets.assessments import disclosure
-from deid_assets.policy import explain, policy_by_name, policy_from
+from deid_assets.policy.explanation import explain
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.loading import policies_in
 from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, public_values, refusal
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.policy import Hierarchy, policy_by_name
+from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.hierarchies.dates import Dates
 from deid_assets.policy.hierarchies.hierarchy import CodeTable, Identity, Prefixes
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import shipped_policies
 from deid_assets.policy.models import Policy

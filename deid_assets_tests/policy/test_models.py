@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.policy.policy_texts import REMOVED, public_values
 
 PUBLIC = policy_by_name("heritage_public")

@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy import load_policy, policy_from, shipped_policies
+from deid_assets.policy.loading import load_policy, policy_from, shipped_policies
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.yaml_text import parse
 from deid_assets_tests.policy.policy_texts import public_values, refusal

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy import load_policy, policy_by_name, policy_from
+from deid_assets.policy.loading import load_policy, policy_by_name, policy_from
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.rules.population_labels import NOT_A_NUMBER, TOO_WIDE, UNKNOWN, table_labels

@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.methods.preparation.rule_figures import Figure
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import load_policy, shipped_policies
 from deid_assets.policy.rules.needs import Need, judged_needs, needs_of

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, empirical_bernstein_upper_bound
-from deid_assets.policy import check_vacuous, policy_from
+from deid_assets.policy.rules.validation import check_vacuous
+from deid_assets.policy.loading import policy_from
 from deid_assets.policy.rules.validation import RULES, bound_of_no_success
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 

@@ -11,7 +11,8 @@ from deid_assets.release.keyring import correct_clock, signing_key_of
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import GENESIS, Entry, Registry
+from deid_assets.release.registry.chain import GENESIS, Registry
+from deid_assets.release.registry.entries import Entry
 from deid_assets.store.home import Home
 from deid_assets_tests.release import making
 

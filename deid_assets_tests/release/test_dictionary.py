@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.policy import policy_by_name
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable, dictionary, in_order
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets_tests.methods.small_tables import small_store

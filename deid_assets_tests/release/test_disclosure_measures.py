@@ -11,7 +11,7 @@ from deid_assets.methods.attacks.provider_graph import Recognition
 from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.methods.disclosure.membership import membership
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness, population_uniqueness
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.editions import editions
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.release import making

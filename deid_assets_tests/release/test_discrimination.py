@@ -11,7 +11,7 @@ from deid_assets.assessments.evidence import Evidence
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets.policy.loading import load_policy, shipped_policies
 from deid_assets.policy.rules.limits import LONGITUDINAL
 from deid_assets_tests.methods.cases import KEY

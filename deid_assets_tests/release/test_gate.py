@@ -3,7 +3,7 @@
 from deid_assets.assessments import measure
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
-from deid_assets.policy import policy_by_name
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.release.gate import judgement
 
 POLICY = policy_by_name("heritage_public")

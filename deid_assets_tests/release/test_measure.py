@@ -5,14 +5,15 @@ import pytest
 
 from deid_assets.assessments import measure, membership_changes
 from deid_assets.assessments.canaries import CANARIES, WITH_CANARIES, canaries_measurement
-from deid_assets.assessments.population import inpatient_measurements, voter_list_measurements
+from deid_assets.assessments.inpatient_attack import inpatient_measurements
+from deid_assets.assessments.voter_list_attack import voter_list_measurements
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.disclosure.absence import absence_posterior
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICY = policy_by_name("heritage_public")

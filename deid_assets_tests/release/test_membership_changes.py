@@ -17,7 +17,7 @@ from deid_assets.assessments.membership_changes import (
     changes_since,
 )
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets.release.cumulative import Made, comparable_rolls, removal_digest, removal_list_refusals
 from deid_assets_tests.policy.policy_texts import public_values
 

@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import measure
-from deid_assets.assessments.population import (
-    Attempts,
-    ClassSizes,
-    inpatient_measurements,
-    voter_list_measurements,
-)
+from deid_assets.assessments.matching import Attempts, ClassSizes
+from deid_assets.assessments.inpatient_attack import inpatient_measurements
+from deid_assets.assessments.voter_list_attack import voter_list_measurements
 from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, COLUMNS, subsets
 from deid_assets.methods.attacks.linkage import Linkage
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.figures.heritage_population import ATTACK_2, TABLE_6, population_comparison
 from deid_assets.figures.population_figures import inpatient_figure, matched_figure
 from deid_assets.figures.rendering import markdown_image

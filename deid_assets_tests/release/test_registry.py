@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.registry.chain import GENESIS, Entry, Registry, read_chain
+from deid_assets.release.registry.chain import GENESIS, Registry, read_chain
+from deid_assets.release.registry.entries import Entry
 from deid_assets.store.digests import canonical_json, parse_json
 
 

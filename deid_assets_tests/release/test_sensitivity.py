@@ -16,7 +16,7 @@ from deid_assets.assessments.evidence import Context, Evidence, judge
 from deid_assets.methods.attacks.attack_sensitivity import Cell
 from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets_tests.policy.policy_texts import public_values
 
 GATED = policy_from(

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.reports.rare_labels import joined_levels, rare_labels
 from deid_assets.schemas.candidate import release_contracts

@@ -12,23 +12,15 @@ from deid_assets.assessments import measure
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
-from deid_assets.policy import policy_by_name
-from deid_assets.release.manifest.editions import AttritionStep, Editions, Place, ReleasedFile, editions
+from deid_assets.policy.loading import policy_by_name
+from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile, editions
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.figures.numbers import shown, shown_bound
-from deid_assets.reports.report import (
-    AttritionRow,
-    CertificateRow,
-    FileRow,
-    Gate,
-    GeneralizationRow,
-    ReportContent,
-    ReportFigure,
-    ReportTable,
-    render_report,
-)
+from deid_assets.reports.report import AttritionRow, CertificateRow, FileRow, Gate, GeneralizationRow, ReportContent, ReportFigure, render_report
+from deid_assets.figures.tables import ReportTable
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.assets.flat import domains_frame, flat_table
+from deid_assets.assessments.flat_table import flat_table
 from deid_assets.automation.outcomes import PUBLISHED, REFUSED
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.flat import queries
-from deid_assets.policy import explain, policy_from
+from deid_assets.policy.explanation import explain
+from deid_assets.policy.loading import policy_from
+from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.files import Folder, read_rows
 from deid_assets.sources import flat
 from deid_assets.sources.delivery import Delivery
@@ -63,7 +65,7 @@ def test_search_store_and_brute_force_count_the_same_classes(tmp_path, joined):
         {column.release_as: column.column for column in policy.columns}, {}, 0.0,
     )  # fmt: skip
     records, domains = Table(store, "one", flat.RECORDS), Table(store, "one", "record_domains")
-    write_table(domains, domains_frame(policy, records))
+    write_table(domains, record_domains_of(policy, records, None))
     table = flat_table(policy, records, domains)
     names = [qi.release_as for qi in policy.quasi_identifiers]
     hierarchies = [policy.hierarchy_of(name) for name in names]

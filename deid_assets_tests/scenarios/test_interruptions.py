@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.command_line.run import dagster_instance
+from deid_assets.command_line.instance import dagster_instance
 from deid_assets.store.home import Home
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assessments.measure import NUMBERED
+from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.assets import claim_numbers
 from deid_assets.automation.outcomes import REFUSED
 from deid_assets.stages import STAGE_OF

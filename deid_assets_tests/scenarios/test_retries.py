@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.assessments.evidence import Evidence, from_frame
-from deid_assets.assessments.measure import FIXED, GIVEN_MEMBERSHIP
+from deid_assets.assessments.longitudinal_risk import FIXED
+from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP
 from deid_assets.assets import assessment
 from deid_assets.assets import release as release_asset
 from deid_assets.assets.publishing import releases_of

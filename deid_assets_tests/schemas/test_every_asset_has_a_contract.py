@@ -6,15 +6,15 @@ import pytest
 from pandera.config import CONFIG, ValidationDepth
 
 from deid_assets.assessments.evidence import Evidence, to_frame
-from deid_assets.assessments.measure import exact
-from deid_assets.assets.preparation import CLAIM_QUASI_IDENTIFIERS
+from deid_assets.assessments.evidence import exact
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.definitions import build_definitions
 from deid_assets.methods.adversary.value_diversity import diversity_correlation
 from deid_assets.methods.lattice.diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, node_text
 from deid_assets.methods.population.value_domains import COLUMNS as DOMAIN_COLUMNS
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.schemas import CONTRACTS, adversary, contracts_of
 from deid_assets.schemas.contract import Role, violations
 from deid_assets.stages import STAGE_OF, STAGES, stages_of
@@ -216,7 +216,7 @@ class TestContractsAgreeWithTheCode:
         assert tuple(contracts["value_domains"].columns) == DOMAIN_COLUMNS
 
     def test_quasi_identifiers_of_claims(self):
-        assert set(adversary.MEASURED_COLUMNS) == {"year", *CLAIM_QUASI_IDENTIFIERS}
+        assert set(adversary.MEASURED_COLUMNS) == {"year", *CLAIM_COLUMNS}
 
     def test_a_correlation_table(self, broken):
         values = pd.DataFrame({name: [0.1 * n, 0.5, 0.2 + n] for n, name in enumerate(adversary.MEASURED_COLUMNS)})

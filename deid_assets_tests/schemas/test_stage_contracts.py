@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.reference.condition_groups import condition_groups
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.reference.places import place_groups

@@ -7,14 +7,15 @@ from types import ModuleType
 
 import pytest
 
-from deid_assets.assets import record_risk
-from deid_assets.assets.flat import domains_frame
+from deid_assets.assessments.flat_table import population_of
+from deid_assets.methods.attacks.neighbor_attack import record_risk
 from deid_assets.assets.flat_disclosure import attribute_disclosure_of
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
 from deid_assets.methods.population import encoding, value_domains
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
+from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import OWN_COLUMNS, FlatPolicy
 from deid_assets.sources import csv_files, files, flat
 from deid_assets.sources.delivery import Delivery
@@ -137,7 +138,7 @@ def goes_through(root: Path, policy: FlatPolicy) -> None:
     records, domains, suppressed, released = (
         Table(store, "one", name) for name in (flat.RECORDS, "record_domains", "suppressed_records", "release_records")
     )
-    write_table(domains, domains_frame(policy, records))
+    write_table(domains, record_domains_of(policy, records, population_of(policy, records)))
     assert encoding.record_codes(records, domains, own).tolist() == [[0] * len(own)] * 2 + [[1] * len(own)]
     levels = dict.fromkeys(own, 0)
     population = Table(store, "one", flat.POPULATION)

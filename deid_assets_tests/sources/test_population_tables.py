@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.policy import policy_by_name
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
 from deid_assets.policy.sections.population import TableColumn
 from deid_assets.sources.population_tables import TableLayout, read_population_table

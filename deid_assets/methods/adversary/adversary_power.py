@@ -24,9 +24,11 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from deid_assets.methods.adversary.value_diversity import ValuePairs
+from deid_assets.store.tables import Table
 
 Rounding = Literal["nearest", "floor", "ceiling"]
 
@@ -153,3 +155,35 @@ def _exact(fact: NDArray[np.int64], cap: float) -> Fraction:
     """Return r of one member exactly; in units of the cap if the member is above it."""
     claims, every, differing = map(int, fact)
     return Fraction((1 if claims > cap else claims) * every, differing)
+
+
+def values_of_members(value_diversity: Table, profiles: Table) -> str:
+    """SELECT member_id, quasi_identifier, n_values, differing_pairs and claims of every member and quasi-identifier.
+
+    The year is left out, because it is no quasi-identifier of claims.
+    """
+    return f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, claims
+        FROM {value_diversity.sql} JOIN {profiles.sql} USING (member_id)
+        WHERE quasi_identifier <> 'year' ORDER BY quasi_identifier, member_id"""
+
+
+def power_by_quasi_identifier(rows: pd.DataFrame, power_max: int, rounding: Rounding = "nearest") -> pd.DataFrame:
+    """Return the adversary power of every member, computed for each quasi-identifier over all its members.
+
+    Parameters
+    ----------
+    rows
+        The rows of `values_of_members`.
+    power_max, rounding
+        As in `adversary_power`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        member_id, quasi_identifier and power (int32), in the order of the rows.
+    """
+    power = pd.Series(np.int32(0), index=rows.index, name="power")
+    for _, own in rows.groupby("quasi_identifier"):
+        pairs = ValuePairs.of_values(own["differing_pairs"].to_numpy(), own["n_values"].to_numpy())
+        power.loc[own.index] = adversary_power(own["claims"].to_numpy(), pairs, power_max, rounding).astype(np.int32)
+    return rows[["member_id", "quasi_identifier"]].assign(power=power)

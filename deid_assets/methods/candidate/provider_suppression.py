@@ -136,6 +136,15 @@ def suppression_summary(
         {" UNION ALL ".join(of_each)}"""
 
 
+def blanked_shares(released: Table, reference: Table, needed: int) -> dict[str, float]:
+    """Return for each identifier the share of its occurrences on released claims that is blanked; 0 if there are none."""
+    summary = released.query(suppression_summary(released, reference, needed))
+    return {
+        row.identifier: float(row.claims_blanked / row.claims_with_identifier) if row.claims_with_identifier else 0.0
+        for row in summary.itertuples()
+    }
+
+
 def _same_pattern(pattern: Sequence[str]) -> str:
     return " AND ".join(f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(name)}" for name in pattern)
 

@@ -6,9 +6,16 @@ the released members: the share of neighbouring events that change their order, 
 of intervals. `intervals` is the recommended method.
 """
 
-import numpy as np
+from collections.abc import Sequence
 
-from deid_assets.methods.dates.intervals import Events
+import numpy as np
+import pandas as pd
+
+from deid_assets.methods.dates.intervals import Events, interval_bins
+
+INDEPENDENT, SHIFTED, GENERALIZED = "randomized independently", "shifted as a whole", "generalized intervals"
+SHIFTED_AT_MOST = 15
+"""Days by which El Emam & Arbuckle 2013 randomize and shift dates, in either direction."""
 
 
 def randomize_independently(days: np.ndarray, at_most: int, seed: bytes) -> np.ndarray:
@@ -98,3 +105,35 @@ def unique_sequences(events: Events, values: np.ndarray) -> float:
         unique += int(np.count_nonzero(np.bincount(found[ends]) == 1))
         starts, length, found = starts[~ends], length[~ends], found[~ends]
     return unique / int(several.sum())
+
+
+def compared_ways(events: Events, moved: np.ndarray, width: np.ndarray, keys: Sequence[bytes]) -> pd.DataFrame:
+    """Compare the methods to change dates.
+
+    Parameters
+    ----------
+    events
+        Days of service as delivered.
+    moved
+        (e,) their redrawn days.
+    width
+        (e,) days in a bin of the member's intervals.
+    keys
+        16 bytes each: for days randomized independently, and for shifted sequences.
+
+    Returns
+    -------
+    pandas.DataFrame
+        method, order_violated_share and unique_intervals_share; one row per method.
+    """
+    intervals = np.diff(events.day, prepend=0)
+    intervals[events.firsts] = 0
+    independent = randomize_independently(events.day, SHIFTED_AT_MOST, keys[0])
+    shifted = shift_sequences(events, SHIFTED_AT_MOST, keys[1])
+    bins = interval_bins(intervals, width)[0]
+    rows = [
+        (INDEPENDENT, order_violations(events, independent), None),
+        (SHIFTED, order_violations(events, shifted), unique_sequences(events, intervals)),
+        (GENERALIZED, order_violations(events, moved), unique_sequences(events, bins)),
+    ]
+    return pd.DataFrame(rows, columns=["method", "order_violated_share", "unique_intervals_share"])

@@ -13,6 +13,8 @@ quasi-identifiers like any other, so a release of dates is measured and gated on
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from deid_assets.methods.dates.intervals import MONTHS, Anchor
 from deid_assets.store.tables import Table
 
@@ -207,3 +209,45 @@ def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:
                CASE WHEN gap IS NOT NULL THEN {interval} END AS service_interval,
                CASE WHEN released_on IS NOT NULL THEN date_part('year', released_on)::INTEGER || {within} END AS service_period
         FROM years"""
+
+
+def delivered_years(claims: Table) -> tuple[int, int]:
+    """Return the calendar years of a delivery, first and last; (0, 0) without any date.
+
+    Parameters
+    ----------
+    claims
+        service_date, and year counted from 1.
+    """
+    found = claims.arrays(
+        "SELECT coalesce(min(date_part('year', service_date) - year + 1), 0)::BIGINT AS first_year,"
+        f" coalesce(max(date_part('year', service_date)), 0)::BIGINT AS last_year FROM {claims.sql}"
+    )
+    return int(found["first_year"][0]), int(found["last_year"][0])
+
+
+def in_sample(members: Table, sample: Table) -> np.ndarray:
+    """Return (n,) bool: whether each member, numbered as in `events`, was drawn for the release."""
+    drawn = members.arrays(
+        f"SELECT member_id IN (SELECT member_id FROM {sample.sql}) AS drawn FROM {members.sql} ORDER BY member_id"
+    )["drawn"]
+    return np.asarray(drawn, dtype=bool)
+
+
+def delivered_and_released(members: Table, dated: Table, dates: Table, kept: str) -> str:
+    """SELECT member (as in `events`), day and moved: every distinct day with a service, as delivered and as released.
+
+    Parameters
+    ----------
+    members
+        All delivered members.
+    dated, dates
+        Claims with released dates, and with delivered ones.
+    kept
+        A SELECT of the member_id of the released members.
+    """
+    return f"""
+        SELECT n.member, {_day("e.service_date")}::BIGINT AS day, min({_day("r.service_date")})::BIGINT AS moved
+        FROM {dated.sql} r JOIN {dates.sql} e USING (claim_id)
+        JOIN {numbers_of(members)} n ON n.member_id = r.member_id
+        WHERE e.service_date IS NOT NULL AND r.member_id IN ({kept}) GROUP BY ALL ORDER BY ALL"""

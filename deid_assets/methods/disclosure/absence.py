@@ -77,11 +77,20 @@ def absence_numbers(eligible: Table, removed: Table, released: int) -> tuple[flo
     Only members with a claim count. An adversary who knows a value from the target's claims knows that the target has
     claims. Members without claims are absent for a reason that is not secret; counting them would hide the removed members.
     """
-    sensitive, remaining = removed_and_eligible(eligible, removed)
-    return sensitive / max(sensitive + remaining, 1), min(1.0, released / max(remaining, 1))
+    return absence_shares(*removed_and_eligible(eligible, removed), released)
+
+
+def absence_shares(removed: int, eligible: int, released: int) -> tuple[float, float]:
+    """Return the arguments of `absence_posterior` from counts of members, as `absence_numbers` does from tables."""
+    return removed / max(removed + eligible, 1), min(1.0, released / max(eligible, 1))
 
 
 def removed_and_eligible(eligible: Table, removed: Table) -> tuple[int, int]:
     """Return the number of members removed because of their claims, and the number that may be released."""
-    sensitive = removed.query(f"SELECT count(DISTINCT member_id) AS n FROM {removed.sql} WHERE sensitive")["n"].iloc[0]
+    sensitive = removed.query(f"SELECT count(*) AS n FROM ({removed_for_claims(removed)})")["n"].iloc[0]
     return int(sensitive), eligible.count()
+
+
+def removed_for_claims(removed: Table) -> str:
+    """SELECT the member_id of members removed because of what their claims reveal."""
+    return f"SELECT DISTINCT member_id FROM {removed.sql} WHERE sensitive"

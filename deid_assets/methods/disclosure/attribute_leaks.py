@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 SURE = 0.95
 """Share of one label among records with the same values from which the label counts as certain."""
@@ -83,6 +84,13 @@ class Column:
 
     codes: np.ndarray
     blank: np.ndarray
+
+
+def column_of(values: pd.Series, k: int = 1) -> Column:
+    """Encode a column's values; fewer than k records make a value rare, see `blank_values`."""
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    blanks = blank_values(distinct.tolist(), np.bincount(codes, minlength=len(distinct)), k)
+    return Column(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)

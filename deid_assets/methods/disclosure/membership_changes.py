@@ -10,9 +10,12 @@ The same holds in reverse for new members: some of them may have been removed be
 which fewer members share their demographics than in the whole delivery.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from deid_assets.store.tables import quoted
 
 NOT_RELEASED, REMOVED, NOT_DELIVERED = -1, -2, -3
 """Codes used in place of a class: delivered but not released, removed because of their claims, and not on the roll."""
@@ -146,3 +149,22 @@ def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> 
 def _sizes(class_of: np.ndarray, among: np.ndarray) -> np.ndarray:
     """Return (n,) int: for each member, the number of members of their class in `among`."""
     return np.bincount(class_of[among], minlength=int(class_of.max(initial=-1)) + 1)[class_of]
+
+
+def membership_query(demographics: str, columns: Sequence[str], removed: str, released: str) -> str:
+    """SELECT member_id, class, sensitive and released of everybody delivered or removed.
+
+    Parameters
+    ----------
+    demographics
+        A SELECT of member_id and the generalized columns of all delivered members.
+    columns
+        The columns that define a class; classes are numbered from 1, and members without demographics are in class 0.
+    removed, released
+        A SELECT of the member_id of members removed because of their claims, and of those about to be released.
+    """
+    return f"""SELECT member_id, coalesce(class, 0)::BIGINT AS class, sensitive IS NOT NULL AS sensitive,
+          member_id IN (SELECT member_id FROM ({released})) AS released
+        FROM (SELECT member_id, dense_rank() OVER (ORDER BY {", ".join(quoted(column) for column in columns)}) AS class
+              FROM ({demographics}))
+        FULL JOIN (SELECT member_id, true AS sensitive FROM ({removed})) USING (member_id)"""

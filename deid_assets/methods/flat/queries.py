@@ -119,3 +119,9 @@ def published_records(
     shown = "".join(f", s.{quoted(column)}" for column in others)
     return f"""SELECT r.record{shown} FROM ({numbered} {published.sql}) AS s
         LEFT JOIN ({rows}) AS r ON s._nth = r._nth AND {same} ORDER BY ALL"""
+
+
+def quarantined(rejected: Table, source_table: str) -> int:
+    """Return the number of rows in quarantine that came from one table of the delivery."""
+    found = rejected.query(f"SELECT count(*) AS n FROM {rejected.sql} WHERE source_table = ?", [source_table])
+    return int(found["n"].iloc[0])

@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from deid_assets.methods.flat.classes import ClassTable, FlatTable
 from deid_assets.methods.lattice.information_loss import entropy_loss
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, node_text, sums_of_losses
 
 _ROUND_OFF = 1e-12
 
@@ -231,3 +232,28 @@ def _ranks(loss: np.ndarray) -> np.ndarray:
 def _allowed(table: FlatTable, max_suppressed: float) -> int:
     """Return the number of records that may be suppressed; .3 of 10 is 3, although .3 is slightly less in binary."""
     return math.floor(max_suppressed * table.records + 1e-9)
+
+
+def nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFrame:
+    """Return every evaluated node as a row.
+
+    Parameters
+    ----------
+    names
+        Names of the quasi-identifiers.
+    records
+        Number of records.
+    """
+    rows = [
+        {
+            "node": node_text(node),
+            **{f"level_of_{name}": level for name, level in zip(names, node, strict=True)},
+            "height": sum(node),
+            "loss": float(found.losses[node]),
+            "share": below / records,
+            "decision": "candidate" if below <= found.allowed else "not_candidate",
+            "chosen": node == found.node,
+        }
+        for node, below in found.evaluated.items()
+    ]
+    return pd.DataFrame(rows).astype({"node": "str", "decision": "str"})

@@ -277,3 +277,8 @@ def claims_truncated(members: Table, claims: Table, kept: Table) -> str:
                      ANTI JOIN {kept.sql} k ON c.claim_id = k.claim_id)
         SELECT m.member_id, (cut.member_id IS NOT NULL)::INTEGER AS claims_truncated
         FROM {members.sql} m LEFT JOIN cut ON m.member_id = cut.member_id"""
+
+
+def members_with_claims(sample: Table, kept: Table) -> str:
+    """SELECT the drawn members who still have claims."""
+    return f"SELECT member_id FROM {sample.sql} WHERE member_id IN (SELECT member_id FROM {kept.sql})"

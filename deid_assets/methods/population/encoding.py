@@ -118,6 +118,22 @@ def released_members(profiles: Table) -> np.ndarray:
     return np.asarray(arrays["member_number"], dtype=np.int64)
 
 
+def released_ids(profiles: Table) -> str:
+    """SELECT the member_id of the released members, in the order of `released_members`."""
+    return f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number"
+
+
+def nobody_of(profiles: Table) -> str:
+    """SELECT no member_id."""
+    return f"SELECT member_id FROM {profiles.sql} WHERE false"
+
+
+def claims_of_released(profiles: Table) -> np.ndarray:
+    """Return (n,) integers: number of claims of the released members, in the order of `released_members`."""
+    arrays = profiles.arrays(f"SELECT claims FROM {profiles.sql} WHERE released ORDER BY member_number")
+    return np.asarray(arrays["claims"])
+
+
 def powers(power: Table, profiles: Table, columns: Sequence[str]) -> tuple[np.ndarray, ...]:
     """Return (n,) int8 for each claim-level quasi-identifier: the adversary's power, in the order of released members."""
     found = []

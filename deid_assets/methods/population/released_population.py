@@ -10,6 +10,10 @@ from deid_assets.store.tables import Table, quoted
 YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
 """Released years of days in hospital, and their source columns."""
 
+IN_DAYS_IN_HOSPITAL = (*YEARS.values(), "claims_truncated")
+
+"""Member-level columns in the days-in-hospital table instead of the members table."""
+
 
 def released_profiles(members: str, days: str, names: Mapping[str, str], columns: Sequence[str]) -> str:
     """SELECT MemberID and every member-level quasi-identifier of the release under its own column name.

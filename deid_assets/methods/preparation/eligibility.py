@@ -199,3 +199,8 @@ def eligible_members(members: Table, removed: Table, claims: Table) -> str:
           AND member_id IN (SELECT member_id FROM {claims.sql})
         ORDER BY member_id
     """
+
+
+def diagnosis_codes(code_book: Table) -> str:
+    """SELECT the distinct diagnosis codes of a delivery, in ascending order."""
+    return f"SELECT code FROM {code_book.sql} WHERE kind = 'diagnosis' ORDER BY code"

@@ -1,5 +1,6 @@
 """Map codes to the groups that are released (El Emam et al. 2012, Multimedia Appendix 1, sections 7 to 10; methods#codes)."""
 
+from deid_assets.methods.preparation.eligibility import codes_of_claims
 from deid_assets.store.tables import Query, Table
 
 
@@ -85,3 +86,20 @@ def member_profiles(
         ORDER BY members.member_id
     """
     return Query(sql, (days_in_hospital_top_code,))
+
+
+def charlson_codes(claims: Table, comorbidity_codes: Table, without_first: bool) -> str:
+    """Return SQL to put after FROM: claim_id and code of every diagnosis with a Charlson condition.
+
+    Parameters
+    ----------
+    comorbidity_codes
+        The codes with a condition.
+    without_first
+        Whether a claim's first-listed diagnosis does not count.
+    """
+    first = " AND listed > 1" if without_first else ""
+    return (
+        f"(SELECT claim_id, code FROM ({codes_of_claims(claims)}) WHERE kind = 'diagnosis'{first}"
+        f" AND code IN (SELECT code FROM {comorbidity_codes.sql}))"
+    )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from deid_assets.store.tables import Table, quoted
+
 DIGITS = 15
 """Decimal digits of a pseudonym: they fit a double exactly, so that every reader of the Heritage files can store them."""
 
@@ -66,3 +68,8 @@ def _digest(keyed: hmac.HMAC, text: str) -> bytes:
 def _number(digest: bytes) -> int:
     lowest = 10 ** (DIGITS - 1)
     return lowest + int.from_bytes(digest, "big") % (9 * lowest)
+
+
+def distinct_identifiers(table: Table, column: str) -> str:
+    """SELECT `id`: the distinct identifiers of a column, in ascending order."""
+    return f"SELECT DISTINCT {quoted(column)} AS id FROM {table.sql} WHERE {quoted(column)} IS NOT NULL ORDER BY id"

@@ -96,3 +96,8 @@ def sample_size(population: int, eligible: int, members: int | None, fraction: f
     if wanted < 1:
         return 0
     return min(max(1, wanted + round(SIZE_SD * standard_normal(key))), eligible)
+
+
+def drawn_members(sample: Table) -> str:
+    """SELECT the member_id of the members who were drawn."""
+    return f"SELECT member_id FROM {sample.sql}"

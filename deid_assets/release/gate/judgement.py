@@ -132,7 +132,7 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
     """
     found = []
     for name, table in staged.by_name().items():
-        rows = int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected[name]})"))["n"].iloc[0])
+        rows = rows_either_way(table, expected[name])
         if rows:
             text = f"{name}: the staged rows differ from those that the restricted store gives"
             found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
@@ -232,6 +232,11 @@ def either_way(one: str, other: str) -> str:
         f"SELECT (SELECT count(*) FROM (({one}) EXCEPT ALL ({other})))"
         f" + (SELECT count(*) FROM (({other}) EXCEPT ALL ({one}))) AS n"
     )
+
+
+def rows_either_way(table: Table, expected: str) -> int:
+    """Count the rows that only one of a table and a SELECT has."""
+    return int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected})"))["n"].iloc[0])
 
 
 def risk_measurements(

@@ -48,8 +48,9 @@ from deid_assets.release.publication.recovery import (
 )
 from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, verify
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Entry, Registry
+from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.clock import goes_back
+from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.tries import Tried, is_told
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest

@@ -10,8 +10,8 @@ from pathlib import Path
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.publication.verification import MANIFEST, verify
-from deid_assets.release.registry.chain import Chain, Entry, Registry
-from deid_assets.release.registry.entries import KeyRotation
+from deid_assets.release.registry.chain import Chain, Registry
+from deid_assets.release.registry.entries import Entry, KeyRotation
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, is_digest, parse_json
 from deid_assets.store.reading import regular_bytes

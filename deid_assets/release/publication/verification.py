@@ -18,7 +18,8 @@ from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import certificate_problems, certificate_tolerance, names_exact_edition
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.release.manifest.editions import FORMAT
-from deid_assets.release.registry.chain import GENESIS, Chain, Entry, read_chain
+from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
+from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.trust import trust_in
 from deid_assets.store.digests import canonical_json, is_digest, parse_json
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes, regular_digest

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.assets.disclosure import gains_knowing_claims
+from deid_assets.assessments.membership_disclosure import gains_knowing_claims
 from deid_assets.methods.attacks import attack_sensitivity, known_facts
 from deid_assets.methods.attacks.attack_sensitivity import KNOWS
 from deid_assets.methods.canaries import checks, planting

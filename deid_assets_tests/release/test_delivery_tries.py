@@ -1,12 +1,12 @@
 """Which generalizations a further try goes to, and what is refused because it was refused before."""
 
-import dagster as dg
 import pandas as pd
 import pytest
 
-from deid_assets.assets.tries import DeliveryTries
+from deid_assets.errors import RefusedError
 from deid_assets.methods.lattice.candidate_gates import NOT_COARSER, REFUSED
 from deid_assets.release.keys import Secret
+from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Partitions, Sample, Tries
 
 SECRET = Secret(b"0123456789abcdef" * 2, "environment")
@@ -28,12 +28,12 @@ class Told(DeliveryTries):
     """Tries of which the registry tells that some nodes were refused, by chance or not."""
 
     def read(self) -> Tries:
-        refused = {PARTITIONS.digest(LATTICE[node]): by_chance for node, by_chance in self.workplace.items()}
+        refused = {PARTITIONS.digest(LATTICE[node]): by_chance for node, by_chance in self.home.items()}
         return Tries(dict.fromkeys(refused, 1), refused, len(refused))
 
 
 def told(refused: dict) -> DeliveryTries:
-    return Told(refused, "a" * 64, Sample("member", 600), PARTITIONS)
+    return Told(refused, SECRET, "a" * 64, Sample("member", 600), PARTITIONS)
 
 
 def left(refused: dict) -> set:
@@ -62,5 +62,5 @@ def test_a_level_that_does_the_same_to_the_values_is_the_same_generalization():
 def test_what_was_refused_is_not_chosen(by_chance):
     tries = told({(1, 1): by_chance})
     tries.require_not_refused(LATTICE[2, 2])
-    with pytest.raises(dg.Failure, match="refused before"):
+    with pytest.raises(RefusedError, match="refused before"):
         tries.require_not_refused(LATTICE[1, 2])

@@ -2,10 +2,10 @@
 
 import pytest
 
-from deid_assets.assets.preparation import sample_key
 from deid_assets.errors import PolicyError
-from deid_assets.policy import policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets.policy.explanation import explain
+from deid_assets.release.derived_keys import sample_key
 from deid_assets.release.keys import Secret
 from deid_assets_tests.policy.policy_texts import public_values
 

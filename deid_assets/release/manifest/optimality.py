@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from deid_assets.assessments.chosen_generalization import chosen_node
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.assets.generalization import chosen_node
 from deid_assets.methods.lattice.certificate import (
     Criterion,
     MeasuredNode,

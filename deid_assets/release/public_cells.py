@@ -9,16 +9,11 @@ policy and delivery key.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from deid_assets.assessments.registry import shaping_sections
-from deid_assets.assets.stage_asset import MADE_FROM
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import stages_of
-
-_DATA = ("intake", "preparation", "adversary", "generalization", "candidate")
-"""Stages that make the rows of a release; later stages only measure them."""
 
 _UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding", "long_tail", "dates")
 """Sections that affect the classes of the whole delivery at given levels."""
@@ -50,18 +45,21 @@ def drawn(policy: ReleasePolicy, delivery: Delivery) -> dict[str, object]:
     return {"of_policy": policy.name, "of_delivery": delivery.key, "asked": delivery.parameters.get("release")}
 
 
-def shapes_of_measurements(policy: ReleasePolicy, delivery: Delivery, levels: Mapping[str, int]) -> dict[str, str]:
+def shapes_of_measurements(
+    policy: ReleasePolicy, delivery: Delivery, levels: Mapping[str, int], rows: Collection[str]
+) -> dict[str, str]:
     """The inputs of each measurement, for `PublicNumbers.shapes`: by method, or by name if it does not use the sample.
 
     Parameters
     ----------
     levels
         Level of every quasi-identifier in the release.
+    rows
+        Sections of the policy that affect the rows of a release.
     """
-    rows = {section for stage in _DATA for name in stages_of(policy).get(stage, ()) for section in MADE_FROM[name][1]}
     known = set(type(policy).model_fields) - _BY_LEVELS
     of_sample = drawn(policy, delivery) | {"levels": dict(levels)}
-    found = {method: shape(policy, *((rows | set(own)) & known), **of_sample) for method, own in shaping_sections().items()}
+    found = {method: shape(policy, *({*rows, *own} & known), **of_sample) for method, own in shaping_sections().items()}
     if set(_UNIQUES) <= known:
         found["counted_uniques"] = shape(policy, *_UNIQUES, levels=dict(levels))
     return found | {"": shape(policy, *known, **of_sample)}

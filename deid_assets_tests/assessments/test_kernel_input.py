@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.assets.encoded import (
+from deid_assets.assessments.kernel_input import (
     PopulationTables,
     claim_columns,
     class_size_needed,
@@ -12,7 +12,7 @@ from deid_assets.assets.encoded import (
     sampling_fraction,
 )
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.assets.small_release import random_rows, small_release
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deid_assets.assets.long_tail_cut import bin_refusals, members_left, require_bins, units_kept
+from deid_assets.assessments.long_tail import bin_refusals, members_left, require_bins, units_kept
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.long_tail.bins import Bins, bin_sizes
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes

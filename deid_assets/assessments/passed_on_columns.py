@@ -13,18 +13,25 @@ import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import ColumnLeaks, leak_measurements, leak_refusals
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.assets.candidate import released_dates
-from deid_assets.assets.encoded import PopulationTables
-from deid_assets.assets.flat_attributes import column_of
+from deid_assets.assessments.kernel_input import PopulationTables
+from deid_assets.assessments.released_rows import released_date_columns
+from deid_assets.methods.candidate.passed_on import members_by_value, released_with_codes
 from deid_assets.methods.candidate.released_tables import passed_on
-from deid_assets.methods.disclosure.attribute_leaks import Column, Told, Withheld, most_told, told_together, withheld_labels
+from deid_assets.methods.disclosure.attribute_leaks import (
+    Column,
+    Told,
+    Withheld,
+    column_of,
+    most_told,
+    told_together,
+    withheld_labels,
+)
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
 from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
-from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table
 
 _INSTEAD = "Lower top_coding.percentile if payment delays are rare, or correct the delivery if a column is wrongly filled"
 
@@ -70,7 +77,7 @@ def passed_on_leaks(
 
 def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
     """Columns of the staged claims that are not measured."""
-    judged = {*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, *released_dates(policy).values()}
+    judged = {*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, *released_date_columns(policy).values()}
     judged |= {qi.release_as for qi in policy.quasi_identifiers.claims}
     return [
         Refusal("unjudged_column", name, None, None, f"release_claims: nothing measures what column {name} discloses")
@@ -81,38 +88,17 @@ def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
 
 def _singled_out(staged: Table, held: Table, name: str, expression: str, k: int) -> tuple[int, int]:
     """Released members with a value that fewer than k members of the delivery have, and those with any value."""
-    row = staged.query(
-        f"""WITH held AS (SELECT value::VARCHAR AS value, count(DISTINCT member_id) AS members
-                FROM (SELECT c.member_id, {expression} AS value FROM {held.sql} AS c) GROUP BY ALL)
-            SELECT count(DISTINCT "MemberID") FILTER (coalesce(held.members, 0) < ?) AS singled, count(DISTINCT "MemberID") AS n
-            FROM {staged.sql} AS s LEFT JOIN held ON held.value = s.{quoted(name)}::VARCHAR
-            WHERE s.{quoted(name)} IS NOT NULL""",
-        [k],
-    ).iloc[0]
+    row = staged.query(members_by_value(staged, held, name, expression), [k]).iloc[0]
     return int(row["singled"]), int(row["n"])
 
 
 def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, expressions: dict[str, str]) -> pd.DataFrame:
     """The released claims: member_number, the published columns, and q0, q1 ...: value numbers of the quasi-identifiers."""
-    kept = f"""(SELECT * FROM {tables.profiles.sql}
-        WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql}))"""
     members, claims = (
         [qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims)
     )
-    of_members, member_joins = label_joins(
-        tables.domains, dict.fromkeys(members, 0), tables.profiles.columns(), "p", True, "base_code"
-    )
-    of_claims, claim_joins = label_joins(
-        tables.domains, dict.fromkeys(claims, 0), tables.held.columns(), "c", False, "base_code"
-    )
-    own = ", ".join(f"{code} AS q{number}" for number, code in enumerate(of_members))
-    theirs = ", ".join(f"{code} AS q{len(members) + number}" for number, code in enumerate(of_claims))
-    passed = ", ".join(f"{expression} AS {quoted(name)}" for name, expression in expressions.items())
-    demographics = ", ".join(f"m.q{number}" for number in range(len(members)))
     return tables.held.query(
-        f"""WITH m AS (SELECT p.member_id, p.member_number, {own} FROM {kept} AS p {member_joins})
-            SELECT m.member_number, {demographics}, {theirs}, {passed}
-            FROM {tables.held.sql} AS c JOIN m USING (member_id) {claim_joins} ORDER BY ALL"""
+        released_with_codes(tables.profiles, suppressed, tables.held, tables.domains, members, claims, expressions)
     )
 
 

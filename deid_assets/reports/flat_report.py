@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 
-from deid_assets.figures.figures import heights_figure
+from deid_assets.figures.lattice_figures import heights_figure
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import FLAT_LIMITS, ReportFigure, render_report

@@ -5,7 +5,7 @@ import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.assets.record_risk import levels_of
+from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.disclosure.attribute_leaks import (
     Column,
     Withheld,

@@ -1,10 +1,15 @@
-"""Convert a policy and its tables to the input of the kernel; used by the lattice, the assessment and the gate."""
+"""The input of the kernel: what a policy and the tables of its store say about a population and its adversary.
+
+The search, the assessments and the gate all measure on it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.methods.adversary.two_readings import Adversary
+from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import kept_at_levels
 from deid_assets.methods.population import encoding
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
@@ -111,3 +116,16 @@ def class_size_needed(policy: Policy, alpha: float) -> int:
 def smallest_safe_class(policy: Policy) -> int:
     """Smallest allowed population size of a class by demographics, or by these and the number of claims."""
     return max(policy.demographics.class_size_at_least, policy.safe_class_size)
+
+
+def node_computation(policy: Policy, tables: PopulationTables, only_at: tuple[int, ...] | None = None) -> NodeComputation:
+    """The node computation of this policy on these tables; of a single node if only that is measured."""
+    data = encoded_data(policy, tables)
+    delivered = tables.profiles.count()
+    needed = class_size_needed(policy, sampling_fraction(policy, len(data.targets), delivered))
+    return NodeComputation(data, lattice_dimensions(policy), needed, only_at=only_at, extract=not policy.counts_population)
+
+
+def adversary_of(policy: Policy, profiles: Table) -> Adversary:
+    """Input for computing the adversary's power on generalized data."""
+    return Adversary(encoding.claims_of_released(profiles), policy.adversary.power, policy.adversary.rounding)

@@ -6,11 +6,11 @@ import duckdb
 import pandas as pd
 import pytest
 
-from deid_assets.assets.rule_needs import need_refusals
+from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.errors import PolicyError
 from deid_assets.methods.preparation.eligibility import distinct_codes
 from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
-from deid_assets.policy import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.reference.code_book import code_book
 from deid_assets.reference.known_codes import known_codes

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from deid_assets.assets.candidate import YEARS
+from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.manifest.dictionary import DescribedTable
-from deid_assets.schemas.candidate import IN_DAYS_IN_HOSPITAL, release_contracts
+from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.store.tables import Table
 

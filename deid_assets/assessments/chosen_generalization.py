@@ -1,0 +1,72 @@
+"""The chosen generalization as the store records it: the level of every quasi-identifier in a release."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.kernel_input import kept_at_node
+from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table
+
+
+def chosen_frame(policy: Policy, node: tuple[int, ...]) -> pd.DataFrame:
+    """The table of a chosen node: one row per dimension, with its level and the level's name."""
+    names = [
+        policy.hierarchy_of(dimension.columns[0]).level_names[level]
+        for dimension, level in zip(policy.dimensions, node, strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "dimension": pd.Series([dimension.name for dimension in policy.dimensions], dtype="str"),
+            "level": np.array(node, dtype=np.int32),
+            "level_name": pd.Series(names, dtype="str"),
+        }
+    )
+
+
+def retained_frame(policy: Policy, kept: Mapping[str, np.ndarray], node: tuple[int, ...]) -> pd.DataFrame:
+    """What a node keeps of every generalized column: its level's name, and the share of information (see `kept_by_level`)."""
+    shares = kept_at_node(policy, kept, node)
+    return pd.DataFrame(
+        [
+            (name, policy.hierarchy_of(column).level_names[policy.level_of(column, node)], shares[name])
+            for name, column in policy.generalized.items()
+        ],
+        columns=["column", "level", "share of information kept"],
+    )
+
+
+def chosen_node(policy: Policy, chosen: Table) -> tuple[int, ...]:
+    """The chosen node, in the order of the policy's dimensions."""
+    levels = chosen.frame().set_index("dimension")["level"]
+    return tuple(int(levels[dimension.name]) for dimension in policy.dimensions)
+
+
+def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
+    """The level of every quasi-identifier at the chosen node."""
+    return levels_at(policy, chosen_node(policy, chosen))
+
+
+def levels_at(policy: Policy, node: tuple[int, ...]) -> dict[str, int]:
+    """The level of every quasi-identifier at a node."""
+    return {qi.column: policy.level_of(qi.column, node) for qi in policy.quasi_identifiers.all}
+
+
+def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> list[tuple[str, str]]:
+    """Released name of every quasi-identifier and the name of its chosen level; empty if nothing was chosen.
+
+    Parameters
+    ----------
+    tables
+        Tables of a store, longitudinal or flat, by the names of their assets.
+    """
+    if "record_generalization" in tables:
+        return [(str(row.column), str(row.level_name)) for row in tables["record_generalization"].frame().itertuples()]
+    if not isinstance(policy, Policy) or "chosen_generalization" not in tables:
+        return []
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    return [
+        (qi.release_as, policy.hierarchy_of(qi.column).level_names[levels[qi.column]]) for qi in policy.quasi_identifiers.all
+    ]

@@ -1,0 +1,107 @@
+"""What a flat policy asks of a table: its classes, its losses, and the search for the best node (methods#flat-tables)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.methods.flat import queries
+from deid_assets.methods.flat.classes import FlatTable
+from deid_assets.methods.flat.search import (
+    FlatResult,
+    average_class_size,
+    entropy_losses,
+    precision_losses,
+    search_flat_table,
+    search_flat_table_by_classes,
+)
+from deid_assets.methods.lattice.information_loss import information_kept, monotone_discernibility
+from deid_assets.methods.lattice.predictive_tagging import Node
+from deid_assets.methods.population.encoding import domains_of, record_codes
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.sources.flat import POPULATION
+from deid_assets.store.tables import Table
+
+LEVEL_LOSSES = {"entropy": entropy_losses, "precision": precision_losses}
+CLASS_LOSSES = {
+    "average_class_size": average_class_size,
+    "discernibility": lambda classes: monotone_discernibility(classes.released),
+}
+"""Losses that depend on the levels of a node only, and those that depend on its classes."""
+
+
+LOSS_LABELS = {
+    "entropy": "non-uniform entropy [bits]",
+    "precision": "loss of precision (Prec)",
+    "average_class_size": "records of a class, on average",
+    "discernibility": "discernibility (DM*) [records²]",
+}
+
+
+def population_of(policy: FlatPolicy, records: Table) -> Table | None:
+    """The table in which classes are counted, beside the records; None if it is the records' table itself."""
+    return None if policy.population is None else Table(records.file, records.schema, POPULATION)
+
+
+def flat_table(policy: FlatPolicy, records: Table, domains: Table) -> FlatTable:
+    """The records, and the population if there is one, as input of the search."""
+    names = [qi.release_as for qi in policy.quasi_identifiers]
+    population = population_of(policy, records)
+    return FlatTable(
+        record_codes(records, domains, names),
+        domains_of(domains, names),
+        None if population is None else record_codes(population, domains, names),
+    )
+
+
+def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...] | None:
+    """For each quasi-identifier, the loss at each of its levels; None if the loss depends on classes."""
+    kind = policy.risk.loss
+    return LEVEL_LOSSES[kind](table) if kind in LEVEL_LOSSES else None
+
+
+def kept_information(policy: FlatPolicy, table: FlatTable, levels: Mapping[str, int]) -> dict[str, float]:
+    """The share of information that each generalized column keeps at its level, over the delivered records."""
+    places = {qi.release_as: place for place, qi in enumerate(policy.quasi_identifiers)}
+    return {
+        name: float(
+            information_kept(
+                np.bincount(table.codes[:, places[name]], minlength=table.domains[places[name]].sizes[0]),
+                table.domains[places[name]],
+            )[levels[name]]
+        )
+        for name in policy.generalized
+    }
+
+
+def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:
+    """The best node, and every evaluated node."""
+    risk = policy.risk
+    losses = level_losses(policy, table)
+    if losses is not None:
+        return search_flat_table(table, risk.k, risk.max_suppressed, losses)
+    return search_flat_table_by_classes(table, risk.k, risk.max_suppressed, CLASS_LOSSES[risk.loss])
+
+
+def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) -> dict[str, int]:
+    """Columns that keep records in small classes at the coarsest node because they are blank, and their number of blanks.
+
+    Blanks of these columns join no class there. The numbers are exact and must be protected before they are shown.
+    """
+    tops = {qi.release_as: policy.hierarchy_of(qi.release_as).levels - 1 for qi in policy.quasi_identifiers}
+    alone = queries.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
+    own = [name for name, top in tops.items() if policy.hierarchy_of(name).missing_label(top) is None]
+    blanks = queries.blanks(records, own)
+    held_up = [name for name, count in blanks.items() if count and queries.blanks(records, [name], among=alone)[name]]
+    return {name: blanks[name] for name in held_up}
+
+
+def chosen_frame(policy: FlatPolicy, node: Node) -> pd.DataFrame:
+    """The table of a chosen node: one row per quasi-identifier, with its level and the level's name."""
+    level_names = [
+        policy.hierarchy(qi.hierarchy).level_names[level] for qi, level in zip(policy.quasi_identifiers, node, strict=True)
+    ]
+    names = [qi.release_as for qi in policy.quasi_identifiers]
+    return pd.DataFrame({"column": names, "level": np.array(node, dtype=np.int32), "level_name": level_names}).astype(
+        {"column": "str", "level_name": "str"}
+    )

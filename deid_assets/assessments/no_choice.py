@@ -1,0 +1,56 @@
+"""Why no node passes: the gates that failed, and the changes of the policy that passed when they were tried."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pandas as pd
+
+from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
+
+_TRIED = (
+    "every gate that can be checked before a release is made: share at high risk in both readings, demographic classes, "
+    "attack 1, and absence"
+)
+
+
+def why_no_choice(
+    passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame, suppress_at_most: float, because: str
+) -> str:
+    """The refusal if no node passes: which gates failed how many nodes, and what passed when tried.
+
+    Parameters
+    ----------
+    because
+        About absence, if it is why nothing can pass; else empty.
+    """
+    gates = Counter(passed_over.values())
+    against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
+    against = against or "too many members at high risk at every node, even with maximum suppression"
+    return (
+        f"refused: no generalization of this policy passes. Failed gates: {against}. "
+        f"{_advice(diagnosis, suppress_at_most)}{f' For absence: {because}.' if because else ''}"
+        + (
+            " Nodes that keep less information than detail_at_least requires were not tried; lower it to try them."
+            if TOO_LITTLE in gates
+            else ""
+        )
+    )
+
+
+def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
+    """What passed when tried; if nothing did, what failed it."""
+    tried = f"with at most {suppress_at_most:g} of the sampled members suppressed unless said otherwise"
+    passed = [
+        f"{row.kind} {row.what} (share at high risk {row.share:.4f} before suppression, at most {row.threshold:.4f}; "
+        f"{row.suppressed:.4f} of the sampled members left out)"
+        for row in diagnosis[diagnosis["would_pass"]].itertuples()
+    ]
+    if passed:
+        return (
+            f"Tried at the coarsest node, {tried}, these changes passed {_TRIED}: {'; '.join(passed)}. The best one is in "
+            "lattice_diagnosis as YAML, and `deid run` prints it. Other gates of the policy, such as the voter list, are "
+            "judged when it runs."
+        )
+    stood = Counter(diagnosis.loc[diagnosis["kind"].isin(["without", "suppressing"]), "against"])
+    listed = ", ".join(f"{gate} against {count}" for gate, count in stood.items())
+    return f"None of the changes tried at the coarsest node, {tried}, passed {_TRIED} ({listed}); see lattice_diagnosis."

@@ -1,0 +1,67 @@
+"""Which nodes of a searched lattice are tried on fresh draws, in which order, and why the others are not."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.detail import enough_detail
+from deid_assets.assessments.kernel_input import kept_at_node
+from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE, Node
+from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
+from deid_assets.policy.models import Policy
+
+
+@dataclass(frozen=True)
+class NodesToTry:
+    """Nodes that may be chosen, and nodes that may not.
+
+    Attributes
+    ----------
+    as_they_are
+        Candidates of the search, best first.
+    without_flagged
+        Nodes that may pass once flagged members are suppressed, best first.
+    not_tried
+        The reason by node, for nodes that are not tried.
+    """
+
+    as_they_are: tuple[Node, ...]
+    without_flagged: tuple[Node, ...]
+    not_tried: Mapping[Node, str]
+
+
+def nodes_to_try(
+    policy: Policy, nodes: pd.DataFrame, kept: Mapping[str, np.ndarray], sampled: int, not_again: Mapping[Node, str]
+) -> NodesToTry:
+    """Leave out nodes that keep too little information, and nodes that get no further try.
+
+    Parameters
+    ----------
+    nodes
+        Every node with its decision and the lower bound on its share, best first.
+    kept
+        By released column, the share of information kept at each of its levels.
+    sampled
+        Members drawn for the release.
+    not_again
+        The reason by node, for nodes that an earlier try rules out.
+    """
+    risk = policy.risk
+    fewest = sampled - math.floor(risk.suppression.at_most * sampled)
+    not_tried = dict(not_again) | {
+        node: TOO_LITTLE
+        for node in map(parse_node, nodes["node"])
+        if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled, fewest)
+    }
+    useful = nodes[~nodes["node"].isin(map(node_text, not_tried))]
+    candidate = useful["decision"] == "candidate"
+    # Suppressing a share s of the members lowers the share at high risk by at most s.
+    reachable = candidate | (useful["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
+    return NodesToTry(
+        tuple(map(parse_node, useful.loc[candidate, "node"])),
+        tuple(map(parse_node, useful.loc[reachable, "node"])),
+        not_tried,
+    )

@@ -1,0 +1,97 @@
+"""The lowest risk that any generalization of a policy can reach, by gate, and what to do where that is too much."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from deid_assets.assessments.absence import what_helps_against_absence
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, OtherGates
+from deid_assets.methods.lattice.choice import HIGH_RISK
+from deid_assets.methods.lattice.reachable_risk import (
+    ABSENCE,
+    ERROR,
+    Reach,
+    reach_of_absence,
+    reach_of_attack,
+    reach_of_demographics,
+    reach_of_high_risk,
+)
+from deid_assets.policy.models import Policy
+
+_REMEDIES = {
+    HIGH_RISK: "a larger population, fewer or coarser quasi-identifiers",
+    DEMOGRAPHICS: "fewer or coarser quasi-identifiers of members",
+    ATTACK: "more released members, fewer or coarser quasi-identifiers",
+}
+
+
+def reaches(
+    policy: Policy,
+    computation: NodeComputation,
+    gates: OtherGates,
+    removed_and_eligible: tuple[int, int],
+    before: int,
+    keys: Callable[[str], bytes],
+) -> list[Reach]:
+    """The lowest value that any node can reach, for gates that can be predicted.
+
+    Parameters
+    ----------
+    computation
+        Of the coarsest node.
+    gates
+        The gates besides the share at high risk.
+    removed_and_eligible
+        Members removed because of what their claims reveal, and eligible members.
+    before
+        Members in earlier releases, other than those of this one.
+    keys
+        Returns the 16-byte key of a named stream.
+    """
+    sampled = len(computation.data.targets)
+    left_out = math.floor(policy.risk.suppression.at_most * sampled)
+    found = [
+        reach_of_demographics(gates, left_out),
+        reach_of_high_risk(computation, keys("reachable risk"), left_out, policy.risk.max_high_risk_share),
+    ]
+    if gates.success_at_most is not None:
+        limit = _success_at_most(policy, gates.success_at_most, sampled / max(sampled - left_out, 1))
+        found.append(reach_of_attack(gates, keys("reachable success"), left_out, limit))
+    limit = policy.removal.absence_posterior_at_most
+    found.append(reach_of_absence(*removed_and_eligible, sampled + before, left_out, limit))
+    return found
+
+
+def _success_at_most(policy: Policy, least: float, fewer: float) -> float:
+    """The limit of success given membership; the one for any member, if stricter, rises as `fewer` are released."""
+    given = policy.neighbor_attack.given_membership
+    return given.at_most if given and least >= given.at_most else min(least * fewer, given.at_most if given else math.inf)
+
+
+def notices(policy: Policy, found: Sequence[Reach], removed_and_eligible: tuple[int, int], before: int) -> Iterator[str]:
+    """What speaks against a release, with its numbers: first counts, then draws; parameters as in `reaches`."""
+    suppressed = policy.risk.suppression.at_most
+    remedies = _REMEDIES | {
+        ABSENCE: what_helps_against_absence(*removed_and_eligible, before, policy.removal.absence_posterior_at_most)
+    }
+    for proven, said in (
+        (True, "No generalization of this policy can pass, as class sizes alone show:"),
+        (
+            False,
+            "No generalization of this policy is likely to pass, by bounds from draws that are wrong with a probability of "
+            f"{ERROR}:",
+        ),
+    ):
+        against = [reach for reach in found if reach.ruled_out and reach.proven == proven]
+        if against:
+            yield said
+        for reach in against:
+            besides = (
+                f", and at least {reach.least:.4f} at any node, even with a share of {suppressed:g} of the members left out"
+                if suppressed
+                else ""
+            )
+            yield (
+                f"{reach.gate}: {reach.measured:.4f} at the coarsest node{besides}; the policy allows {reach.limit:.4f}. "
+                f"What helps: {remedies[reach.gate]}."
+            )

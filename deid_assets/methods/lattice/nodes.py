@@ -1,0 +1,32 @@
+"""Every node of a searched lattice as a row of a table."""
+
+import pandas as pd
+
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch
+from deid_assets.methods.lattice.predictive_tagging import node_text
+
+
+def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
+    """Every node as a row; `certificate` marks the direct lower neighbours of the optimum."""
+    below = {result.node for result in search.lower_neighbours}
+    rows = [
+        {
+            "node": node_text(result.node),
+            **dict(zip(search.dimensions, result.node, strict=True)),
+            "height": result.height,
+            "loss": result.loss,
+            "flagged": result.flagged,
+            "draws": result.draws,
+            "share": result.share,
+            "lower": result.lower,
+            "upper": result.upper,
+            "decision": result.decision,
+            "reached": result.reached,
+            "inferred_from": node_text(result.source) if result.source else None,
+            "minimal": result.node in search.minimal,
+            "chosen": search.chosen is not None and result.node == search.chosen.node,
+            "certificate": result.node in below,
+        }
+        for result in search.nodes
+    ]
+    return pd.DataFrame(rows).astype({"inferred_from": "str", "node": "str", "decision": "str", "reached": "str"})

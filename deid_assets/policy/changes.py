@@ -1,0 +1,69 @@
+"""Changes of a policy that a refusal offers, as the sections to replace."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from deid_assets.errors import PolicyError
+from deid_assets.methods.lattice.diagnosis import Change
+from deid_assets.policy.loading import with_sections
+from deid_assets.policy.models import Policy
+
+
+def changed_sections(policy: Policy, change: Change) -> str | None:
+    """The changed sections, complete, as YAML to replace the policy's own; None if no valid policy can have them.
+
+    It contains no personal data, only names of columns, dimensions and thresholds.
+    """
+    sections: dict[str, Any] = {}
+    if change.without:
+        sections |= _sections(policy, "quasi_identifiers", "dimensions")
+        listed = sections["quasi_identifiers"]
+        for part in listed:
+            listed[part] = [entry for entry in listed[part] if entry["column"] not in change.without]
+        for dimension in sections["dimensions"]:
+            dimension["columns"] = [column for column in dimension["columns"] if column not in change.without]
+        sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
+        sections |= _reference_left(policy, {dimension["name"]: dimension["columns"] for dimension in sections["dimensions"]})
+    if change.suppress_at_most is not None:
+        sections |= _sections(policy, "risk")
+        sections["risk"]["suppression"] = {"at_most": change.suppress_at_most}
+    try:
+        with_sections(policy, **sections)
+    except PolicyError:
+        return None
+    return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The section number_of_claims with the levels of the remaining member dimensions; empty if it is unchanged.
+
+    Claims are then cut in classes that contain those in which they were cut when the change was tried, so fewer are
+    cut.
+
+    Parameters
+    ----------
+    dimensions
+        Columns of each remaining dimension, by its name.
+    """
+    if policy.number_of_claims is None:
+        return {}
+    first = {
+        name: columns[0] for name, columns in dimensions.items() if set(columns) & set(policy.quasi_identifiers.member_columns)
+    }
+    # Levels are named by the first column, which may have changed.
+    reference = {
+        name: policy.hierarchy_of(first[name]).level_names[policy.reference_level(first[name])]
+        for name in policy.number_of_claims.reference
+        if name in first
+    }
+    if reference == policy.number_of_claims.reference:
+        return {}
+    section = _sections(policy, "number_of_claims")
+    section["number_of_claims"]["reference"] = reference
+    return section
+
+
+def _sections(policy: Policy, *names: str) -> dict[str, Any]:
+    return policy.model_dump(mode="json", by_alias=True, include=set(names), exclude_unset=True)

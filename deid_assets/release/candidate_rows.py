@@ -1,0 +1,62 @@
+"""The rows of a release under a policy: a SELECT from the restricted store for each of its tables.
+
+The candidate's assets materialize them; the gate compares the staged files with them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deid_assets.assessments.released_rows import released_date_columns
+from deid_assets.methods.candidate import released_tables
+from deid_assets.methods.candidate.provider_suppression import providers_needed, suppress_identifiers
+from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS
+from deid_assets.store.tables import Table
+
+Levels = Mapping[str, int]
+"""Level of every quasi-identifier at the chosen node."""
+
+
+@dataclass(frozen=True)
+class ClaimTables:
+    """The claims of a release: eligible ones, grouped ones, and those left after the long tail is cut."""
+
+    eligible: Table
+    grouped: Table
+    truncated: Table
+
+
+def members_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
+    """SELECT the members table of the release from the restricted store."""
+    members = policy.quasi_identifiers.members
+    listed: dict[str, str] = {qi.column: qi.release_as for qi in members if qi.column not in IN_DAYS_IN_HOSPITAL}
+    own = {column: levels[column] for column in listed}
+    return released_tables.release_members(profiles, suppressed, crosswalk, domains, own, listed)
+
+
+def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
+    """SELECT the days-in-hospital table of the release from the restricted store."""
+    years = {year: column for year, column in YEARS.items() if policy.publishes(column)}
+    truncated = policy.publishes("claims_truncated")
+    own = {column: levels[column] for column in [*years.values(), *(["claims_truncated"] if truncated else [])]}
+    return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
+
+
+def claims_query(
+    policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table, claims: ClaimTables
+) -> str:
+    """SELECT the claims table of the release from the restricted store."""
+    needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
+    return released_tables.release_claims(
+        suppress_identifiers(claims.truncated, claims.grouped, needed),
+        profiles,
+        suppressed,
+        crosswalk,
+        domains,
+        {column: levels[column] for column in (*CLAIM_COLUMNS, *DATE_COLUMNS) if policy.publishes(column)},
+        {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims},
+        top_code(claims.eligible, ["pay_delay"], policy.top_coding.percentile),
+        released_date_columns(policy),
+    )

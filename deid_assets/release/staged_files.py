@@ -1,0 +1,47 @@
+"""The files of a longitudinal release: written, and read back into the scratch schema, where the gate judges them."""
+
+from collections.abc import Mapping
+
+from deid_assets.methods.population.released_population import YEARS
+from deid_assets.policy.models import Policy
+from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.gate.judgement import Staged
+from deid_assets.release.publication.publish import Staging
+from deid_assets.store.tables import Table, connect, write_table
+
+FILES = {"release_members": "Members", "release_claims": "Claims"}
+
+
+def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> Staged:
+    """Write the files, and read them back into the scratch schema."""
+    years = [year for year, column in YEARS.items() if policy.publishes(column)]
+    read = {}
+    file = profiles.file
+    with connect(file) as connection:
+        for asset, name in FILES.items():
+            staging.write_table(connection, name, candidate[asset], order_by=("MemberID",))
+        days = candidate["release_days_in_hospital"]
+        for year in years:
+            staging.write_table(
+                connection,
+                f"DaysInHospital_{year}",
+                f'SELECT * EXCLUDE ("Year") FROM {days.sql} WHERE "Year" = \'{year}\'',
+                order_by=("MemberID",),
+            )
+    for asset, name in FILES.items():
+        read[asset] = Table(file, SCHEMA, f"staged_{asset}")
+        staging.read_into(name, read[asset])
+    days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
+    for year, table in staged_days(policy, profiles).items():
+        staging.read_into(f"DaysInHospital_{year}", table)
+    none = [f"SELECT * FROM {days.sql} WHERE false"]
+    parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
+    write_table(days_table, " UNION ALL ".join(none + parts))
+    return Staged(read["release_members"], read["release_claims"], days_table)
+
+
+def staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
+    """The staged days in hospital of each released year, as read back."""
+    return {
+        year: Table(profiles.file, SCHEMA, f"staged_days_{year}") for year, column in YEARS.items() if policy.publishes(column)
+    }

@@ -1,0 +1,25 @@
+"""Why no node passes, in a sentence."""
+
+import pandas as pd
+
+from deid_assets.assessments.no_choice import why_no_choice
+from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED
+
+
+def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
+    rows = [
+        ("as it is", "coarsest node", 0.021, 0.008, 0.0, NOT_TRIED, False, ""),
+        ("without", "sex", 0.0041, 0.008, 0.0, "attack given membership", False, ""),
+        ("without", "age", 0.0051, 0.008, 0.012, "", True, "quasi_identifiers: ..."),
+    ]
+    text = why_no_choice({(1,): "share at high risk"}, pd.DataFrame(rows, columns=list(COLUMNS)), 0.03, "")
+    assert "Failed gates: share at high risk at 1 node." in text
+    assert "with at most 0.03 of the sampled members suppressed" in text
+    assert (
+        "without age (share at high risk 0.0051 before suppression, at most 0.0080; 0.0120 of the sampled members left out)"
+        in text
+    )
+    assert "sex" not in text and "coarsest node (" not in text
+    none = why_no_choice({}, pd.DataFrame(rows[:2], columns=list(COLUMNS)), 0.03, "they are in ours/0001")
+    assert "None of the changes" in none and "(attack given membership against 1)" in none
+    assert none.endswith("For absence: they are in ours/0001.")
