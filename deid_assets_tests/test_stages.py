@@ -3,12 +3,11 @@
 import dagster as dg
 import pytest
 
-from deid_assets.checks.risk import RISK_CHECKS
+from deid_assets.assessments.registry import gates_of
 from deid_assets.definitions import build_definitions
-from deid_assets.resources import job_name
 from deid_assets.partitions import deliveries
-from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.policy.loading import policies_in
+from deid_assets.policy.loading import policies_in, policy_by_name, policy_from
+from deid_assets.resources import job_name
 from deid_assets.stages import FLAT_STAGES, STAGE_OF, STAGES, stages_of
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import public_values
@@ -138,12 +137,13 @@ class TestChecks:
     @pytest.mark.parametrize("policy", POLICIES)
     def test_every_risk_and_every_published_table_is_checked(self, graph, policy):
         found = {(key.asset_key.path[1], key.name) for key in graph.asset_check_keys if key.asset_key.path[0] == policy}
-        assert {(check.asset, check.name) for check in RISK_CHECKS} <= found
+        assert {(asset, gate.check) for asset, gate in gates_of(POLICIES[policy])} <= found
         tables = ("members", "claims", "grouped_claims", "truncated_claims", *STAGES["candidate"])
         assert {(asset, f"{asset}_keeps_contract") for asset in tables} <= found
 
     def test_names_are_statements(self):
-        assert all(check.name.endswith("_within_threshold") and check.statement.endswith(".") for check in RISK_CHECKS)
+        gates = [gate for _, gate in gates_of(policy_by_name("heritage"))]
+        assert all(gate.check.endswith("_within_threshold") and gate.statement.endswith(".") for gate in gates)
 
 
 class TestJobs:

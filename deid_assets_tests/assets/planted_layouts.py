@@ -5,22 +5,26 @@ from functools import partial
 
 import numpy as np
 
-from deid_assets.assessments import disclosure as measures
+from deid_assets.assessments.attribute_disclosure import attributes_of_canaries, disclosed
+from deid_assets.assessments.demographic_risk import demographics_of_canaries, measured_demographics
+from deid_assets.assessments.inpatient_attack import (
+    inpatient_measurements,
+    inpatients_of_canaries,
+    matched_inpatients,
+)
 from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
-from deid_assets.assessments.inpatient_attack import inpatient_measurements
-from deid_assets.assessments.voter_list_attack import voter_list_measurements
-from deid_assets.assets import assessment, attribute_disclosure, disclosure, flat_disclosure, population_attacks
-from deid_assets.methods.attacks.neighbor_attack import record_risk
-from deid_assets.assets import provider_graph_attack as providers
-from deid_assets.assessments.demographic_risk import demographics_of_canaries
-from deid_assets.assessments.inpatient_attack import inpatients_of_canaries
-from deid_assets.assessments.membership_disclosure import presence_of_canaries
-from deid_assets.assessments.population_estimates import small_classes_of_canaries
-from deid_assets.assessments.voter_list_attack import voters_of_canaries
-from deid_assets.assessments.attribute_disclosure import attributes_of_canaries
-from deid_assets.assessments.provider_graph_attack import providers_of_canaries
-from deid_assets.assessments.record_attribute_disclosure import record_attributes_of_canaries
-from deid_assets.assessments.record_risk import records_of_canaries
+from deid_assets.assessments.membership_disclosure import measured_presence, presence_of_canaries
+from deid_assets.assessments.population_estimates import estimates, small_classes_of_canaries
+from deid_assets.assessments.provider_graph_attack import (
+    pattern_names,
+    provider_measurements,
+    providers_of_canaries,
+    recognized_providers,
+)
+from deid_assets.assessments.record_attribute_disclosure import attribute_disclosure_of, record_attributes_of_canaries
+from deid_assets.assessments.record_risk import measured_risk, records_of_canaries
+from deid_assets.assessments.released_rows import demographic_sizes
+from deid_assets.assessments.voter_list_attack import matched_people, voter_list_measurements, voters_of_canaries
 from deid_assets.methods.attacks.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.policy.flat import FlatPolicy
@@ -71,8 +75,8 @@ class Canaries:
         )  # fmt: skip
         tags = partial(tags_in_order, secret=Secret(bytes(range(32)), "environment"))
         return demographics_of_canaries(
-            self.policy, self.levels, tables, self.columns, smallest_safe_class(self.policy), tags,
-            lambda planted, rolls: assessment.measured_demographics(self.policy, self.levels, planted, 0, tags, rolls)[1],
+            self.policy, self.levels, tables, smallest_safe_class(self.policy), tags,
+            lambda planted, rolls: measured_demographics(self.policy, self.levels, planted, 0, tags, rolls)[1],
         )  # fmt: skip
 
     def voter_list_attack(self) -> Findings:
@@ -80,7 +84,7 @@ class Canaries:
         tables = self._of("member_profiles", "value_domains", "pseudonym_crosswalk", "release_members")
 
         def attack(planted: Mapping[str, Table]):
-            found = population_attacks.matched_people(self.policy, self.levels, columns, planted, planted.get("listed"), KEY)
+            found = matched_people(self.policy, self.levels, columns, planted, planted.get("listed"), KEY)
             return voter_list_measurements(None, *found, COMMITMENT)
 
         return voters_of_canaries(self.policy, self.levels, tables, columns, self.listed, attack)
@@ -92,36 +96,33 @@ class Canaries:
         )
 
         def attack(planted: Mapping[str, Table]):
-            found = population_attacks.matched_inpatients(
-                self.policy, self.levels, columns, planted, planted.get("listed"), KEY
-            )
+            found = matched_inpatients(self.policy, self.levels, columns, planted, planted.get("listed"), KEY)
             return found[0], inpatient_measurements(None, columns, *found, COMMITMENT)
 
-        hospital = population_attacks.INPATIENT_HOSPITAL
-        return inpatients_of_canaries(self.policy, self.levels, tables, columns, hospital, self.listed, attack)
+        return inpatients_of_canaries(self.policy, self.levels, tables, columns, self.listed, attack)
 
     def membership_disclosure(self) -> Findings:
         tables = self._of("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
         return presence_of_canaries(
-            self.policy, self.levels, tables, self.columns,
-            lambda planted: disclosure.measured_presence(
-                self.policy, disclosure.demographic_sizes(self.policy, self.levels, planted), np.empty(0), COMMITMENT
+            self.policy, self.levels, tables,
+            lambda planted: measured_presence(
+                self.policy, demographic_sizes(self.policy, self.levels, planted), np.empty(0), COMMITMENT
             )[1],
         )  # fmt: skip
 
     def population_estimates(self) -> Findings:
         tables = self._of("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
         return small_classes_of_canaries(
-            self.policy, self.levels, tables, self.columns, smallest_safe_class(self.policy),
-            lambda planted: disclosure.demographic_sizes(self.policy, self.levels, planted),
-            lambda sizes, people, alpha: disclosure.estimates(self.policy, sizes, people, alpha).measurements(self.policy),
+            self.policy, self.levels, tables, smallest_safe_class(self.policy),
+            lambda planted: demographic_sizes(self.policy, self.levels, planted),
+            lambda sizes, people, alpha: estimates(self.policy, sizes, people, alpha).measurements(self.policy),
         )  # fmt: skip
 
     def attribute_disclosure(self) -> Findings:
         tables = self._of("release_members", "release_claims", "release_days_in_hospital")
         return attributes_of_canaries(
-            self.policy, tables, self.columns,
-            lambda planted, column: attribute_disclosure.disclosed(self.policy, column, planted),
+            self.policy, tables,
+            lambda planted, column: disclosed(self.policy, column, planted),
         )  # fmt: skip
 
     def provider_graph_attack(self) -> Findings:
@@ -130,10 +131,10 @@ class Canaries:
         )
 
         def attack(planted: Mapping[str, Table]):
-            found = providers.recognized_providers(self.policy, self.levels, planted, 50, lambda _: KEY)
-            return found, measures.provider_measurements(self.policy, found, COMMITMENT)
+            found = recognized_providers(self.policy, self.levels, planted, 50, lambda _: KEY)
+            return found, provider_measurements(self.policy, found, COMMITMENT)
 
-        return providers_of_canaries(self.policy, self.levels, tables, list(providers.pattern_names(self.policy)), attack)
+        return providers_of_canaries(self.policy, self.levels, tables, list(pattern_names(self.policy)), attack)
 
 
 class FlatCanaries:
@@ -152,7 +153,7 @@ class FlatCanaries:
         return records_of_canaries(
             self.levels, {name: self.tables[name] for name in ("records", "record_domains", "release_records")},
             self.population,
-            lambda planted: record_risk.measured_risk(
+            lambda planted: measured_risk(
                 self.policy, planted["release_records"], planted["records"], planted["record_domains"], self.levels
             ),
         )  # fmt: skip
@@ -160,7 +161,7 @@ class FlatCanaries:
     def record_attribute_disclosure(self) -> Findings:
         return record_attributes_of_canaries(
             self.policy, self.tables["release_records"],
-            lambda planted, column: flat_disclosure.attribute_disclosure_of(self.policy, column, planted),
+            lambda planted, column: attribute_disclosure_of(self.policy, column, planted),
         )  # fmt: skip
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from deid_assets.assessments.number_of_claims import NumberedClaims, claim_bins_of, number_of_claims_risk
-from deid_assets.assessments.number_of_claims import reference_classes
+from deid_assets.assessments.number_of_claims import NumberedClaims, claim_bins_of, number_of_claims_risk, reference_classes
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.assessments import disclosure as measures
-from deid_assets.assessments.sensitive_attributes import ordered_ranks
-from deid_assets.assessments.population_estimates import estimates
+from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.membership_disclosure import gains_knowing_claims
+from deid_assets.assessments.population_estimates import SMALL_CLASSES, UNIQUES, estimates
+from deid_assets.assessments.sensitive_attributes import ordered_ranks
 from deid_assets.errors import PolicyError
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
@@ -44,9 +44,9 @@ def test_uniques_that_a_sample_hides_are_refused_where_they_are_counted(tmp_path
     drawn = np.random.default_rng(0).choice(np.repeat(np.arange(len(classes)), classes), 20_030, replace=False)
     sizes = {"population_size": classes, "released_size": np.bincount(drawn, minlength=len(classes))}
     found = {one.name: one for one in estimates(policy, sizes, 200_300, 0.1).measurements(policy)}
-    assert found[measures.UNIQUES].value == 300 / 200_300 > found["unique_share_rule"].value
-    assert found[measures.UNIQUES].gating and not found[measures.UNIQUES].passed
-    assert found[measures.SMALL_CLASSES].value >= found[measures.COUNTED].value and not found[measures.SMALL_CLASSES].passed
+    assert found[UNIQUES].value == 300 / 200_300 > found["unique_share_rule"].value
+    assert found[UNIQUES].gating and not found[UNIQUES].passed
+    assert found[SMALL_CLASSES].value >= found[DEMOGRAPHIC].value and not found[SMALL_CLASSES].passed
 
 
 def population(values: list[int], targets: list[int]) -> tuple[LongitudinalData, list[Dimension]]:

@@ -6,20 +6,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deid_assets.assessments import disclosure as measures
-from deid_assets.assessments import membership_changes
-from deid_assets.assessments import population as population_measurements
-from deid_assets.assessments.canaries import FLAT_WITH_CANARIES, WITH_CANARIES, canaries_measurement
-from deid_assets.assets import assessment, attribute_disclosure, claim_numbers, disclosure, population_attacks
-from deid_assets.assets import provider_graph_attack as providers
+from deid_assets.assessments import (
+    demographic_risk,
+    inpatient_attack,
+    matching,
+    membership_changes,
+    number_of_claims,
+    population_estimates,
+    provider_graph_attack,
+    registry,
+    released_rows,
+    sensitive_attributes,
+    voter_list_attack,
+)
+from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.inpatient_attack import matched_shares
 from deid_assets.assessments.planting import as_certain, plant, planted_store
+from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, Estimates
 from deid_assets.methods.attacks import linkage, provider_graph
+from deid_assets.methods.attacks.identified_file import listed_people
 from deid_assets.methods.attacks.inpatient_classes import match_table, visit_histories
 from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.methods.disclosure import membership
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
 from deid_assets.methods.flat import queries
+from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.store.tables import Table, connect
@@ -65,8 +78,8 @@ def canaries():
 
 
 def test_every_assessment_has_canaries():
-    assert {*ATTACKS, *KERNEL} == set(WITH_CANARIES)
-    assert {"record_risk", "record_attribute_disclosure"} == set(FLAT_WITH_CANARIES)
+    assert {*ATTACKS, *KERNEL} == {one.name for one in registry.LONGITUDINAL}
+    assert {"record_risk", "record_attribute_disclosure"} == {one.name for one in registry.FLAT}
 
 
 class TestWorkingAttacks:
@@ -114,13 +127,13 @@ def test_canaries_lie_in_a_file_of_their_own_that_is_gone_afterwards(canaries, m
     file = canaries.tables["release_members"].file
     before = file.read_bytes()
     seen = []
-    honest = assessment.demographics_of
+    honest = demographic_risk.demographics_of
 
     def watched(policy, profiles, *others):
         seen.append(profiles.file)
         return honest(policy, profiles, *others)
 
-    monkeypatch.setattr(assessment, "demographics_of", watched)
+    monkeypatch.setattr(demographic_risk, "demographics_of", watched)
     canaries.demographic_risk()
     assert seen and not seen[0].exists() and seen[0] != file
     assert file.read_bytes() == before
@@ -151,7 +164,7 @@ class TestBrokenAttacks:
     @pytest.mark.parametrize("column", ["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"])
     @pytest.mark.parametrize("attack", ["demographic_risk", "membership_disclosure", "population_estimates"])
     def test_demographics_that_overlook_a_column(self, canaries, monkeypatch, attack, column):
-        module = assessment if attack == "demographic_risk" else disclosure
+        module = demographic_risk if attack == "demographic_risk" else released_rows
         honest = module.demographic_class_sizes
         monkeypatch.setattr(
             module, "demographic_class_sizes", lambda *t: honest(*t[:2], [name for name in t[2] if name != column])
@@ -160,36 +173,36 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("attack", ["demographic_risk", "membership_disclosure"])
     def test_demographics_counted_in_the_release_only(self, canaries, monkeypatch, attack):
-        module = assessment if attack == "demographic_risk" else disclosure
+        module = demographic_risk if attack == "demographic_risk" else released_rows
         honest = module.demographic_class_sizes
         monkeypatch.setattr(module, "demographic_class_sizes", lambda p, r, columns: honest(r, r, columns))
         self.broken(canaries, attack)
 
     def test_demographics_without_classes(self, canaries, monkeypatch):
         none = DemographicRisk(20, 0, 0, None, None, 0, 0, ())
-        monkeypatch.setattr(assessment, "demographics_of", constant(assessment.MemberRisk(none, none)))
+        monkeypatch.setattr(demographic_risk, "demographics_of", constant(demographic_risk.MemberRisk(none, none)))
         self.broken(canaries, "demographic_risk")
 
     def test_a_number_of_claims_that_is_overlooked(self, canaries, monkeypatch):
-        honest = claim_numbers.with_bins
+        honest = number_of_claims.with_bins
         monkeypatch.setattr(
-            claim_numbers, "with_bins", lambda *of: f"SELECT * REPLACE (1 AS number_of_claims) FROM ({honest(*of)})"
+            number_of_claims, "with_bins", lambda *of: f"SELECT * REPLACE (1 AS number_of_claims) FROM ({honest(*of)})"
         )
         self.broken(canaries, "demographic_risk")
 
     def test_absence_that_counts_nobody(self, canaries, monkeypatch):
-        monkeypatch.setattr(assessment, "absence_numbers", constant((0.0, 0.5)))
+        monkeypatch.setattr(demographic_risk, "absence_numbers", constant((0.0, 0.5)))
         self.broken(canaries, "demographic_risk")
 
     def test_absence_that_counts_everybody_removed(self, canaries, monkeypatch):
         def everybody(eligible, removed, released):
             return removed.count() / (removed.count() + eligible.count()), released / eligible.count()
 
-        monkeypatch.setattr(assessment, "absence_numbers", everybody)
+        monkeypatch.setattr(demographic_risk, "absence_numbers", everybody)
         self.broken(canaries, "demographic_risk")
 
     def test_earlier_releases_that_are_overlooked(self, canaries, monkeypatch):
-        monkeypatch.setattr(assessment, "changes_since", constant(()))
+        monkeypatch.setattr(demographic_risk, "changes_since", constant(()))
         self.broken(canaries, "demographic_risk")
 
     def test_members_gone_or_come_who_tell_nothing(self, canaries, monkeypatch):
@@ -212,32 +225,32 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("column", ["age", "sex"])
     def test_a_voter_list_that_overlooks_a_column(self, canaries, monkeypatch, column):
-        honest = population_attacks.class_sizes
+        honest = voter_list_attack.class_sizes
         monkeypatch.setattr(
-            population_attacks, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column])
+            voter_list_attack, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column])
         )
         self.broken(canaries, "voter_list_attack")
 
     def test_a_voter_list_whose_people_do_not_count(self, store, monkeypatch):
         own = Canaries(store, policy("heritage"), listed="person BIGINT, weight BIGINT, age VARCHAR, sex VARCHAR")
-        honest = population_attacks.listed_people
+        honest = listed_people
         monkeypatch.setattr(
-            population_attacks, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})"
+            voter_list_attack, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})"
         )
         self.broken(own, "voter_list_attack")
 
     @pytest.mark.parametrize("attack", ["voter_list_attack", "inpatient_attack"])
     def test_attacks_that_match_nobody(self, canaries, monkeypatch, attack):
-        monkeypatch.setattr(population_measurements, "matched_share", constant(0.0))
-        honest = population_attacks.matched_shares
-        monkeypatch.setattr(population_attacks, "matched_shares", lambda *of: dict.fromkeys(honest(*of), 0.0))
+        monkeypatch.setattr(voter_list_attack, "matched_share", constant(0.0))
+        honest = matched_shares
+        monkeypatch.setattr(inpatient_attack, "matched_shares", lambda *of: dict.fromkeys(honest(*of), 0.0))
         self.broken(canaries, attack)
 
     def test_linkage_that_is_never_right(self, canaries, monkeypatch):
         def never(own, classes, match, random, trials, cautious):
             return linkage.Linkage(len(own), 1, np.zeros(trials, np.int64))
 
-        monkeypatch.setattr(population_attacks, "simulate_linkage", never)
+        monkeypatch.setattr(matching, "simulate_linkage", never)
         self.broken(canaries, "voter_list_attack")
 
     @pytest.mark.parametrize("column", ["age", "sex", "length_of_stay", "condition_group", "procedure_group"])
@@ -246,7 +259,7 @@ class TestBrokenAttacks:
             honest = visit_histories(visits, columns)
             return honest.replace(f"coalesce(v.\"{column}\", '')", "''").replace(f"coalesce(\"{column}\", '')", "''")
 
-        monkeypatch.setattr(population_attacks, "visit_histories", blank)
+        monkeypatch.setattr(inpatient_attack, "visit_histories", blank)
         self.broken(canaries, "inpatient_attack")
 
     def test_an_inpatient_database_without_repeated_visits(self, canaries, monkeypatch):
@@ -254,12 +267,12 @@ class TestBrokenAttacks:
             honest = visit_histories(visits, columns).replace("count(*) AS visits", "1 AS visits")
             return honest.replace("list_sort(list(", "list_sort(list(DISTINCT ")
 
-        monkeypatch.setattr(population_attacks, "visit_histories", distinct)
+        monkeypatch.setattr(inpatient_attack, "visit_histories", distinct)
         self.broken(canaries, "inpatient_attack")
 
     def test_an_inpatient_database_without_years(self, canaries, monkeypatch):
         monkeypatch.setattr(
-            population_attacks, "visit_histories", lambda *of: visit_histories(*of).replace("v.year", "1 AS year")
+            inpatient_attack, "visit_histories", lambda *of: visit_histories(*of).replace("v.year", "1 AS year")
         )
         self.broken(canaries, "inpatient_attack")
 
@@ -267,42 +280,44 @@ class TestBrokenAttacks:
         def nobody(histories: Table, columns):
             return match_table(histories, columns).replace("own / greatest(people, 1)", "0.0")
 
-        monkeypatch.setattr(population_attacks, "match_table", nobody)
+        monkeypatch.setattr(inpatient_attack, "match_table", nobody)
         self.broken(canaries, "inpatient_attack")
 
     def test_no_inpatients_at_all(self, canaries, monkeypatch):
-        monkeypatch.setattr(population_attacks, "inpatient_label", constant(None))
+        monkeypatch.setattr(inpatient_attack, "inpatient_label", constant(None))
         self.broken(canaries, "inpatient_attack")
 
     @pytest.mark.parametrize("presence", [0.0, 1.0])
     def test_presence_that_tells_nothing(self, canaries, monkeypatch, presence):
         found = membership.Membership(5, 9, presence, presence, 1, 1, (presence,) * 3, 0.0)
-        monkeypatch.setattr(disclosure.membership, "membership", constant(found))
+        monkeypatch.setattr(membership, "membership", constant(found))
         self.broken(canaries, "membership_disclosure")
 
-    @pytest.mark.parametrize("estimator", measures.ESTIMATORS)
+    @pytest.mark.parametrize("estimator", ESTIMATORS)
     def test_an_estimator_that_takes_every_class_for_large(self, canaries, monkeypatch, estimator):
-        honest = disclosure.minimum_sample_class_size
+        honest = minimum_sample_class_size
         monkeypatch.setattr(
-            disclosure, "minimum_sample_class_size",
+            population_estimates, "minimum_sample_class_size",
             lambda alpha, name, enough: 1 if name == estimator and alpha < 1 else honest(alpha, name, enough),
         )  # fmt: skip
         self.broken(canaries, "population_estimates")
 
     @pytest.mark.parametrize("counted", [None, (0.0, 0)])
     def test_limits_on_estimates_alone_although_the_population_is_counted(self, canaries, monkeypatch, counted):
-        honest = disclosure.Estimates.measurements
+        honest = Estimates.measurements
 
         def without_the_count(self, policy):
             told = {one.name: one for one in honest(self, policy)}
             of_estimates = {one.name: one for one in honest(replace(self, counted=counted), policy)}
-            return tuple((told | {name: of_estimates[name] for name in (measures.SMALL_CLASSES, measures.UNIQUES)}).values())
+            return tuple((told | {name: of_estimates[name] for name in (SMALL_CLASSES, UNIQUES)}).values())
 
-        monkeypatch.setattr(disclosure.Estimates, "measurements", without_the_count)
+        monkeypatch.setattr(Estimates, "measurements", without_the_count)
         self.broken(canaries, "population_estimates")
 
     def test_estimates_without_uniques(self, canaries, monkeypatch):
-        monkeypatch.setattr(disclosure, "population_uniqueness", constant(Uniqueness(0.0, 0.0, 0.0, 0.0, "zayatz", ())))
+        monkeypatch.setattr(
+            population_estimates, "population_uniqueness", constant(Uniqueness(0.0, 0.0, 0.0, 0.0, "zayatz", ()))
+        )
         self.broken(canaries, "population_estimates")
 
     @pytest.mark.parametrize("column", ["age", "sex", "days_in_hospital_y2", "claims_truncated"])
@@ -313,7 +328,7 @@ class TestBrokenAttacks:
             def overlooking(*of, honest=honest, place=place):
                 return honest(*of[:place], [listed for listed in of[place] if listed != column], *of[place + 1 :])
 
-            monkeypatch.setattr(attribute_disclosure.attributes, name, overlooking)
+            monkeypatch.setattr(attributes, name, overlooking)
         self.broken(canaries, "attribute_disclosure")
 
     @pytest.mark.parametrize("field", ["homogeneous_members", "greatest_distance"])
@@ -325,29 +340,29 @@ class TestBrokenAttacks:
                 found = vars(honest(*of, **settings)) | {field: 0}
                 return attributes.AttributeDisclosure(**found)
 
-            monkeypatch.setattr(attribute_disclosure.attributes, name, nothing)
+            monkeypatch.setattr(attributes, name, nothing)
         self.broken(canaries, "attribute_disclosure")
 
     def test_attributes_of_which_only_the_best_is_told(self, canaries, monkeypatch):
-        monkeypatch.setattr(measures, "max", min, raising=False)
+        monkeypatch.setattr(sensitive_attributes, "max", min, raising=False)
         self.broken(canaries, "attribute_disclosure")
 
     def test_a_charlson_index_that_is_any_of_a_member_s(self, canaries, monkeypatch):
         honest = attributes.leading_number
         monkeypatch.setattr(
-            attribute_disclosure.attributes, "leading_number",
+            attributes, "leading_number",
             lambda value: f"(-{honest(value)})" if value == "CharlsonIndex" else honest(value),
         )  # fmt: skip
         self.broken(canaries, "attribute_disclosure")
 
     @pytest.mark.parametrize("column", ["place", "specialty", "procedure_group", "condition_group"])
     def test_patterns_of_care_that_overlook_a_column(self, canaries, monkeypatch, column):
-        honest = providers.generalized_claims
+        honest = generalized_claims
 
         def overlooking(claims, domains, levels, *others):
             return f'SELECT * REPLACE (NULL::VARCHAR AS "{column}") FROM ({honest(claims, domains, levels, *others)})'
 
-        monkeypatch.setattr(providers, "generalized_claims", overlooking)
+        monkeypatch.setattr(provider_graph_attack, "generalized_claims", overlooking)
         released = {"place": "PlaceSvc", "specialty": "Specialty", "procedure_group": "ProcedureGroup",
                     "condition_group": "PrimaryConditionGroup"}[column]  # fmt: skip
         shown = provider_graph.shown_patterns
@@ -357,13 +372,13 @@ class TestBrokenAttacks:
                 claims = f'(SELECT * REPLACE (NULL::VARCHAR AS "{released}") FROM {claims})'
             return shown(claims, identifier, patterns, pattern, names)
 
-        monkeypatch.setattr(providers.provider_graph, "shown_patterns", without)
+        monkeypatch.setattr(provider_graph, "shown_patterns", without)
         self.broken(canaries, "provider_graph_attack")
 
     def test_providers_of_whom_only_one_pattern_is_known(self, canaries, monkeypatch):
         honest = provider_graph.recognized_by_patterns
         monkeypatch.setattr(
-            providers.provider_graph, "recognized_by_patterns",
+            provider_graph, "recognized_by_patterns",
             lambda register, shown, patterns, known, *others: honest(register, shown, patterns, 1, *others),
         )  # fmt: skip
         self.broken(canaries, "provider_graph_attack")
@@ -379,13 +394,13 @@ class TestBrokenAttacks:
     def test_a_graph_that_overlooks_what_is_shared(self, canaries, monkeypatch, part, instead):
         honest = provider_graph.graph_classes
         assert part in honest("claims", "member", "identifier")
-        monkeypatch.setattr(providers.provider_graph, "graph_classes", lambda *of: honest(*of).replace(part, instead))
+        monkeypatch.setattr(provider_graph, "graph_classes", lambda *of: honest(*of).replace(part, instead))
         self.broken(canaries, "provider_graph_attack")
 
     def test_nobody_is_recognized(self, canaries, monkeypatch):
         never = constant(provider_graph.Recognition(1, 0.0, 0.0))
-        monkeypatch.setattr(providers.provider_graph, "recognized_by_patterns", never)
-        monkeypatch.setattr(providers.provider_graph, "recognized_by_graph", never)
+        monkeypatch.setattr(provider_graph, "recognized_by_patterns", never)
+        monkeypatch.setattr(provider_graph, "recognized_by_graph", never)
         self.broken(canaries, "provider_graph_attack")
 
 

@@ -20,10 +20,10 @@ import duckdb
 import numpy as np
 import pandas as pd
 
+from deid_assets.figures.rendering import percent
 from deid_assets.methods.flat.classes import FlatTable
 from deid_assets.methods.flat.search import FlatResult, entropy_losses, search_flat_table
 from deid_assets.methods.population.longitudinal_data import Domain
-from deid_assets.figures.rendering import percent
 from deid_assets_tests.adult import adult_table
 from deid_assets_tests.benchmarks import flat_worker
 from deid_assets_tests.benchmarks.__main__ import machine

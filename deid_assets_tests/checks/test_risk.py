@@ -5,10 +5,11 @@ import warnings
 import dagster as dg
 import pytest
 
-from deid_assets.assessments import measure
 from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.evidence import Evidence, to_frame
-from deid_assets.checks.risk import FLAT_RISK_CHECKS, RISK_CHECKS, risk_checks
+from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
+from deid_assets.assessments.registry import gates_of, required_measurements
+from deid_assets.checks.risk import risk_checks
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policy_by_name, policy_from
@@ -21,7 +22,7 @@ from deid_assets_tests.scenarios.test_flat_release import FLAT
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 POLICY = "heritage_public"
-CHECK = next(check for check in RISK_CHECKS if check.measurement == measure.UNCONDITIONAL)
+CHECK = next(gate.check for _, gate in gates_of(policy_by_name(POLICY)) if gate.measurement == UNCONDITIONAL)
 
 
 def evaluate(home: Home, *measurements) -> tuple[dict[str, dg.AssetCheckEvaluation], dg.ExecuteInProcessResult]:
@@ -45,11 +46,11 @@ def evaluate(home: Home, *measurements) -> tuple[dict[str, dg.AssetCheckEvaluati
 
 
 def measured(**changes):
-    return measurement(**({"name": measure.UNCONDITIONAL, "threshold": 0.05, "value": 0.01, "bound": 0.02} | changes))
+    return measurement(**({"name": UNCONDITIONAL, "threshold": 0.05, "value": 0.01, "bound": 0.02} | changes))
 
 
 def verdict(home, *measurements) -> dg.AssetCheckEvaluation:
-    return evaluate(home, *measurements)[0][CHECK.name]
+    return evaluate(home, *measurements)[0][CHECK]
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_what_could_not_be_measured_does_not_pass(home, changes):
 
 def test_what_is_absent_from_the_evidence_does_not_pass(home):
     found = verdict(home, measured(name="something else"))
-    assert not found.passed and found.description == f"{measure.UNCONDITIONAL} was not measured"
+    assert not found.passed and found.description == f"{UNCONDITIONAL} was not measured"
 
 
 def test_what_the_policy_does_not_gate_on_is_shown_and_passes(home):
@@ -87,7 +88,7 @@ def test_what_the_policy_does_not_gate_on_is_shown_and_passes(home):
 
 def test_one_failure_stops_the_run_and_every_check_has_its_result(home):
     canaries = canaries_measurement(Findings(9, 9), "c" * 64)
-    both = (measured(value=0.2, bound=0.3), measured(name=measure.GIVEN_MEMBERSHIP), canaries)
+    both = (measured(value=0.2, bound=0.3), measured(name=GIVEN_MEMBERSHIP), canaries)
     found, result = evaluate(home, *both)
     assert {name: one.passed for name, one in found.items()} == {
         "neighbor_attack_risk_within_threshold": False, "neighbor_attack_given_membership_within_threshold": True,
@@ -96,17 +97,22 @@ def test_one_failure_stops_the_run_and_every_check_has_its_result(home):
     assert not result.success
 
 
+def checked(policy) -> set[tuple[str, str]]:
+    """Assessment and measurement of every risk check of a policy."""
+    made = {(check.check_key.asset_key.path[-1], check.check_key.name) for check in risk_checks(policy)}
+    gates = {(asset, gate.check): (asset, gate.measurement) for asset, gate in gates_of(policy)}
+    return {gates[one] for one in made}
+
+
 def test_every_gate_that_a_policy_can_demand_has_its_check():
     policy = policy_from(public_values(**EVERY_LIMIT))
-    demanded = {(one.asset, one.measurement) for one in measure.required_measurements(policy)}
-    assert demanded == {(check.asset, check.measurement) for check in RISK_CHECKS}
-    default = {(one.asset, one.measurement) for one in measure.required_measurements(policy_by_name(POLICY))}
+    demanded = {(one.asset, one.measurement) for one in required_measurements(policy)}
+    assert demanded == checked(policy)
+    default = {(one.asset, one.measurement) for one in required_measurements(policy_by_name(POLICY))}
     assert default < demanded
 
 
 def test_every_gate_of_a_flat_policy_has_its_check():
     limits = {"homogeneous_share_at_most": 0.1, "l_at_least": 2.0, "t_at_most": 0.3}
-    demanded = {
-        (one.asset, one.measurement) for one in measure.required_of_flat(policy_from(FLAT | {"attribute_disclosure": limits}))
-    }
-    assert demanded == {(check.asset, check.measurement) for check in FLAT_RISK_CHECKS}
+    policy = policy_from(FLAT | {"attribute_disclosure": limits})
+    assert {(one.asset, one.measurement) for one in required_measurements(policy)} == checked(policy)

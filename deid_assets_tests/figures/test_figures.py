@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from deid_assets.figures import figures, rendering
 from deid_assets.figures.figures import claims_per_member_figure, class_size_figure, neighbor_attack_figure
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
-from deid_assets.figures.rendering import markdown_image
-from deid_assets.figures.rendering import media_type
+from deid_assets.figures.rendering import markdown_image, media_type
 from deid_assets_tests.figures.lattices import HERITAGE, THRESHOLD, lattice
 
 FLAT = [f"column_{number}" for number in range(8)]

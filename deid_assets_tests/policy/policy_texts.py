@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import load_policy, policy_from
-from deid_assets.policy.loading import SHIPPED
+from deid_assets.policy.loading import SHIPPED, load_policy, policy_from
 
 PUBLIC = Path(str(SHIPPED)) / "heritage-public.yaml"
 REMOVED = object()

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from deid_assets.methods.lattice.diagnosis import Change
-from deid_assets.policy.loading import policy_from
 from deid_assets.policy.changes import changed_sections
+from deid_assets.policy.loading import policy_from
 from deid_assets.policy.yaml_text import parse
 from deid_assets_tests.policy.policy_texts import public_values, with_levels_of_its_own
 from deid_assets_tests.scenarios.policies import SMALL, changed

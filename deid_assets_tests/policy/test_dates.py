@@ -2,8 +2,8 @@
 
 import pytest
 
-from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.explanation import explain
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 DATES = {"derived": "recompute"}

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.policy.hierarchies.hierarchy import Hierarchy
-from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.hierarchies.dates import Dates
-from deid_assets.policy.hierarchies.hierarchy import CodeTable, Identity, Prefixes
+from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.reference.condition_groups import condition_group_names
 from deid_assets_tests.public_data import public_data
 

@@ -10,9 +10,8 @@ import yaml
 from pydantic import BaseModel
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import policy_from
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.loading import shipped_policies
+from deid_assets.policy.loading import policy_from, shipped_policies
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.limits import FLAT, LONGITUDINAL, NO_LIMIT, Limit, limit_problems
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values

@@ -5,8 +5,15 @@ from pathlib import Path
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import load_policy, policy_by_name, policy_from, shipped_policies, with_sections
-from deid_assets.policy.loading import policies_in, policy_called
+from deid_assets.policy.loading import (
+    load_policy,
+    policies_in,
+    policy_by_name,
+    policy_called,
+    policy_from,
+    shipped_policies,
+    with_sections,
+)
 from deid_assets_tests.policy.policy_texts import PUBLIC, REMOVED, file_refusal, public_text, public_values, refusal
 
 CANARY = "CANARY-4711"

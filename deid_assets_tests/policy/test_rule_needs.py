@@ -3,9 +3,8 @@
 import pytest
 
 from deid_assets.methods.preparation.rule_figures import Figure
-from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.explanation import explain
-from deid_assets.policy.loading import load_policy, shipped_policies
+from deid_assets.policy.loading import load_policy, policy_by_name, policy_from, shipped_policies
 from deid_assets.policy.rules.needs import Need, judged_needs, needs_of
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 from deid_assets_tests.policy.test_dates import with_dates

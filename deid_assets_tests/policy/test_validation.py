@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, empirical_bernstein_upper_bound
-from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.policy.loading import policy_from
-from deid_assets.policy.rules.validation import RULES, bound_of_no_success
+from deid_assets.policy.rules.validation import RULES, bound_of_no_success, check_vacuous
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 GATE = {"at_most": 0.05, "statistic": "upper_bound", "confidence": 0.99}

@@ -11,8 +11,8 @@ from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, Opt
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest.certificate import FILE, CertificateEditions, certificate_editions
-from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.manifest.editions import Editions, Manifest, Place, PolicyText, editions
+from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Published, Releases, Staging
 from deid_assets.store.tables import Table
 

@@ -7,8 +7,7 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.certificate import Criterion
-from deid_assets.policy.loading import policy_from
-from deid_assets.policy.loading import policies_in
+from deid_assets.policy.loading import policies_in, policy_from
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets_tests.release.making import POLICY, PROOF
 from deid_assets_tests.scenarios.test_flat_release import FLAT

@@ -6,8 +6,8 @@ import pytest
 
 from deid_assets.assessments.attack_sensitivity import WORST
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
+from deid_assets.assessments.demographic_risk import ABSENCE
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.assessments.measure import ABSENCE
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.policy.policy_texts import public_values

@@ -3,8 +3,8 @@
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import policy_from
 from deid_assets.policy.explanation import explain
+from deid_assets.policy.loading import policy_from
 from deid_assets.release.derived_keys import sample_key
 from deid_assets.release.keys import Secret
 from deid_assets_tests.policy.policy_texts import public_values

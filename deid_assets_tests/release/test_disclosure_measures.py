@@ -5,8 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from deid_assets.assessments import disclosure as measures
-from deid_assets.assessments import measure
+from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
+from deid_assets.assessments.membership_disclosure import ADVANTAGE, ADVANTAGE_CLAIMS, PRESENCE, membership_measurements
+from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, population_measurements
+from deid_assets.assessments.provider_graph_attack import (
+    AFTER,
+    ALL_PATTERNS_SUCCESS,
+    BEFORE,
+    GRAPH_SUCCESS,
+    KINDS,
+    KNOWLEDGE,
+    PATTERN_SUCCESS,
+    provider_measurements,
+)
+from deid_assets.assessments.sensitive_attributes import CLOSENESS, DIVERSITY, HOMOGENEOUS, attribute_measurements
 from deid_assets.methods.attacks.provider_graph import Recognition
 from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.methods.disclosure.membership import membership
@@ -14,12 +26,13 @@ from deid_assets.methods.statistics.population_uniqueness import Uniqueness, pop
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.editions import editions
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
+from deid_assets_tests.policy.test_disclosure import limits_on_disclosure
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE
 
 POLICY = policy_by_name("heritage_public")
 STRICT = policy_from(public_values(**EVERY_LIMIT))
-SHARES = dict.fromkeys(measures.ESTIMATORS, 0.02) | {"truncated_poisson": 0.03}
+SHARES = dict.fromkeys(ESTIMATORS, 0.02) | {"truncated_poisson": 0.03}
 MIXED = AttributeDisclosure(4, 1_003, 17, 2, 1.4, 0.31, 0.1)
 EVEN = AttributeDisclosure(4, 1_003, 0, 5, 4.2, 0.05, 0.02)
 NOBODY = Recognition(0, None, None)
@@ -28,9 +41,9 @@ NOBODY = Recognition(0, None, None)
 def recognitions(**changes: Recognition) -> dict:
     found = {
         (kind, knowledge, when): Recognition(211, 0.1, 0.04)
-        for kind in measures.KINDS
-        for knowledge in measures.KNOWLEDGE
-        for when in (measures.BEFORE, measures.AFTER)
+        for kind in KINDS
+        for knowledge in KNOWLEDGE
+        for when in (BEFORE, AFTER)
     }
     return found | {tuple(name.split("__")): one for name, one in changes.items()}
 
@@ -43,10 +56,10 @@ def everything(policy) -> list:
     uniqueness = population_uniqueness([1, 2, 3, 10], [40, 15, 10, 20], 1_500)
     gains = np.full(50, 0.2)
     return [
-        *measures.population_measurements(policy, SHARES, uniqueness, 1_003, 10_007, (0.01, 3)),
-        *measures.attribute_measurements(policy.attribute_disclosure, {"A": MIXED, "B": EVEN}, 1_003),
-        *measures.membership_measurements(policy, membership([100, 40], [10, 20]), gains, 0.4, 0.99, "c" * 64),
-        *measures.provider_measurements(policy, recognitions(), "c" * 64),
+        *population_measurements(policy, SHARES, uniqueness, 1_003, 10_007, (0.01, 3)),
+        *attribute_measurements(policy.attribute_disclosure, {"A": MIXED, "B": EVEN}, 1_003),
+        *membership_measurements(policy, membership([100, 40], [10, 20]), gains, 0.4, 0.99, "c" * 64),
+        *provider_measurements(policy, recognitions(), "c" * 64),
     ]
 
 
@@ -56,28 +69,28 @@ def test_nothing_gates_by_default():
 
 def test_what_a_policy_limits_gates_at_its_limit_and_every_demand_is_met():
     gating = {one.name: one.threshold for one in everything(STRICT) if one.gating}
-    assert gating == {one.measurement: one.threshold for one in measures.required(STRICT)}
+    assert gating == {one.measurement: one.threshold for one in limits_on_disclosure(STRICT)}
     passed = {one.name: one.passed for one in everything(STRICT) if one.gating}
     assert passed == {
-        measures.SMALL_CLASSES: False, measures.UNIQUES: False, measures.HOMOGENEOUS: True, measures.DIVERSITY: True,
-        measures.CLOSENESS: False, measures.PRESENCE: True, measures.ADVANTAGE: False,
-        measures.PATTERN_SUCCESS: True, measures.ALL_PATTERNS_SUCCESS: False, measures.GRAPH_SUCCESS: True,
+        SMALL_CLASSES: False, UNIQUES: False, HOMOGENEOUS: True, DIVERSITY: True,
+        CLOSENESS: False, PRESENCE: True, ADVANTAGE: False,
+        PATTERN_SUCCESS: True, ALL_PATTERNS_SUCCESS: False, GRAPH_SUCCESS: True,
     }  # fmt: skip
 
 
 class TestPopulation:
     def test_the_estimator_named_gates(self):
         found = named(everything(STRICT))
-        assert found[measures.SMALL_CLASSES].value == 0.03 == found["demographics/small_class_share_truncated_poisson"].value
+        assert found[SMALL_CLASSES].value == 0.03 == found["demographics/small_class_share_truncated_poisson"].value
         other = policy_from(public_values(**EVERY_LIMIT, population_estimates__estimator="test"))
-        assert named(everything(other))[measures.SMALL_CLASSES].value == 0.02
+        assert named(everything(other))[SMALL_CLASSES].value == 0.02
 
     def gates_with(self, counted, small_share, uniques) -> tuple[float, float]:
         shares = SHARES | {"truncated_poisson": small_share}
         rule = Uniqueness(uniques, None, None, uniques, "zayatz", ())
-        found = named(measures.population_measurements(STRICT, shares, rule, 100, 1_000, counted))
-        assert all(found[name].gating for name in (measures.SMALL_CLASSES, measures.UNIQUES))
-        return found[measures.SMALL_CLASSES].value, found[measures.UNIQUES].value
+        found = named(population_measurements(STRICT, shares, rule, 100, 1_000, counted))
+        assert all(found[name].gating for name in (SMALL_CLASSES, UNIQUES))
+        return found[SMALL_CLASSES].value, found[UNIQUES].value
 
     def test_the_larger_of_the_count_and_the_estimate_gates(self):
         """An estimate far below the count passed although the delivery, in which both are counted, is at hand."""
@@ -88,48 +101,46 @@ class TestPopulation:
         assert self.gates_with(None, 0.001, 2) == (0.001, 0.002)
 
     def test_what_has_no_solution_has_no_number(self):
-        found = named(
-            measures.population_measurements(POLICY, SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None)
-        )
+        found = named(population_measurements(POLICY, SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None))
         assert found["unique_share_pitman"].value is None and found["unique_share_zayatz"].value == 0.009
-        assert "counted_uniques" not in found and measures.COUNTED not in found
+        assert "counted_uniques" not in found and DEMOGRAPHIC not in found
 
 
 class TestAttributes:
     def test_the_worst_attribute_counts(self):
         found = named(everything(STRICT))
-        assert found[measures.HOMOGENEOUS].value == 17 / 1_003
-        assert (found[measures.DIVERSITY].value, found[measures.CLOSENESS].value) == (2, 0.31)
+        assert found[HOMOGENEOUS].value == 17 / 1_003
+        assert (found[DIVERSITY].value, found[CLOSENESS].value) == (2, 0.31)
         assert (found["B/distinct_l"].value, found["B/t"].value) == (5, 0.05)
 
     def test_entropy_is_another_l(self):
         policy = policy_from(public_values(**EVERY_LIMIT, attribute_disclosure__l_kind="entropy"))
-        one = named(everything(policy))[measures.DIVERSITY]
+        one = named(everything(policy))[DIVERSITY]
         assert one.value == 1.4 and not one.passed
 
     def test_what_the_whole_release_shares_refuses_nothing(self):
         same = AttributeDisclosure(4, 1_003, 0, None, None, 0.0, 0.0)
         limits = STRICT.attribute_disclosure
-        beside = named(measures.attribute_measurements(limits, {"A": MIXED, "B": same}, 1_003))
-        assert beside[measures.DIVERSITY].value == 2 and beside["B/distinct_l"].value is None
-        alone = named(measures.attribute_measurements(limits, {"B": same}, 1_003))
-        assert alone[measures.DIVERSITY].passed and alone[measures.HOMOGENEOUS].passed and alone[measures.CLOSENESS].passed
-        assert named(measures.attribute_measurements(limits, {}, 1_003))[measures.DIVERSITY].value is None
+        beside = named(attribute_measurements(limits, {"A": MIXED, "B": same}, 1_003))
+        assert beside[DIVERSITY].value == 2 and beside["B/distinct_l"].value is None
+        alone = named(attribute_measurements(limits, {"B": same}, 1_003))
+        assert alone[DIVERSITY].passed and alone[HOMOGENEOUS].passed and alone[CLOSENESS].passed
+        assert named(attribute_measurements(limits, {}, 1_003))[DIVERSITY].value is None
 
     def test_without_a_number_nothing_passes(self):
         empty = AttributeDisclosure(0, 0, 0, None, None, None, None)
-        found = named(measures.attribute_measurements(STRICT.attribute_disclosure, {"A": empty, "B": EVEN}, 0))
-        for name in (measures.HOMOGENEOUS, measures.DIVERSITY, measures.CLOSENESS):
+        found = named(attribute_measurements(STRICT.attribute_disclosure, {"A": empty, "B": EVEN}, 0))
+        for name in (HOMOGENEOUS, DIVERSITY, CLOSENESS):
             assert found[name].value is None and not found[name].passed
 
 
 class TestMembership:
     def test_without_simulated_adversaries_their_gain_is_not_told(self):
-        found = named(measures.membership_measurements(POLICY, membership([10], [5]), np.empty(0), 1.0, 0.99, "c" * 64))
-        assert found[measures.ADVANTAGE_CLAIMS].value is None and found[measures.ADVANTAGE].value == 0
+        found = named(membership_measurements(POLICY, membership([10], [5]), np.empty(0), 1.0, 0.99, "c" * 64))
+        assert found[ADVANTAGE_CLAIMS].value is None and found[ADVANTAGE].value == 0
 
     def test_the_extremes_are_of_the_smallest_class_that_has_them(self):
-        one = named(everything(POLICY))[measures.PRESENCE]
+        one = named(everything(POLICY))[PRESENCE]
         assert (one.value, one.sample_size) == (0.5, 40)
 
 
@@ -138,23 +149,21 @@ class TestProviders:
         found = recognitions(
             vendor__some_patterns__after=Recognition(3, 1, 0.06), pcp__some_patterns__before=Recognition(3, 1, 0.9)
         )
-        one = named(measures.provider_measurements(STRICT, found, "c" * 64))[measures.PATTERN_SUCCESS]
+        one = named(provider_measurements(STRICT, found, "c" * 64))[PATTERN_SUCCESS]
         assert one.value == 0.06 and not one.passed
 
     def test_who_knows_all_patterns_gates_by_a_limit_of_its_own(self):
         """Five patterns recognize few, all of an identifier most: a limit on the former held although nothing was hidden."""
-        found = named(
-            measures.provider_measurements(STRICT, recognitions(pcp__all_patterns__after=Recognition(3, 1, 0.72)), "c" * 64)
-        )
-        one = found[measures.ALL_PATTERNS_SUCCESS]
+        found = named(provider_measurements(STRICT, recognitions(pcp__all_patterns__after=Recognition(3, 1, 0.72)), "c" * 64))
+        one = found[ALL_PATTERNS_SUCCESS]
         assert (one.value, one.threshold, one.gating, one.passed) == (0.72, 0.03, True, False)
-        assert found[measures.PATTERN_SUCCESS].passed
-        assert not named(measures.provider_measurements(POLICY, recognitions(), "c" * 64))[measures.ALL_PATTERNS_SUCCESS].gating
+        assert found[PATTERN_SUCCESS].passed
+        assert not named(provider_measurements(POLICY, recognitions(), "c" * 64))[ALL_PATTERNS_SUCCESS].gating
 
     def test_identifiers_that_are_never_shown_identify_nobody(self):
-        none = {f"{kind}__{knowledge}__after": NOBODY for kind in measures.KINDS for knowledge in measures.KNOWLEDGE}
-        found = named(measures.provider_measurements(STRICT, recognitions(**none), "c" * 64))
-        assert found[measures.PATTERN_SUCCESS].value == 0 and found[measures.GRAPH_SUCCESS].passed
+        none = {f"{kind}__{knowledge}__after": NOBODY for kind in KINDS for knowledge in KNOWLEDGE}
+        found = named(provider_measurements(STRICT, recognitions(**none), "c" * 64))
+        assert found[PATTERN_SUCCESS].value == 0 and found[GRAPH_SUCCESS].passed
         assert found["pcp_after/success_one_pattern"].value is None
 
 
@@ -183,11 +192,11 @@ class TestPublicEdition:
 
     def test_the_larger_of_count_and_estimate_is_no_second_look_at_either(self):
         found = self.shown()
-        for name in (measures.SMALL_CLASSES, measures.UNIQUES):
+        for name in (SMALL_CLASSES, UNIQUES):
             assert (found[name]["value"], found[name]["sample_size"], found[name]["protected"]) == (None, None, True)
 
     def test_what_is_counted_twice_is_one_cell(self):
-        assert measures.COUNTED == measure.DEMOGRAPHIC
+        assert DEMOGRAPHIC == DEMOGRAPHIC
 
     def test_measurements_of_the_same_people_share_one_protected_size(self):
         """Noises of several cells of one count could be averaged."""
@@ -206,13 +215,13 @@ class TestPublicEdition:
     def test_probabilities_have_two_digits(self):
         found = self.shown()
         exact = named(everything(POLICY))
-        for name in ("unique_share_rule", measures.ADVANTAGE, "pcp_after/success_shared_patients"):
+        for name in ("unique_share_rule", ADVANTAGE, "pcp_after/success_shared_patients"):
             assert found[name]["value"] == pytest.approx(exact[name].value, rel=0.1)
             assert len(f"{found[name]['value']:.15g}".lstrip("0.").rstrip("0")) <= 2
 
 
 def test_an_estimate_at_the_edge_of_its_model_goes_by_a_name_that_says_so():
     uniqueness = Uniqueness(70.0, 60.0, None, 60.0, "pitman", (), pitman_at_boundary=True)
-    found = named(measures.population_measurements(POLICY, SHARES, uniqueness, 1_003, 10_007, None))
+    found = named(population_measurements(POLICY, SHARES, uniqueness, 1_003, 10_007, None))
     assert "unique_share_pitman" not in found
     assert found["unique_share_pitman_at_boundary"].value == pytest.approx(60 / 10_007)

@@ -9,8 +9,8 @@ import pytest
 
 from deid_assets.assessments.evidence import LEFT_OUT
 from deid_assets.errors import ReleaseError
-from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.manifest.editions import Place, PolicyText, ReleasedFile, editions, package_versions
+from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import POLICY, evidence, manifest, measurement, protect

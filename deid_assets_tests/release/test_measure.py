@@ -3,10 +3,29 @@
 import numpy as np
 import pytest
 
-from deid_assets.assessments import measure, membership_changes
-from deid_assets.assessments.canaries import CANARIES, WITH_CANARIES, canaries_measurement
+from deid_assets.assessments import membership_changes
+from deid_assets.assessments.canaries import CANARIES, canaries_measurement
+from deid_assets.assessments.demographic_risk import ABSENCE, DEMOGRAPHIC, demographic_measurements
 from deid_assets.assessments.inpatient_attack import inpatient_measurements
-from deid_assets.assessments.voter_list_attack import voter_list_measurements
+from deid_assets.assessments.longitudinal_risk import (
+    EXPECTED,
+    EXPOSURE,
+    FIXED,
+    LIKE_SAFE_HARBOR,
+    LITERAL,
+    exposure_measurements,
+    high_risk_measurements,
+)
+from deid_assets.assessments.neighbor_attack import (
+    GIVEN_MEMBERSHIP,
+    UNCONDITIONAL,
+    attack_confidence,
+    mean_interval,
+    neighbor_measurements,
+)
+from deid_assets.assessments.number_of_claims import NUMBERED, number_of_claims_measurements
+from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
+from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.disclosure.absence import absence_posterior
@@ -30,15 +49,15 @@ def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttack:
 
 class TestHighRisk:
     def measured(self, fixed=4_000, literal=5_000, draws=1_000_000, policy=POLICY, number=1):
-        found = measure.high_risk_measurements(
+        found = high_risk_measurements(
             policy, NodeMeasurement(fixed, 0, draws), NodeMeasurement(literal, 0, draws), "c" * 64, number
         )
         return {m.name: m for m in found}
 
     def test_both_readings_gate_on_their_upper_bounds(self):
         found = self.measured()
-        assert set(found) == {measure.FIXED, measure.LITERAL}
-        for name, flagged in ((measure.FIXED, 4_000), (measure.LITERAL, 5_000)):
+        assert set(found) == {FIXED, LITERAL}
+        for name, flagged in ((FIXED, 4_000), (LITERAL, 5_000)):
             one = found[name]
             assert (one.value, one.sample_size) == (flagged / 1_000_000, 1_000_000)
             assert one.bound == clopper_pearson_upper_bound(flagged, 1_000_000, 0.995) and one.confidence == 0.995
@@ -46,96 +65,96 @@ class TestHighRisk:
 
     def test_every_try_has_half_the_error_of_the_one_before(self):
         for number, confidence in ((1, 0.995), (2, 0.9975), (3, 0.99875)):
-            one = self.measured(number=number)[measure.FIXED]
+            one = self.measured(number=number)[FIXED]
             assert one.confidence == pytest.approx(confidence, abs=1e-12)
             assert one.bound == clopper_pearson_upper_bound(4_000, 1_000_000, one.confidence)
 
     def test_a_share_just_below_the_threshold_does_not_pass_because_its_bound_is_above(self):
         found = self.measured(fixed=79, literal=10, draws=10_000)
-        assert found[measure.FIXED].value < LIMIT < found[measure.FIXED].bound
-        assert not found[measure.FIXED].passed and found[measure.LITERAL].passed
+        assert found[FIXED].value < LIMIT < found[FIXED].bound
+        assert not found[FIXED].passed and found[LITERAL].passed
 
     def exposures(self, **counts) -> dict:
-        return {m.name: m for m in measure.exposure_measurements(POLICY, tuple(self.measured(**counts).values()))}
+        return {m.name: m for m in exposure_measurements(POLICY, tuple(self.measured(**counts).values()))}
 
     def test_the_larger_share_is_told_as_the_article_reckons_it(self):
         found = self.exposures(fixed=4_000, literal=5_000)
         bound = clopper_pearson_upper_bound(5_000, 1_000_000, 0.995)
-        expected, exposure = found[measure.EXPECTED], found[measure.EXPOSURE]
+        expected, exposure = found[EXPECTED], found[EXPOSURE]
         assert expected.value == pytest.approx(0.005 + 0.995 * 0.05) and expected.bound == pytest.approx(
             bound + (1 - bound) * 0.05
         )
         assert exposure.value == pytest.approx(0.00025) and exposure.bound == pytest.approx(bound * 0.05)
-        assert exposure.threshold == 0.0004 and exposure.passed and not self.exposures(literal=9_000)[measure.EXPOSURE].passed
+        assert exposure.threshold == 0.0004 and exposure.passed and not self.exposures(literal=9_000)[EXPOSURE].passed
         assert {m.unit for m in (expected, exposure)} == {"probability"} and expected.sample_size == 1_000_000
         assert not any(m.gating for m in found.values())
 
     def test_the_papers_own_numbers(self):
         """A share of exactly .8 %: 5.8 % are expected to be re-identified, and the exposure is that of .04 % unique."""
         found = self.exposures(fixed=8_000, literal=8_000)
-        assert round(found[measure.EXPECTED].value, 3) == 0.058
-        assert found[measure.EXPOSURE].value == pytest.approx(found[measure.EXPOSURE].threshold)
-        like = found[measure.LIKE_SAFE_HARBOR]
+        assert round(found[EXPECTED].value, 3) == 0.058
+        assert found[EXPOSURE].value == pytest.approx(found[EXPOSURE].threshold)
+        like = found[LIKE_SAFE_HARBOR]
         assert (like.value, like.threshold, like.passed) == (pytest.approx(0.008), LIMIT, True)
 
     def test_a_policy_may_gate_on_the_estimate(self):
         policy = policy_from(public_values(risk__gate__statistic="estimate"))
-        assert self.measured(fixed=79, literal=79, draws=10_000, policy=policy)[measure.FIXED].passed
+        assert self.measured(fixed=79, literal=79, draws=10_000, policy=policy)[FIXED].passed
 
 
 class TestNeighborAttack:
     def test_both_figures_gate_and_the_literal_one_is_reported(self):
-        found = {m.name: m for m in measure.neighbor_measurements(POLICY, attack(), "c" * 64, 1)}
+        found = {m.name: m for m in neighbor_measurements(POLICY, attack(), "c" * 64, 1)}
         assert {name: m.gating for name, m in found.items()} == {
-            measure.UNCONDITIONAL: True, measure.GIVEN_MEMBERSHIP: True, "neighbor_success_literal": False,
+            UNCONDITIONAL: True, GIVEN_MEMBERSHIP: True, "neighbor_success_literal": False,
         }  # fmt: skip
-        assert found[measure.GIVEN_MEMBERSHIP].threshold == 0.05
-        assert found[measure.GIVEN_MEMBERSHIP].compared == 0.02
+        assert found[GIVEN_MEMBERSHIP].threshold == 0.05
+        assert found[GIVEN_MEMBERSHIP].compared == 0.02
 
     def test_what_the_policy_does_not_gate_on_is_measured_without_a_threshold(self):
         policy = policy_from(public_values(neighbor_attack__unconditional=None))
-        found = {m.name: m for m in measure.neighbor_measurements(policy, attack(), "c" * 64, 1)}
-        assert not found[measure.UNCONDITIONAL].gating and found[measure.UNCONDITIONAL].threshold is None
-        assert found[measure.GIVEN_MEMBERSHIP].gating
+        found = {m.name: m for m in neighbor_measurements(policy, attack(), "c" * 64, 1)}
+        assert not found[UNCONDITIONAL].gating and found[UNCONDITIONAL].threshold is None
+        assert found[GIVEN_MEMBERSHIP].gating
 
     def test_the_confidence_is_the_highest_that_a_gate_asks_for(self):
         policy = policy_from(public_values(neighbor_attack__unconditional__confidence=0.999))
-        assert measure.attack_confidence(policy) == 0.999
-        sure = [m.confidence for m in measure.neighbor_measurements(policy, attack(), "c" * 64, 2)]
+        assert attack_confidence(policy) == 0.999
+        sure = [m.confidence for m in neighbor_measurements(policy, attack(), "c" * 64, 2)]
         assert sure == pytest.approx([1 - 0.001 / 4] * 3, abs=1e-12)
 
 
 class TestDemographics:
     def measured(self, population=(500, 19), release=(990, 10), removed=0.1, released_of_eligible=0.1):
         risk = demographic_risk(population, release, k=20)
-        found = measure.demographic_measurements(POLICY, risk, removed, released_of_eligible)
+        found = demographic_measurements(POLICY, risk, removed, released_of_eligible)
         return {m.name: m for m in found}
 
     def test_small_classes_gate_by_the_share_of_members_in_them(self):
-        one = self.measured()[measure.DEMOGRAPHIC]
+        one = self.measured()[DEMOGRAPHIC]
         assert (one.value, one.gating, one.passed) == (0.01, True, False)
-        assert self.measured(release=(993, 7))[measure.DEMOGRAPHIC].passed
+        assert self.measured(release=(993, 7))[DEMOGRAPHIC].passed
 
     def test_a_class_of_exactly_k_is_safe(self):
-        assert self.measured(population=(500, 20))[measure.DEMOGRAPHIC].value == 0
+        assert self.measured(population=(500, 20))[DEMOGRAPHIC].value == 0
 
     def test_a_release_of_nobody_does_not_pass(self):
-        one = self.measured(release=(0, 0))[measure.DEMOGRAPHIC]
+        one = self.measured(release=(0, 0))[DEMOGRAPHIC]
         assert one.value is None and not one.passed
 
     def test_small_classes_with_the_number_of_claims_gate_where_the_policy_says_so(self):
         reported = policy_from(public_values(number_of_claims=None))
         for released, passed in ((993, 7), True), ((990, 10), False), ((0, 0), False):
             risk = demographic_risk((500, 19), released, k=20)
-            (one,) = measure.number_of_claims_measurements(POLICY, risk)
-            assert (one.name, one.gating, one.passed) == (measure.NUMBERED, True, passed)
-            assert not measure.number_of_claims_measurements(reported, risk)[0].gating
+            (one,) = number_of_claims_measurements(POLICY, risk)
+            assert (one.name, one.gating, one.passed) == (NUMBERED, True, passed)
+            assert not number_of_claims_measurements(reported, risk)[0].gating
 
     def test_absence_gates_by_bayes_rule(self):
-        one = self.measured()[measure.ABSENCE]
+        one = self.measured()[ABSENCE]
         assert one.value == absence_posterior(0.1, 0.1) == pytest.approx(0.11, abs=0.005)
         assert one.passed and one.threshold == 0.15
-        assert not self.measured(released_of_eligible=0.776)[measure.ABSENCE].passed
+        assert not self.measured(released_of_eligible=0.776)[ABSENCE].passed
 
     def test_the_smallest_class_is_a_number_about_people_and_only_reported(self):
         one = self.measured()["smallest_demographic_class"]
@@ -144,45 +163,45 @@ class TestDemographics:
 
 class TestRequirements:
     def test_every_gate_of_the_policy_is_demanded_with_its_threshold(self):
-        found = {(r.asset, r.measurement): r.threshold for r in measure.required_measurements(POLICY)}
+        found = {(r.asset, r.measurement): r.threshold for r in required_measurements(POLICY)}
         assert found == {
-            ("longitudinal_risk", measure.FIXED): LIMIT,
-            ("longitudinal_risk", measure.LITERAL): LIMIT,
-            ("demographic_risk", measure.DEMOGRAPHIC): LIMIT,
-            ("demographic_risk", measure.ABSENCE): 0.15,
-            ("demographic_risk", measure.NUMBERED): LIMIT,
+            ("longitudinal_risk", FIXED): LIMIT,
+            ("longitudinal_risk", LITERAL): LIMIT,
+            ("demographic_risk", DEMOGRAPHIC): LIMIT,
+            ("demographic_risk", ABSENCE): 0.15,
+            ("demographic_risk", NUMBERED): LIMIT,
             ("demographic_risk", membership_changes.DISAPPEARED): 0.15,
             ("demographic_risk", membership_changes.APPEARED): 0.15,
             ("demographic_risk", membership_changes.CAME): 0.0,
-            ("neighbor_attack", measure.UNCONDITIONAL): 0.05,
-            ("neighbor_attack", measure.GIVEN_MEMBERSHIP): 0.05,
-            ("voter_list_attack", measure.VOTER_LIST): 0.05,
-            **{(asset, CANARIES): 1.0 for asset in WITH_CANARIES},
+            ("neighbor_attack", UNCONDITIONAL): 0.05,
+            ("neighbor_attack", GIVEN_MEMBERSHIP): 0.05,
+            ("voter_list_attack", VOTER_LIST): 0.05,
+            **{(one.name, CANARIES): 1.0 for one in LONGITUDINAL},
         }
 
     def test_what_the_policy_does_not_gate_on_is_not_demanded(self):
         policy = policy_from(public_values(neighbor_attack__unconditional=None))
-        names = {requirement.measurement for requirement in measure.required_measurements(policy)}
-        assert measure.UNCONDITIONAL not in names and measure.GIVEN_MEMBERSHIP in names
+        names = {requirement.measurement for requirement in required_measurements(policy)}
+        assert UNCONDITIONAL not in names and GIVEN_MEMBERSHIP in names
 
     def test_every_demand_is_met_by_what_is_measured(self):
         node = NodeMeasurement(0, 0, 1_000_000)
         measured = [
-            *measure.high_risk_measurements(POLICY, node, node, "c" * 64, 1),
-            *measure.neighbor_measurements(POLICY, attack(), "c" * 64, 1),
-            *measure.demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
-            *measure.number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
+            *high_risk_measurements(POLICY, node, node, "c" * 64, 1),
+            *neighbor_measurements(POLICY, attack(), "c" * 64, 1),
+            *demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
+            *number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
             *membership_changes.changes_measured(POLICY, (), 9),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
         ]
         gating = {m.name: m.threshold for m in measured if m.gating}
         gating |= {canaries_measurement(Findings(9, 9), "c" * 64).name: 1.0}
-        assert gating == {r.measurement: r.threshold for r in measure.required_measurements(POLICY)}
+        assert gating == {r.measurement: r.threshold for r in required_measurements(POLICY)}
 
 
 def test_the_interval_of_a_mean_holds_the_mean_and_stays_within_0_and_1():
-    interval = measure.mean_interval(0.99)
+    interval = mean_interval(0.99)
     for values in (np.zeros(50), np.ones(50), np.linspace(0, 1, 400)):
         low, high = interval(values)
         assert 0 <= low <= values.mean() <= high <= 1

@@ -5,16 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from deid_assets.assessments import measure
+from deid_assets.assessments.inpatient_attack import INPATIENT, inpatient_measurements
 from deid_assets.assessments.matching import Attempts, ClassSizes
-from deid_assets.assessments.inpatient_attack import inpatient_measurements
-from deid_assets.assessments.voter_list_attack import voter_list_measurements
+from deid_assets.assessments.registry import required_measurements
+from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
+from deid_assets.figures.figures import neighbor_attack_figure
+from deid_assets.figures.heritage_population import ATTACK_2, TABLE_6, population_comparison
+from deid_assets.figures.population_figures import inpatient_figure
+from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, COLUMNS, subsets
 from deid_assets.methods.attacks.linkage import Linkage
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.figures.heritage_population import ATTACK_2, TABLE_6, population_comparison
-from deid_assets.figures.population_figures import inpatient_figure, matched_figure
-from deid_assets.figures.rendering import markdown_image
 from deid_assets_tests.policy.policy_texts import public_values
 
 COMMITMENT = "c" * 64
@@ -35,13 +36,13 @@ def inpatients(at_most=0.05, shares=SHARES, sizes=SIZES, attempts=ATTEMPTS):
 class TestVoterList:
     def test_the_matched_share_gates_and_everything_else_is_told(self):
         found = voters()
-        assert [name for name, m in found.items() if m.gating] == [measure.VOTER_LIST]
-        gate = found[measure.VOTER_LIST]
+        assert [name for name, m in found.items() if m.gating] == [VOTER_LIST]
+        gate = found[VOTER_LIST]
         assert gate.value == pytest.approx((1 + 2 / 3 + 2 / 4) / 5) and gate.threshold == 0.05 and not gate.passed
         assert found["voter_list_expected"].value == 0.4
         assert found["voter_list_published_formula"].value == pytest.approx(0.317063, abs=1e-6)
         assert "biased low" in found["voter_list_published_formula"].section
-        assert voters(at_most=0.5)[measure.VOTER_LIST].passed
+        assert voters(at_most=0.5)[VOTER_LIST].passed
 
     def test_without_a_threshold_nothing_gates(self):
         assert not any(m.gating for m in voters(at_most=None).values())
@@ -50,7 +51,7 @@ class TestVoterList:
         found = voters(sizes=ClassSizes(np.array([3, 0]), np.array([4, 1])))
         missing = found["voter_list_not_in_the_file"]
         assert missing.value == 2 / 5 and missing.counts_people and missing.sample_size == 5
-        assert found[measure.VOTER_LIST].value == (2 + 1) / 5
+        assert found[VOTER_LIST].value == (2 + 1) / 5
         assert found["voter_list_published_formula"].value is None, "the release is no sample of this file"
 
     def test_no_other_number_tells_how_many_are_released(self):
@@ -66,13 +67,13 @@ class TestVoterList:
     @pytest.mark.parametrize("sizes", [None, ClassSizes(np.array([5]), np.array([0]))])
     def test_what_cannot_be_measured_does_not_pass(self, sizes):
         found = voters(sizes=sizes, attempts=None)
-        assert found[measure.VOTER_LIST].value is None and not found[measure.VOTER_LIST].passed
+        assert found[VOTER_LIST].value is None and not found[VOTER_LIST].passed
         assert not any("linked" in name for name in found)
 
 
 class TestInpatients:
     def test_the_worst_year_with_the_worst_columns_gates(self):
-        gate = inpatients()[measure.INPATIENT]
+        gate = inpatients()[INPATIENT]
         assert gate.value == max(SHARES.values()) == SHARES[2, COLUMNS] and gate.gating and not gate.passed
 
     def test_periods_are_told_by_all_columns_and_by_four(self):
@@ -90,20 +91,20 @@ class TestInpatients:
 
     def test_a_release_without_inpatient_visits_has_nothing_to_tell_and_does_not_pass_a_gate(self):
         found = inpatients(shares={}, sizes=None, attempts=None)
-        assert found[measure.INPATIENT].value is None and not found[measure.INPATIENT].passed
+        assert found[INPATIENT].value is None and not found[INPATIENT].passed
 
 
 class TestRequirements:
     def test_gates_of_the_policy_are_demanded_at_its_thresholds(self):
         policy = policy_from(public_values(voter_list_attack={"at_most": 0.01}, inpatient_attack={"at_most": 0.02}))
-        found = {(r.asset, r.measurement): r.threshold for r in measure.required_measurements(policy)}
-        assert found["voter_list_attack", measure.VOTER_LIST] == 0.01
-        assert found["inpatient_attack", measure.INPATIENT] == 0.02
+        found = {(r.asset, r.measurement): r.threshold for r in required_measurements(policy)}
+        assert found["voter_list_attack", VOTER_LIST] == 0.01
+        assert found["inpatient_attack", INPATIENT] == 0.02
 
     def test_a_policy_without_thresholds_demands_nothing(self):
         policy = policy_from(public_values(voter_list_attack={}, inpatient_attack={}))
         attacks = {"voter_list_attack", "inpatient_attack"}
-        demanded = {r.measurement for r in measure.required_measurements(policy) if r.asset in attacks}
+        demanded = {r.measurement for r in required_measurements(policy) if r.asset in attacks}
         assert demanded == {"canaries_found"}, "nothing but that planted truths are found"
 
     @pytest.mark.parametrize("name", ["heritage", "heritage_public", "desynpuf"])
@@ -154,6 +155,7 @@ class TestFigures:
         assert b"no inpatient visit is released" in image
 
     def test_an_attack_with_its_gate(self):
-        image = matched_figure(tuple(voters().values()))
+        drawn = [found for found in voters().values() if found.unit == "probability"]
+        image = neighbor_attack_figure([(found.name, found.value, found.bound, found.threshold) for found in drawn])
         assert markdown_image(image, "it fits")
         assert b"not in the" not in image, "a number about people is not drawn among probabilities"

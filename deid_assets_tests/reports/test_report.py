@@ -8,19 +8,29 @@ from itertools import pairwise
 
 import pytest
 
-from deid_assets.assessments import measure
+from deid_assets.assessments.inpatient_attack import INPATIENT
+from deid_assets.assessments.longitudinal_risk import counted_with_suppressed, exposure_measurements, high_risk_measurements
 from deid_assets.errors import ReleaseError
+from deid_assets.figures.figures import neighbor_attack_figure
+from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
+from deid_assets.figures.numbers import shown, shown_bound
+from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy.loading import policy_by_name
-from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile, editions
-from deid_assets.figures.figures import neighbor_attack_figure
-from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
+from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.reports.manifest_content import content_from_manifest
-from deid_assets.figures.numbers import shown, shown_bound
-from deid_assets.reports.report import AttritionRow, CertificateRow, FileRow, Gate, GeneralizationRow, ReportContent, ReportFigure, render_report
-from deid_assets.figures.tables import ReportTable
+from deid_assets.reports.report import (
+    AttritionRow,
+    CertificateRow,
+    FileRow,
+    Gate,
+    GeneralizationRow,
+    ReportContent,
+    ReportFigure,
+    render_report,
+)
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE
 
@@ -228,7 +238,7 @@ def test_what_is_left_of_each_column_stands_beside_the_verdict() -> None:
 
 def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
     match = making.measurement(
-        name=measure.INPATIENT, unit="probability", value=0.66, bound=None, threshold=None, statistic="value", confidence=None,
+        name=INPATIENT, unit="probability", value=0.66, bound=None, threshold=None, statistic="value", confidence=None,
         gating=False,
     )  # fmt: skip
     evidence = (making.evidence(making.measurement()), making.evidence(match, asset="inpatient_attack"))
@@ -272,10 +282,10 @@ def test_the_published_heritage_numbers() -> None:
 
 def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_numbers() -> None:
     policy = policy_by_name("heritage_public")
-    shares = measure.high_risk_measurements(
+    shares = high_risk_measurements(
         policy, NodeMeasurement(4_000, 0, 1_000_000), NodeMeasurement(5_000, 0, 1_000_000), "c" * 64, 1
     )
-    evidence = (making.evidence(*shares, *measure.exposure_measurements(policy, shares), asset="longitudinal_risk"),)
+    evidence = (making.evidence(*shares, *exposure_measurements(policy, shares), asset="longitudinal_risk"),)
     public = editions(making.manifest(PLACE, evidence=evidence), making.protect).public
     rows = [(row.heritage, row.here) for row in exposure_comparison(public)]
     assert rows == [("5.8 %", "5.5 % (up to 5.5 %)"), ("0.04 %", "0.025 % (up to 0.026 %)"), ("0.8 %", "0.8 %")]
@@ -287,10 +297,10 @@ def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_number
 def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
     """The one that gates counts published members; beside it stands what it would be if suppressed ones counted."""
     policy = policy_by_name("desynpuf" if extract else "heritage_public")
-    shares = measure.high_risk_measurements(
+    shares = high_risk_measurements(
         policy, NodeMeasurement(7_700, 0, 1_000_000), NodeMeasurement(6_900, 0, 1_000_000), "c" * 64, 1
     )
-    of_all = (measure.counted_with_suppressed(NodeMeasurement(6_500, 0, 1_000_000), "c" * 64),) if extract else ()
+    of_all = (counted_with_suppressed(NodeMeasurement(6_500, 0, 1_000_000), "c" * 64),) if extract else ()
     evidence = (making.evidence(*shares, *of_all, asset="longitudinal_risk"),)
     public = editions(making.manifest(PLACE, evidence=evidence), making.protect).public
     said = [

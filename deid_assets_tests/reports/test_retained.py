@@ -1,8 +1,8 @@
 """What is left of each column, in words and as a share, beside the published levels."""
 
 from deid_assets.assessments.detail import kept_name
-from deid_assets.policy.loading import policy_by_name
 from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES
+from deid_assets.policy.loading import policy_by_name
 from deid_assets.reports.retained import classes_at, levels_table, released_columns, retained_rows, retained_sentences
 
 POLICY = policy_by_name("heritage_public")

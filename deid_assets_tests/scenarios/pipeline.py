@@ -15,16 +15,16 @@ from dagster._core.definitions.asset_selection import AssetSelection
 from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.command_line.instance import prepare_dagster_home
 from deid_assets.definitions import build_definitions
-from deid_assets.resources import job_name
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
-from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.manifest.editions import editions
+from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import RefusedTry
+from deid_assets.resources import job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery

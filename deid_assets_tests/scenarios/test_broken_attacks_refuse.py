@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from deid_assets.assessments import attack_sensitivity as assessed_sensitivity
+from deid_assets.assessments import voter_list_attack
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assets import population_attacks, sensitivity
 from deid_assets.automation.outcomes import ERROR, REFUSED
 from deid_assets.methods.attacks import attack_sensitivity, provider_graph
 from deid_assets.methods.kernel import engine
@@ -75,7 +76,7 @@ def test_an_analysis_in_which_nothing_fits_is_refused(pipeline, monkeypatch):
 @pytest.mark.parametrize("lost", ["SELECT claim_id, member_id, NULL::VARCHAR AS place", "SELECT * EXCLUDE ()"])
 def test_an_analysis_that_did_not_read_what_may_be_known_makes_no_evidence(pipeline, monkeypatch, lost):
     """The canaries are planted behind the reading, and would be found; whoever knows nothing would seem harmless."""
-    honest = sensitivity.generalized_claims
+    honest = assessed_sensitivity.generalized_claims
     none = "" if "NULL" in lost else " WHERE false"
 
     def broken(*args, **kwargs):
@@ -88,17 +89,17 @@ def test_an_analysis_that_did_not_read_what_may_be_known_makes_no_evidence(pipel
 
     before = pipeline.published_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(sensitivity, "generalized_claims", broken)
+        patch.setattr(assessed_sensitivity, "generalized_claims", broken)
         summary = pipeline.run(KEY, ["attack_sensitivity", "release"])
     assert summary.exit_code == ERROR and summary.release is None, summary.reasons
     assert pipeline.published_bytes() == before
 
 
 def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypatch):
-    honest = population_attacks.class_sizes
+    honest = voter_list_attack.class_sizes
     reported = measured(pipeline, "voter_list_attack")["voter_list_match"].value
     with monkeypatch.context() as patch:
-        patch.setattr(population_attacks, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
+        patch.setattr(voter_list_attack, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
         pipeline.run(KEY, ["voter_list_attack"])
         assert measured(pipeline, "voter_list_attack")["voter_list_match"].value < reported
         refused_for(pipeline, "voter_list_attack")

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments import disclosure as measures
 from deid_assets.assessments.evidence import from_frame
+from deid_assets.assessments.membership_disclosure import ADVANTAGE_CLAIMS
+from deid_assets.assessments.provider_graph_attack import KINDS
 from deid_assets.automation.outcomes import REFUSED
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
@@ -118,7 +119,7 @@ def test_membership_is_what_pandas_counts(refused):
 
 def test_who_knows_claims_gains_at_least_as_much(refused):
     _, summary, found = refused
-    knowing = found[measures.ADVANTAGE_CLAIMS]
+    knowing = found[ADVANTAGE_CLAIMS]
     assert knowing.sample_size == 500 and knowing.bound > knowing.value > 0
     assert knowing.bound >= failed(summary)["membership_advantage_within_threshold"]
 
@@ -126,7 +127,7 @@ def test_who_knows_claims_gains_at_least_as_much(refused):
 def test_suppression_hides_providers_by_single_patterns_and_not_by_shared_patients(refused):
     """The single pattern is what El Emam et al. 2012 suppress; the graph of shared patients is not touched by it."""
     _, _, found = refused
-    for kind in measures.KINDS:
+    for kind in KINDS:
         assert found[f"{kind}_after/small_share_one_pattern"].value == 0
         assert found[f"{kind}_after/success_one_pattern"].value <= 1 / 20
     assert found["provider_before/small_share_one_pattern"].value > 0

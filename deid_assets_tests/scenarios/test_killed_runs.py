@@ -10,9 +10,8 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from deid_assets.command_line.instance import prepare_dagster_home
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.run import clean_orphans, run_policy
-from deid_assets.command_line.instance import dagster_instance
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import STORE_TAG
 from deid_assets.store.home import Home

@@ -12,10 +12,10 @@ import duckdb
 import pytest
 
 from deid_assets.assets import release_report
-from deid_assets.release.public_cells import shape, shapes_of_measurements
 from deid_assets.automation.outcomes import PUBLISHED
 from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.policy.loading import policy_from
+from deid_assets.release.public_cells import shape, shapes_of_measurements
 from deid_assets.release.publication.verification import verify
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic.delivery import write_delivery

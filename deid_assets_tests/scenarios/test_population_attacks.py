@@ -6,8 +6,9 @@ from collections import Counter
 import duckdb
 import pytest
 
-from deid_assets.assessments import measure
 from deid_assets.assessments.evidence import from_frame
+from deid_assets.assessments.inpatient_attack import INPATIENT
+from deid_assets.assessments.voter_list_attack import VOTER_LIST
 from deid_assets.automation.outcomes import ERROR, REFUSED
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy
@@ -60,12 +61,12 @@ class TestVoterList:
     def test_without_a_table_the_list_is_the_delivery(self, pipeline):
         delivered = Counter(rows(pipeline, f"SELECT {AGE_CLASS}, sex FROM preparation.member_profiles"))
         found = numbers(pipeline, "voter_list_attack")
-        assert found[measure.VOTER_LIST] == pytest.approx(expected_match(pipeline, delivered))
+        assert found[VOTER_LIST] == pytest.approx(expected_match(pipeline, delivered))
         assert found["voter_list_expected"] == pytest.approx(len(delivered) / delivered.total())
         assert found["voter_list_published_formula"] <= found["voter_list_expected"]
         assert found["voter_list_not_in_the_file"] == 0
         assert found["voter_list_linked_precision"] == found["voter_list_linked_recall"]
-        assert found["voter_list_linked_precision"] == pytest.approx(found[measure.VOTER_LIST], abs=0.01)
+        assert found["voter_list_linked_precision"] == pytest.approx(found[VOTER_LIST], abs=0.01)
 
     def test_a_list_of_everybody_is_measured_in_it(self, pipeline):
         write_list(pipeline.home.policies, 1_000)
@@ -74,7 +75,7 @@ class TestVoterList:
         assert not summary.reasons and not summary.failed_checks
         people = {(age, sex): 21_000 if age == "80+" else 20_000 for age in AGES for sex in SEXES}
         found = numbers(pipeline, "voter_list_attack")
-        assert found[measure.VOTER_LIST] == pytest.approx(expected_match(pipeline, people))
+        assert found[VOTER_LIST] == pytest.approx(expected_match(pipeline, people))
         assert found["voter_list_expected"] == pytest.approx(10 / sum(people.values()))
         assert "voter_list_linked_precision" not in found, "true matches with a list are not known"
 
@@ -99,7 +100,7 @@ class TestVoterList:
         measured = re.fullmatch(r"voter_list_match_within_threshold: measured ([0-9.]+), threshold 0.05", failed)
         assert measured and float(measured[1]) == pytest.approx(expected), failed
         found = numbers(pipeline, "voter_list_attack")
-        assert found[measure.VOTER_LIST] == pytest.approx(expected)
+        assert found[VOTER_LIST] == pytest.approx(expected)
         assert found["voter_list_not_in_the_file"] > 0
         alone = pipeline.run(KEY, ["release"])
         assert alone.exit_code == REFUSED and "voter_list_match" in " ".join(alone.reasons)
@@ -158,7 +159,7 @@ class TestInpatientDatabase:
         found = numbers(pipeline, "inpatient_attack")
         assert found["inpatient_match_all_years"] == pytest.approx(matched / own.total())
         assert found["inpatient_expected"] == pytest.approx(len(people) / people.total())
-        assert found[measure.INPATIENT] >= max(found[f"inpatient_match_year_{year}"] for year in (1, 2, 3))
+        assert found[INPATIENT] >= max(found[f"inpatient_match_year_{year}"] for year in (1, 2, 3))
         missing = sum(max(f - people[k], 0) for k, f in own.items())
         assert found["inpatient_not_in_the_file"] == pytest.approx(missing / own.total())
         assert found["inpatient_linked_precision"] <= found["inpatient_match_all_years"] + 0.05
@@ -168,7 +169,7 @@ class TestInpatientDatabase:
         summary = pipeline.run(KEY, ["inpatient_attack", "release"])
         assert summary.exit_code == REFUSED and summary.release is None
         (failed,) = summary.failed_checks
-        measured = numbers(pipeline, "inpatient_attack")[measure.INPATIENT]
+        measured = numbers(pipeline, "inpatient_attack")[INPATIENT]
         assert measured > 0.01 and failed.startswith("inpatient_match_within_threshold: measured 0.")
 
     def test_a_discharge_table_of_the_delivery_gives_the_same_numbers(self, pipeline):

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 from pandera.config import CONFIG, ValidationDepth
 
-from deid_assets.assessments.evidence import Evidence, to_frame
-from deid_assets.assessments.evidence import exact
+from deid_assets.assessments.evidence import Evidence, exact, to_frame
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.definitions import build_definitions
 from deid_assets.methods.adversary.value_diversity import diversity_correlation

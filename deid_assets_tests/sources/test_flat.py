@@ -8,15 +8,15 @@ from types import ModuleType
 import pytest
 
 from deid_assets.assessments.flat_table import population_of
-from deid_assets.methods.attacks.neighbor_attack import record_risk
-from deid_assets.assets.flat_disclosure import attribute_disclosure_of
+from deid_assets.assessments.record_attribute_disclosure import attribute_disclosure_of
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.attacks.neighbor_attack import record_risk
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
 from deid_assets.methods.population import encoding, value_domains
-from deid_assets.policy.loading import policy_from
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import OWN_COLUMNS, FlatPolicy
+from deid_assets.policy.loading import policy_from
 from deid_assets.sources import csv_files, files, flat
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table, write_table

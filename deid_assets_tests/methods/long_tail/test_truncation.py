@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.methods.long_tail.truncation import claim_support_scores, claims_cap, claims_truncated, truncate_claims
-from deid_assets.errors import StoreError
 from deid_assets_tests.methods.small_tables import small_store
 
 KEY = b"0123456789abcdef"
