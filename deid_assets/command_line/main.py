@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deid_assets import __version__
-from deid_assets.errors import DeidError, ReleaseError
+from deid_assets.errors import ERROR, DeidError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-PUBLISHED, ERROR, REFUSED = 0, 1, 2
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 _Listed = TypeVar("_Listed", bound="DataclassInstance")

@@ -6,7 +6,7 @@ import pytest
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assets import population_attacks, sensitivity
-from deid_assets.automation.outcomes import ERROR, REFUSED
+from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.attacks import attack_sensitivity, provider_graph
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assets.date_release import ReleasedDates, date_refusals
-from deid_assets.automation.outcomes import REFUSED
+from deid_assets.errors import REFUSED
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in

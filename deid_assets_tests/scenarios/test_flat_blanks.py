@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.assets.flat import domains_frame, flat_table
-from deid_assets.automation.outcomes import PUBLISHED, REFUSED
-from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.errors import PUBLISHED, REFUSED, DeliveryError, PolicyError
 from deid_assets.methods.flat import queries
 from deid_assets.policy import explain, policy_from
 from deid_assets.policy.files import Folder, read_rows

@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.release.cumulative import removal_digest, tags_in_order
 from deid_assets.release.keys import load_secret

@@ -13,7 +13,7 @@ import pytest
 
 from deid_assets.assets import release_report
 from deid_assets.assets.public_cells import shape, shapes_of_measurements
-from deid_assets.automation.outcomes import PUBLISHED
+from deid_assets.errors import PUBLISHED
 from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.publication.verification import verify

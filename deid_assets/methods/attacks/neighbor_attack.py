@@ -225,7 +225,7 @@ def max_sup_like_safe_harbor(unique_share: float = SAFE_HARBOR_UNIQUE, tau: floa
     return unique_share / tau
 
 
-def expected_reidentified_share(max_sup: float, tau: float) -> float:
+def expected_reidentified_share(max_high_risk_share: float, tau: float) -> float:
     """Return the largest expected share of re-identified records: high-risk records for certain, the others with tau.
 
     Examples
@@ -233,4 +233,4 @@ def expected_reidentified_share(max_sup: float, tau: float) -> float:
     >>> round(expected_reidentified_share(0.008, 0.05), 4)
     0.0576
     """
-    return max_sup + (1 - max_sup) * tau
+    return max_high_risk_share + (1 - max_high_risk_share) * tau
