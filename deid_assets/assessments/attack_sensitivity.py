@@ -1,14 +1,14 @@
 """Convert the cells of the sensitivity analysis to measurements, and back to the table in report and UI."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
+from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.methods.attacks.attack_sensitivity import Cell, worst_cell
-from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import AttackGate
 
 ASSET = "attack_sensitivity"
 WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensitivity_given_membership"}
@@ -97,28 +97,18 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
     row = number_known(known.width)
     numbered = worst_cell([cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers])
 
-    def measured(name: str, found: Estimate, trials: int, gate: AttackGate | None = None) -> Measurement:
-        return Measurement(
-            name=name,
-            unit="probability",
-            value=found.value,
-            bound=found.high,
-            threshold=gate.at_most if gate else None,
-            comparison="at_most",
-            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-            confidence=confidence_of_try(joint_confidence(policy), number),
-            method="attack_sensitivity",
-            section="methods#sensitivity; El Emam et al. 2012, Table 7",
-            sample_size=trials,
-            seed_commitment=commitment,
-            gating=gate is not None,
-        )
-
+    measured = partial(
+        estimated_success,
+        confidence=confidence_of_try(joint_confidence(policy), number),
+        method="attack_sensitivity",
+        section="methods#sensitivity; El Emam et al. 2012, Table 7",
+        commitment=commitment,
+    )
     return (
-        *(measured(WORST[figure], worst[figure], section.trials, section.gates.get(figure)) for figure in FIGURES),
-        measured(WITH_VALUES, numbered["given_membership"], section.trials, known.with_values),
+        *(measured(WORST[figure], worst[figure], section.gates.get(figure), section.trials) for figure in FIGURES),
+        measured(WITH_VALUES, numbered["given_membership"], known.with_values, section.trials),
         *(
-            measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), cell.trials)
+            measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), None, cell.trials)
             for cell in cells
             for figure in FIGURES
         ),

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from deid_assets.assessments import disclosure
 from deid_assets.assessments.attack_sensitivity import sensitivity_required
 from deid_assets.assessments.canaries import FLAT_WITH_CANARIES, canaries_required
+from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import LEFT_OUT, Comparison, Measurement, Requirement
 from deid_assets.assessments.membership_changes import changes_required
 from deid_assets.methods.attacks.neighbor_attack import (
     SAFE_HARBOR_UNIQUE,
-    Estimate,
     MeanInterval,
     NeighborAttack,
     expected_reidentified_share,
@@ -29,7 +30,6 @@ from deid_assets.methods.statistics.confidence import (
 )
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import AttackGate
 
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
 WITH_SUPPRESSED = "high_risk_share_with_suppressed_members"
@@ -182,27 +182,18 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
 def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
     """The success of simulated nosey neighbours, over all members and given that the target is in the release.
 
-    `number` is that of the try, which `attack` has its bounds for.
+    `number` is that of the try for which `attack` has its bounds.
     """
     gates = policy.neighbor_attack
 
-    def measured(name: str, estimate: Estimate, gate: AttackGate | None) -> Measurement:
-        return Measurement(
-            name=name,
-            unit="probability",
-            value=estimate.value,
-            bound=estimate.high,
-            threshold=gate.at_most if gate else None,
-            comparison="at_most",
-            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-            confidence=confidence_of_try(attack_confidence(policy), number),
-            method="neighbor_attack",
-            section="methods#attack-1; El Emam et al. 2012",
-            sample_size=attack.trials,
-            seed_commitment=commitment,
-            gating=gate is not None,
-        )
-
+    measured = partial(
+        estimated_success,
+        trials=attack.trials,
+        confidence=confidence_of_try(attack_confidence(policy), number),
+        method="neighbor_attack",
+        section="methods#attack-1; El Emam et al. 2012",
+        commitment=commitment,
+    )
     return (
         measured(UNCONDITIONAL, attack.unconditional, gates.unconditional),
         measured(GIVEN_MEMBERSHIP, attack.given_membership, gates.given_membership),

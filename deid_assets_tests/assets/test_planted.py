@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import disclosure as measures
-from deid_assets.assessments import membership_changes
-from deid_assets.assessments import population as population_measurements
+from deid_assets.assessments import membership_changes, population
 from deid_assets.assessments.canaries import FLAT_WITH_CANARIES, WITH_CANARIES, canaries_measurement
 from deid_assets.assets import assessment, attribute_disclosure, claim_numbers, disclosure, population_attacks
 from deid_assets.assets import provider_graph_attack as providers
@@ -228,7 +227,7 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("attack", ["voter_list_attack", "inpatient_attack"])
     def test_attacks_that_match_nobody(self, canaries, monkeypatch, attack):
-        monkeypatch.setattr(population_measurements, "matched_share", constant(0.0))
+        monkeypatch.setattr(population, "matched_share", constant(0.0))
         honest = population_attacks.matched_shares
         monkeypatch.setattr(population_attacks, "matched_shares", lambda *of: dict.fromkeys(honest(*of), 0.0))
         self.broken(canaries, attack)
