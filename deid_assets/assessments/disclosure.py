@@ -59,7 +59,7 @@ def required(policy: Policy) -> tuple[Requirement, ...]:
 
 
 def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
-    """The same for a flat table."""
+    """The gating measurements that the policy of a flat table requires of attributes."""
     limits = _attribute_limits(policy.attribute_disclosure)
     return tuple(Requirement("record_attribute_disclosure", *limit) for limit in limits if limit[-1] is not None)
 

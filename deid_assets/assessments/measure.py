@@ -69,7 +69,7 @@ def required_measurements(policy: Policy) -> tuple[Requirement, ...]:
 
 
 def required_of_flat(policy: FlatPolicy) -> tuple[Requirement, ...]:
-    """The same for a flat table."""
+    """The gating measurements that the policy of a flat table requires, each with its threshold."""
     return (
         Requirement("record_risk", SMALLEST_CLASS, policy.risk.k),
         Requirement("record_risk", SUPPRESSED, policy.risk.max_suppressed),

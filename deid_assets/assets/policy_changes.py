@@ -25,7 +25,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table
 
-ABSENCE = "what absence from the release tells"
+ABSENCE = "what absence from the release discloses"
 _TRIED = (
     "every gate that can be checked before a release is made: share at high risk in both readings, demographic classes, "
     "attack 1, and absence"

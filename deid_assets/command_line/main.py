@@ -402,7 +402,9 @@ def key_export(output: Path | None) -> None:
 
     home = Home.here().create()
     if output is not None and output.resolve().is_relative_to(home.keys.resolve()):
-        raise ReleaseError("the folder keys holds the private key, which a public key must not replace; choose another folder")
+        raise ReleaseError(
+            "the folder keys contains the private key, which a public key must not replace; choose another folder"
+        )
     pem = signing_key_of(home).public.pem
     if output is None:
         click.echo(pem.decode().strip())

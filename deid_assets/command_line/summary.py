@@ -1,4 +1,4 @@
-"""What `deid run` says at the end: every gate with its numbers, what the columns still tell, where the release lies."""
+"""What `deid run` says at the end: every gate with its numbers, what the columns still disclose, where the release lies."""
 
 import math
 from collections.abc import Sequence

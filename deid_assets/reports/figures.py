@@ -254,7 +254,7 @@ def _range_text(low: int, high: float) -> str:
 
 
 def _coarse(share: float) -> float:
-    """Two significant digits: a drawing must not tell more than its labels do."""
+    """Two significant digits: a drawing must not disclose more than its labels do."""
     return float(f"{share:.1e}")
 
 

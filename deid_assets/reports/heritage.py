@@ -99,7 +99,7 @@ def exposure_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     Parameters
     ----------
     public_edition
-        The public edition of the manifest: nothing else is told.
+        The public edition of the manifest; nothing else is used.
     """
     manifest = json.loads(public_edition)
     measured = {found["name"]: found for item in manifest["evidence"] for found in item["measurements"]}

@@ -109,7 +109,7 @@ def published_marketer_risk(population_size: ArrayLike, released: int) -> float:
     sizes, classes = np.unique(sizes[sizes > 0], return_counts=True)
     total = int((sizes * classes).sum())
     if not 0 < released <= total:
-        raise ValueError("the sample must hold at least one record, and not more than the file")
+        raise ValueError("the sample must have at least one record, and not more than the file")
     present = -np.expm1(log_empty_probability(sizes, total, released))
     return float((classes * present).sum() / total)
 
@@ -156,7 +156,7 @@ def _sizes(released_size: ArrayLike, population_size: ArrayLike) -> tuple[NDArra
     if f.shape != population.shape or f.ndim != 1:
         raise ValueError("released_size and population_size need one shape (J,)")
     if (f < 0).any() or (population < 0).any():
-        raise ValueError("a class holds a negative number")
+        raise ValueError("a class has a negative number")
     return f, population
 
 

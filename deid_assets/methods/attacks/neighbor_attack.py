@@ -155,7 +155,7 @@ def success_given_membership(matched: NDArray[np.bool_], class_size: NDArray) ->
     [0.25, 0.0]
     """
     if (class_size[matched] < 1).any():
-        raise ValueError("a matching class holds the target's own record, so that its size is at least 1")
+        raise ValueError("a matching class contains the target's own record, so its size is at least 1")
     success = np.zeros(matched.size)
     success[matched] = 1 / class_size[matched]
     return success

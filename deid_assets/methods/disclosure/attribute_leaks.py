@@ -234,7 +234,7 @@ def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
 
     Examples
     --------
-    Bands of five years beside ten: they tell nothing of the single years, and are made of them.
+    Bands of five years beside ten: they disclose nothing about the single years, and are made of them.
 
     >>> ages = np.arange(200) % 20 + 20
     >>> years, bands = Withheld("Age: years", ages // 10, ages), Column(ages // 5, ages < 0)

@@ -19,7 +19,7 @@ from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval, empirical_bernstein_upper_bound
 
-ABSENCE = "what absence tells"
+ABSENCE = "what absence discloses"
 GATES = (HIGH_RISK, DEMOGRAPHICS, ATTACK, ABSENCE)
 ERROR = 0.001
 """Probability that a bound from draws is too high, for each bound."""

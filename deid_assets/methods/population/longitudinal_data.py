@@ -344,7 +344,7 @@ def _check_codes(data: LongitudinalData) -> None:
         _check_range(data.known[h].codes, domain, f"known histories {h}")
         lacking = held_but_not_known(data.held[h], data.targets, data.known[h], domain)
         if lacking:
-            raise ValueError(f"histories {h}: {lacking} targets hold values that their untruncated history lacks")
+            raise ValueError(f"histories {h}: {lacking} targets have values that their untruncated history lacks")
 
 
 def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
