@@ -1,5 +1,8 @@
 """Errors that people read: what is wrong, where, and what to do. Never a person's value."""
 
+PUBLISHED, ERROR, REFUSED = 0, 1, 2
+"""Exit codes of the command line; `Command` adds 64 for a command line that cannot be read."""
+
 
 class DeidError(Exception):
     """A problem that the user can mend; the command line prints its message and exits with 1."""

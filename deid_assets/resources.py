@@ -142,8 +142,7 @@ class Workplace(dg.ConfigurableResource):
         return self._earlier_releases().holding_others(*self._population_and_own(population, own))
 
     def _earlier_releases(self) -> EarlierReleases:
-        registry = Registry(self.home.releases / "registry.jsonl")
-        return earlier_releases(self.restricted_manifests, registry, self.secret().commitment())
+        return earlier_releases(self.releases_made(), self.secret().commitment())
 
     def _population_and_own(self, population: Table, own: str) -> tuple[np.ndarray, np.ndarray]:
         return self.member_tags(population, f"SELECT member_id FROM {population.sql}"), self.member_tags(population, own)

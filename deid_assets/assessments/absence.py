@@ -8,7 +8,7 @@ from deid_assets.methods.disclosure.absence import absence_posterior, absence_sh
 from deid_assets.methods.preparation.sampling import SIZE_SD
 from deid_assets.policy.models import Policy
 
-ABSENCE = "what absence from the release tells"
+ABSENCE = "what absence from the release discloses"
 
 
 def absence_tells_too_much(

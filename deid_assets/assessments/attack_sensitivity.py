@@ -6,6 +6,7 @@ It corresponds to Table 7 of El Emam et al. 2012.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.kernel_input import claim_columns, member_columns, sampling_fraction
 from deid_assets.assessments.neighbor_attack import mean_interval
@@ -29,7 +31,6 @@ from deid_assets.methods.attacks.attack_sensitivity import (
     confidence_of_each,
     worst_cell,
 )
-from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.canaries.checks import sensitivity_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.population.claim_records import EvaluationRecords
@@ -219,28 +220,18 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
     row = number_known(known.width)
     numbered = worst_cell([cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers])
 
-    def measured(name: str, found: Estimate, trials: int, gate: AttackGate | None = None) -> Measurement:
-        return Measurement(
-            name=name,
-            unit="probability",
-            value=found.value,
-            bound=found.high,
-            threshold=gate.at_most if gate else None,
-            comparison="at_most",
-            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-            confidence=confidence_of_try(joint_confidence(policy), number),
-            method=NAME,
-            section="methods#sensitivity; El Emam et al. 2012, Table 7",
-            sample_size=trials,
-            seed_commitment=commitment,
-            gating=gate is not None,
-        )
-
+    measured = partial(
+        estimated_success,
+        confidence=confidence_of_try(joint_confidence(policy), number),
+        method=NAME,
+        section="methods#sensitivity; El Emam et al. 2012, Table 7",
+        commitment=commitment,
+    )
     return (
-        *(measured(WORST[figure], worst[figure], section.trials, section.gates.get(figure)) for figure in FIGURES),
-        measured(WITH_VALUES, numbered["given_membership"], section.trials, known.with_values),
+        *(measured(WORST[figure], worst[figure], section.gates.get(figure), section.trials) for figure in FIGURES),
+        measured(WITH_VALUES, numbered["given_membership"], known.with_values, section.trials),
         *(
-            measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), cell.trials)
+            measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), None, cell.trials)
             for cell in cells
             for figure in FIGURES
         ),

@@ -234,7 +234,7 @@ def demographics_of_canaries(
         tables["eligible_members"] = plant(file, like["eligible_members"], someone, "eligible_members")
         gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
         rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
-        rows.append({"member_id": "removed for his age", "reason": "age", "sensitive": False})
+        rows.append({"member_id": "removed for age", "reason": "age", "sensitive": False})
         tables["removed_members"] = plant(file, like["removed_members"], rows, "removed_members")
         return as_certain(
             {
@@ -264,7 +264,7 @@ def earlier_rolls(members: Sequence[PlantedMember], tags: Tags) -> Rolls:
     own = {f"canary {number}": 0 if member.released else NOT_RELEASED for number, member in enumerate(members)}
     del own["canary 0"], own[f"canary {released[-1]}"]
     own["canary 1"] = REMOVED
-    gone = {"removed 0": 1, "removed for his age": 1, "removed 1": 2, "left 1": 2, "left 2": 2}
+    gone = {"removed 0": 1, "removed for age": 1, "removed 1": 2, "left 1": 2, "left 2": 2}
     return [("planted/0001", _roll(own | gone, tags)), ("planted/0002", _roll({"another": 0, "one more": NOT_RELEASED}, tags))]
 
 

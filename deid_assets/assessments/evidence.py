@@ -34,8 +34,8 @@ PLAIN_UNITS = frozenset(
 LEFT_OUT = "share of records left out"
 """Unit of the records of a flat table that suppression removed; the public edition derives it from its attrition."""
 
-_TOLD = ("published ", "share of published ")
-_WHOLE_TOLD = "share of released "
+_DISCLOSED = ("published ", "share of published ")
+_WHOLE_DISCLOSED = "share of released "
 
 _Number = TypeVar("_Number", int, float)
 _WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -169,14 +169,14 @@ class Measurement:
         return self.unit not in PLAIN_UNITS
 
     @property
-    def told_by_files(self) -> bool:
+    def disclosed_by_files(self) -> bool:
         """Whether the released files reveal the number and its sample size; once published, nothing is left to protect."""
-        return self.unit.startswith(_TOLD)
+        return self.unit.startswith(_DISCLOSED)
 
     @property
-    def whole_told_by_files(self) -> bool:
+    def whole_disclosed_by_files(self) -> bool:
         """Whether the released files reveal the sample size of a share, but not the share."""
-        return self.unit.startswith(_WHOLE_TOLD)
+        return self.unit.startswith(_WHOLE_DISCLOSED)
 
     def to_json(self) -> dict[str, Json]:
         """Return JSON values; non-finite numbers become "NaN", "Infinity" or "-Infinity"."""

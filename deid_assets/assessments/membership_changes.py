@@ -89,7 +89,7 @@ class Change:
     release
         The earlier release: policy and number.
     disappeared, appeared
-        `posterior_of_the_missing` of its members who are gone, and of the new ones.
+        `posterior_of_the_missing` of its members who are missing now, and of the new ones.
     in_small_classes
         Members of this release who `stand_out` beside it.
     """
@@ -137,23 +137,23 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
     for one in changes:
         if not one.disappeared <= at_most:
             text = (
-                f"{one.release}: too many of its members who are gone from this release have, in one demographic class, a "
-                "new sensitive condition, so members who are gone likely have one; publish after more members have left, or "
-                "do not publish this delivery"
+                f"{one.release}: too many of its members who are missing from this release have, in one demographic class, "
+                "a new sensitive condition, so members who are missing likely have one; publish after more members have left, "
+                "or do not publish this delivery"
             )
             found.append(Refusal(DISAPPEARED, one.release, one.disappeared, at_most, text, "share of members"))
         if not one.appeared <= at_most:
             text = (
                 f"{one.release}: too many members of this release who are not in it were, in one demographic class, removed "
-                "from it for a sensitive condition, so members who are new likely have one; remove them again, by the list "
-                "of codes that it had"
+                "from it for a sensitive condition, so members who are new likely have one; use its list of codes, which "
+                "removes them again"
             )
             found.append(Refusal(APPEARED, one.release, one.appeared, at_most, text, "share of members"))
         if not one.in_small_classes <= 0:
             text = (
-                f"{one.release}: members of this release who are not in it share their demographics with fewer than {k} "
-                "others who are not in it, or newcomers with fewer than that of newcomers; choose the generalization again, "
-                "which leaves them out"
+                f"{one.release}: members of this release would stand out beside it, because they are not in it and fewer than "
+                f"{k} members of their demographic class are not in it, or because they are new and fewer than {k} members of "
+                "their class are new; run the whole job again, which leaves them out"
             )
             found.append(Refusal(CAME, one.release, float(one.in_small_classes), 0.0, text, "members"))
     return found

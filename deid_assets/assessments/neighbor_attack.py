@@ -1,14 +1,17 @@
 """Attack 1: a nosey neighbor who knows demographics and some claims of one person (methods#attack-1)."""
 
+from functools import partial
+
 import numpy as np
 
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.kernel_input import member_columns, sampling_fraction
 from deid_assets.assessments.released_rows import original_members, profiles_query
 from deid_assets.figures.figures import neighbor_attack_figure
-from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttack, neighbor_attack
+from deid_assets.methods.attacks.neighbor_attack import MeanInterval, NeighborAttack, neighbor_attack
 from deid_assets.methods.canaries.checks import neighbors_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -69,27 +72,18 @@ def assess(work: Work[Policy]) -> Assessed:
 def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
     """The success of simulated nosey neighbours, over all members and given that the target is in the release.
 
-    `number` is that of the try, which `attack` has its bounds for.
+    `number` is that of the try for which `attack` has its bounds.
     """
     gates = policy.neighbor_attack
 
-    def measured(name: str, estimate: Estimate, gate: AttackGate | None) -> Measurement:
-        return Measurement(
-            name=name,
-            unit="probability",
-            value=estimate.value,
-            bound=estimate.high,
-            threshold=gate.at_most if gate else None,
-            comparison="at_most",
-            statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-            confidence=confidence_of_try(attack_confidence(policy), number),
-            method="neighbor_attack",
-            section="methods#attack-1; El Emam et al. 2012",
-            sample_size=attack.trials,
-            seed_commitment=commitment,
-            gating=gate is not None,
-        )
-
+    measured = partial(
+        estimated_success,
+        trials=attack.trials,
+        confidence=confidence_of_try(attack_confidence(policy), number),
+        method=NAME,
+        section="methods#attack-1; El Emam et al. 2012",
+        commitment=commitment,
+    )
     return (
         measured(UNCONDITIONAL, attack.unconditional, gates.unconditional),
         measured(GIVEN_MEMBERSHIP, attack.given_membership, gates.given_membership),

@@ -227,7 +227,7 @@ def _measured(manifest: dict[str, Any], asset: str) -> list[_Shown]:
 
 
 def _found(manifest: dict[str, Any], asset: str) -> list[dict[str, Any]]:
-    """The same as in the manifest."""
+    """The limits of the manifest."""
     return [found for item in manifest["evidence"] if item["asset"] == asset for found in item["measurements"]]
 
 
@@ -241,5 +241,5 @@ def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict[str, A
     released = next(step["rows_out"] for step in reversed(attrition) if step["unit"] == "members")
     losses = proof.rounded(rounding_step(released), hide_counts=False).losses
     if losses is None:
-        raise ReleaseError("the certificate of optimality tells no losses, so that the report can not show them")
+        raise ReleaseError("the certificate of optimality contains no losses, so the report cannot show them")
     return [math.fsum(own[level] for own, level in zip(losses, parse_node(node), strict=True)) for node in nodes]

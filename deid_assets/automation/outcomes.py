@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, TypeGuard
 import dagster as dg
 
 from deid_assets.assessments.demographic_risk import BECAUSE
-from deid_assets.errors import DeidError
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED, DeidError
 from deid_assets.release.registry.tries import what_is_next
 from deid_assets.store.guard import UnforeseenError
 
 if TYPE_CHECKING:
     from dagster_shared.error import SerializableErrorInfo
-
-PUBLISHED, ERROR, REFUSED = 0, 1, 2
-
 
 OUTCOMES = {PUBLISHED: "published", ERROR: "error", REFUSED: "refused"}
 

@@ -7,7 +7,8 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.assets.refused_report import write_refused_report
-from deid_assets.automation.outcomes import REFUSED, RunSummary, outcome_of
+from deid_assets.automation.outcomes import RunSummary, outcome_of
+from deid_assets.errors import REFUSED
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.resources import POLICY_TAG

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from deid_assets.cluster import worker as cluster_worker
+from deid_assets.cluster import worker
 from deid_assets.cluster.worker import Call, Done, Failed, Missing, Stranger
 from deid_assets.errors import ExecutorError
 
@@ -143,7 +143,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         super().shutdown(wait=True, cancel_futures=True)
         if self._client.status == "running":
             with contextlib.suppress(Exception):  # An unreachable worker is gone, with its data.
-                self._ask(self._client.run, cluster_worker.forget, self._sender, on_error="return")
+                self._ask(self._client.run, worker.forget, self._sender, on_error="return")
         self._close()
 
     def _close(self) -> None:
@@ -186,8 +186,8 @@ class ClusterExecutor(ThreadPoolExecutor):
                 return value
             case Failed(description):
                 raise ExecutorError(f"a worker of the cluster at {self._address} failed: {description}")
-            case Stranger(worker):
-                self._fit.discard(worker)
+            case Stranger(address):
+                self._fit.discard(address)
                 raise _Lost("a worker was started again")
         raise _Lost("a worker dropped what it had received")
 
@@ -195,7 +195,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         self, call: Call, workers: Sequence[str], deadline: float, again: float, *sent: object
     ) -> Done | Missing | Stranger | Failed:
         """Submit a call to one of several workers and wait until it is time to repeat it or to give up."""
-        future = self._client.submit(cluster_worker.answer, call, *sent, workers=workers, pure=False)
+        future = self._client.submit(worker.answer, call, *sent, workers=workers, pure=False)
         try:
             while time.monotonic() < again:
                 try:
@@ -225,7 +225,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         with self._lock:
             if owner not in self._objects:
                 name = f"{self._sender}-{next(self._numbers)}"
-                self._objects[owner] = (name, *cluster_worker.packed(owner, self._name_of))
+                self._objects[owner] = (name, *worker.packed(owner, self._name_of))
             return self._objects[owner]
 
     def _name_of(self, array: np.ndarray) -> str:
@@ -278,34 +278,32 @@ class ClusterExecutor(ThreadPoolExecutor):
         if not workers:
             return
         try:
-            found = self._ask(
-                self._client.run, cluster_worker.worker_facts, self._sender, workers=sorted(workers), on_error="return"
-            )
+            found = self._ask(self._client.run, worker.worker_facts, self._sender, workers=sorted(workers), on_error="return")
         except (OSError, ValueError, RuntimeError):
             return  # Gone before it could be checked; if it is alive, it is checked again.
-        here = cluster_worker.own_facts()
-        for worker, facts in found.items():
+        here = worker.own_facts()
+        for address, facts in found.items():
             if isinstance(facts, OSError):
                 continue
             if isinstance(facts, Exception):
                 raise ExecutorError(
-                    f"worker {worker} cannot run deid_assets {here['deid_assets']} ({type(facts).__name__}); "
+                    f"worker {address} cannot run deid_assets {here['deid_assets']} ({type(facts).__name__}); "
                     f"install the same version there, with the extra 'dask'"
                 )
             there, spills = facts
             unequal = [f"{what} {there.get(what)} (here {here[what]})" for what in here if there.get(what) != here[what]]
             if unequal:
                 raise ExecutorError(
-                    f"worker {worker} has {', '.join(unequal)}; results are identical to the last byte only if these are "
+                    f"worker {address} has {', '.join(unequal)}; results are identical to the last byte only if these are "
                     "equal: install the same there"
                 )
             if spills:
                 raise ExecutorError(
-                    f"worker {worker} may write restricted data to disk; set distributed.worker.memory.target and "
+                    f"worker {address} may write restricted data to disk; set distributed.worker.memory.target and "
                     f"distributed.worker.memory.spill to false where the workers start (in the environment: "
                     f"DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False and DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False)"
                 )
-            self._fit.add(worker)
+            self._fit.add(address)
 
     def _ask(self, function: Callable[..., object], *args: object, **keywords: object) -> Answer:
         """Query the cluster, with a time limit."""

@@ -23,7 +23,7 @@ class ListedRelease:
     Attributes
     ----------
     delivery
-        The key of its delivery; None where the restricted store does not tell, because it was removed or is another one.
+        The key of its delivery; None where the restricted store does not say, because it was removed or is another one.
     folder
         Where it lies; None if it is not there any more.
     """

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deid_assets import __version__
-from deid_assets.errors import DeidError, ReleaseError
+from deid_assets.errors import ERROR, DeidError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-PUBLISHED, ERROR, REFUSED = 0, 1, 2
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 _Listed = TypeVar("_Listed", bound="DataclassInstance")
@@ -404,7 +402,9 @@ def key_export(output: Path | None) -> None:
 
     home = Home.here().create()
     if output is not None and output.resolve().is_relative_to(home.keys.resolve()):
-        raise ReleaseError("the folder keys holds the private key, which a public key must not replace; choose another folder")
+        raise ReleaseError(
+            "the folder keys contains the private key, which a public key must not replace; choose another folder"
+        )
     pem = signing_key_of(home).public.pem
     if output is None:
         click.echo(pem.decode().strip())

@@ -27,12 +27,12 @@ from rich.console import Console
 
 from deid_assets import interruption
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.automation.outcomes import PUBLISHED, RunSummary, outcome_of
+from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
-from deid_assets.errors import DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
+from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.partitions import DELIVERIES
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.adoption import adopt

@@ -1,4 +1,4 @@
-"""What `deid run` says at the end: every gate with its numbers, what the columns still tell, where the release lies."""
+"""What `deid run` says at the end: every gate with its numbers, what the columns still disclose, where the release lies."""
 
 import math
 from collections.abc import Sequence
@@ -11,8 +11,9 @@ from rich.table import Table as RichTable
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.chosen_generalization import chosen_level_names
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.automation.outcomes import OUTCOMES, REFUSED, RunSummary
+from deid_assets.automation.outcomes import OUTCOMES, RunSummary
 from deid_assets.command_line.progress import Detail
+from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.sources.delivery import Delivery

@@ -7,6 +7,7 @@ drawn at two significant digits.
 """
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -176,7 +177,9 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     axes.set_xlim(0, 1.25 * max(numbers, default=1.0) or 1.0)
     for place, (_, value, bound, threshold) in enumerate(rows):
         _gate(axes, place, *(100 * number if _known(number) else None for number in (value, bound, threshold)))
-    axes.set_yticks(range(len(rows)), [_wrapped(words(name)) for name, *_ in rows])
+    axes.set_yticks(
+        range(len(rows)), [textwrap.fill(words(name), 22, break_long_words=False, break_on_hyphens=False) for name, *_ in rows]
+    )
     axes.set_ylim(len(rows) - 0.5, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
@@ -251,19 +254,9 @@ def _range_text(low: int, high: float) -> str:
 
 
 def _coarse(share: float) -> float:
-    """Two significant digits: a drawing must not tell more than its labels do."""
+    """Two significant digits: a drawing must not disclose more than its labels do."""
     return float(f"{share:.1e}")
 
 
 def _known(number: float | None) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
-
-
-def _wrapped(text: str, width: int = 22) -> str:
-    """Break a label into lines of about so many characters, at spaces."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + len(word) >= width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)

@@ -62,14 +62,16 @@ TABLE_7: Mapping[str, Mapping[int, float]] = MappingProxyType(
 """Table 7 of El Emam et al. 2012: attack 1 by assumption and power, the literal procedure, unconditional."""
 
 
-def heritage_comparison(attack_1: float | None, max_sup: float, expected_at_most: float) -> tuple[ComparisonRow, ...]:
+def heritage_comparison(
+    attack_1: float | None, max_high_risk_share: float, expected_at_most: float
+) -> tuple[ComparisonRow, ...]:
     """Hold a release's thresholds and attack 1 beside the Heritage Health Prize's.
 
     Parameters
     ----------
     attack_1
         Measured success of simulated attack 1, unconditional; None if not measured.
-    max_sup
+    max_high_risk_share
         Share of members that may be at high risk.
     expected_at_most
         `neighbor_attack.expected_reidentified_share` of this policy.
@@ -81,7 +83,7 @@ def heritage_comparison(attack_1: float | None, max_sup: float, expected_at_most
     ('0.84 %', '0.3 %')
     """
     return (
-        ComparisonRow("Members at high risk, at most (MaxSup)", percent(MAX_SUP), percent(max_sup)),
+        ComparisonRow("Members at high risk, at most (MaxSup)", percent(MAX_SUP), percent(max_high_risk_share)),
         ComparisonRow(
             "Re-identified by simulated neighbors (attack 1)",
             percent(ATTACK_1),
@@ -97,7 +99,7 @@ def exposure_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     Parameters
     ----------
     public_edition
-        The public edition of the manifest: nothing else is told.
+        The public edition of the manifest; nothing else is used.
     """
     manifest = json.loads(public_edition)
     measured = {found["name"]: found for item in manifest["evidence"] for found in item["measurements"]}

@@ -34,7 +34,7 @@ def population_comparison(public_edition: bytes) -> tuple[ComparisonRow, ...]:
     Parameters
     ----------
     public_edition
-        The public edition of the manifest: nothing else is told.
+        The public edition of the manifest; nothing else is used.
 
     Returns
     -------

@@ -30,7 +30,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
 """Okabe and Ito's palette, which the colour-blind can tell apart; no figure relies on colour alone."""
 GREY, PALE = "#555555", "#D0D0D0"
 THRESHOLD = BLACK
-"""Of every line that a number is compared with: dashed, so that it is told from others without colour, too."""
+"""Of every line that a number is compared with: dashed, so that it differs from others without colour, too."""
 DARK_ORANGE = "#A85300"
 """Orange of which text and thin lines are legible on white (contrast 5.3; Okabe and Ito's has 2.2)."""
 

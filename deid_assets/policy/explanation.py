@@ -343,7 +343,7 @@ def _number_of_claims(policy: Policy) -> Iterator[str]:
     levels = ", ".join(f"{name}: {level}" for name, level in section.reference.items())
     yield (
         f"if the adversary also knows {number} the same limit applies; claims are cut until every bin of {known.width} is "
-        "empty or holds "
+        "empty or contains "
         f"{size} members of every class of the delivery" + (f" ({levels})" if levels else "")
     )
     if section.with_values is None:

@@ -9,7 +9,7 @@ metastatic cancer. The score of a claim is therefore the sum, over families, of 
 """
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import pandas as pd
@@ -59,39 +59,6 @@ def charlson_conditions(codes: Sequence[str], version: Version = "quan") -> pd.D
     return frame.assign(weight=pd.Series(columns[3], dtype="int64"))
 
 
-def charlson_score(conditions: Collection[str]) -> int:
-    """Return the Charlson index of a set of conditions; each counts once, and severe replaces mild.
-
-    Raises
-    ------
-    KeyError
-        If a name is no Charlson condition.
-
-    Examples
-    --------
-    >>> charlson_score({"diab", "diabwc"}), charlson_score({"canc", "metacanc"}), charlson_score(set())
-    (2, 6, 0)
-    """
-    largest: dict[str, int] = {}
-    for condition in conditions:
-        family, weight = _weights()[condition]
-        largest[family] = max(weight, largest.get(family, 0))
-    return sum(largest.values())
-
-
-def charlson_band(score: int) -> str:
-    """Return the band of a Charlson index.
-
-    Examples
-    --------
-    >>> [charlson_band(score) for score in (0, 1, 2, 3, 4, 5, 12)]
-    ['0', '1-2', '1-2', '3-4', '3-4', '5+', '5+']
-    """
-    if score < 0:
-        raise ValueError("a Charlson index is not negative")
-    return next((label for highest, label in _LOWER_BANDS if score <= highest), _TOP_BAND)
-
-
 def charlson_bands_query(claim_codes_sql: str, mapping_sql: str) -> str:
     """Return the SELECT of every claim's Charlson band.
 
@@ -118,7 +85,7 @@ def charlson_bands_query(claim_codes_sql: str, mapping_sql: str) -> str:
         ),
         scores AS (SELECT claim_id, sum(weight) AS score FROM family_weights GROUP BY claim_id),
         every_claim AS (SELECT DISTINCT claim_id FROM {claim_codes_sql} AS claim_codes)
-        SELECT claim_id, CASE WHEN score IS NULL THEN '{charlson_band(0)}' {bands} ELSE '{_TOP_BAND}' END AS charlson
+        SELECT claim_id, CASE WHEN score IS NULL THEN '{CHARLSON_BANDS[0]}' {bands} ELSE '{_TOP_BAND}' END AS charlson
         FROM every_claim LEFT JOIN scores USING (claim_id)
     """
 

@@ -48,18 +48,6 @@ def condition_groups(codes: Sequence[str], completions: bool = True) -> pd.DataF
 
 
 @functools.cache
-def condition_group_names() -> dict[str, str]:
-    """Return the 45 groups with their names, in the order of the appendix.
-
-    Examples
-    --------
-    >>> len(condition_group_names()), condition_group_names()["CHF"]
-    (45, 'Congestive heart failure')
-    """
-    return {row["group"]: row["name"] for row in read_table("condition_group_names.csv")}
-
-
-@functools.cache
 def condition_ranges() -> tuple[CodeRange, ...]:
     """Return every range of the table, printed and completed."""
     return tuple(CodeRange.from_row(row) for row in read_table("condition_groups.csv"))

@@ -92,39 +92,6 @@ class EarlierReleases:
         return tuple(name for name, tags in self.releases if tags is None or len(np.intersect1d(tags, others)))
 
 
-def earlier_releases(restricted: Path, registry: Registry, secret_commitment: str) -> EarlierReleases:
-    """Read the members of the registry's releases.
-
-    Parameters
-    ----------
-    restricted
-        Folder of the restricted editions of manifests, as <policy>/<number>.json, each with <number>.members.
-    registry
-        Names every release and is stored beside them. A release whose members are unknown is an error, not ignored.
-    secret_commitment
-        Commitment to the secret under which tags are compared.
-
-    Raises
-    ------
-    ReleaseError
-        If a manifest or its members cannot be read or are not those that were published, because earlier releases would
-        then be unknown.
-    """
-    tags = [np.empty(0, dtype="<u8")]
-    releases: list[tuple[str, np.ndarray | None]] = []
-    not_comparable: dict[tuple[str, str, str], list[np.ndarray]] = {}
-    for made in releases_made(restricted, registry):
-        comparable = made.commitment == secret_commitment
-        releases.append((made.name, made.tags if comparable else None))
-        if comparable:
-            tags.append(made.tags)
-        else:
-            # One policy, delivery and secret may have released the same members several times, along with others.
-            not_comparable.setdefault((made.policy, made.delivery, made.commitment), []).append(made.tags)
-    of_others = sum(len(np.unique(np.concatenate(found))) for found in not_comparable.values())
-    return EarlierReleases(np.unique(np.concatenate(tags)), of_others, tuple(releases))
-
-
 @dataclass(frozen=True)
 class Made:
     """What a restricted manifest says about a release, and the members stored beside it.
@@ -187,8 +154,47 @@ class Made:
 
 
 def releases_made(restricted: Path, registry: Registry) -> Iterator[Made]:
-    """Yield every release that `earlier_releases` counts; raises the same errors."""
+    """Yield every release of the registry, and any other that was published, with its members.
+
+    Parameters
+    ----------
+    restricted
+        Folder of the restricted editions of manifests, as <policy>/<number>.json, each with <number>.members.
+    registry
+        Names every release and is stored beside them. A release whose members are unknown is an error, not ignored.
+
+    Raises
+    ------
+    ReleaseError
+        If a manifest or its members cannot be read or are not those that were published, because earlier releases would
+        then be unknown.
+    """
     return map(_read, _manifests(restricted, registry))
+
+
+def earlier_releases(earlier: Iterable[Made], secret_commitment: str) -> EarlierReleases:
+    """Collect the members of earlier releases.
+
+    Parameters
+    ----------
+    earlier
+        `releases_made`.
+    secret_commitment
+        Commitment to the secret under which tags are compared.
+    """
+    tags = [np.empty(0, dtype="<u8")]
+    releases: list[tuple[str, np.ndarray | None]] = []
+    not_comparable: dict[tuple[str, str, str], list[np.ndarray]] = {}
+    for made in earlier:
+        comparable = made.commitment == secret_commitment
+        releases.append((made.name, made.tags if comparable else None))
+        if comparable:
+            tags.append(made.tags)
+        else:
+            # One policy, delivery and secret may have released the same members several times, along with others.
+            not_comparable.setdefault((made.policy, made.delivery, made.commitment), []).append(made.tags)
+    of_others = sum(len(np.unique(np.concatenate(found))) for found in not_comparable.values())
+    return EarlierReleases(np.unique(np.concatenate(tags)), of_others, tuple(releases))
 
 
 def _manifests(restricted: Path, registry: Registry) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The report's content from the public edition of a manifest: the report cannot tell more than the manifest does."""
+"""The report's content from the public edition of a manifest: the report cannot disclose more than the manifest does."""
 
 import json
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Labels that few released members have, and the levels without them: what to write into the policy.
 
-A level that tells two claims of thousands apart tells analysts next to nothing. Its class can be joined with a
+A level that separates two claims of thousands tells analysts next to nothing. Its class can be joined with a
 neighbour: classes only grow, so that nobody's risk rises, and as the cut is taken out of all coarser levels too, levels
-still nest. The released files tell every number shown here.
+still nest. Every number shown here can be counted in the released files.
 """
 
 from collections.abc import Mapping, Sequence

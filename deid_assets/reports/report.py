@@ -1,6 +1,6 @@
 """The release report: one HTML file that is published with the release, for its recipients and for auditors.
 
-It is public: what it holds are public numbers. What the released files tell to whoever counts their rows is exact; all
+It is public and contains public numbers only. What anybody can count in the released files is exact; all
 other counts of people are protected. `manifest_content` fills the report from the public edition of the manifest.
 
 The file needs nothing else: style and figures are inside, there is no script, and a content security policy forbids
@@ -74,7 +74,7 @@ class Gate:
 
     @property
     def said(self) -> str:
-        """What it says; and why a number is not told, where it is not."""
+        """What it says, and why a number is not shown where it is not."""
         if self.measured is None:
             return f"{self.meaning} The number is not shown, because it would disclose exactly how many people there are."
         return f"{self.meaning} T: a share among fewer than 11 people." if self.measured == "T" else self.meaning
@@ -187,7 +187,7 @@ class ReportContent:
     summary
         One sentence that says why.
     notes
-        What a reader must know beside the verdict: what the release still tells, and what no gate holds.
+        What a reader must know beside the verdict: what the release still discloses, and what no gate limits.
     gates, generalization, attrition, figures, certificate, comparison, disclosure, files
         The rows of the sections; a section without rows is left out.
     limits

@@ -1,6 +1,6 @@
-"""What a release still tells: the level of every column, how many classes it has there, how much information is left.
+"""What a release still discloses: the level of every column, how many classes it has there, how much information is left.
 
-What is told of classes is the policy's, and what is left of the information is rounded as the public certificate is.
+What is said of classes is the policy's, and what is left of the information is rounded as the public certificate is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -50,7 +50,7 @@ CODE_BOOK = contract(
             "kind of code",
             _in(("diagnosis", "procedure", "place", "specialty"), "kinds of code"),
         ),
-        "code": column(dt.string, Role.QUASI_IDENTIFIER, "a code that the delivery holds"),
+        "code": column(dt.string, Role.QUASI_IDENTIFIER, "a code in the delivery"),
         "group_name": column(
             dt.string,
             Role.QUASI_IDENTIFIER,

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.preparation.eligibility import DIAGNOSES
 from deid_assets.sources.received import DeliveredFile, content_digest, delivered_files, digest_of_contents
 from deid_assets.store.digests import Json
 from deid_assets.store.home import plain_key
@@ -35,13 +36,12 @@ MEMBER_COLUMNS = (
 )  # fmt: skip
 # A hospital bill has up to 25 diagnoses and the admitting diagnosis. The first four are columns of the claims; the
 # others are stored in one column, separated by blanks.
-FIRST_DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
 FURTHER_DIAGNOSES = (*(f"diagnosis_{number}" for number in range(5, 26)), "admitting_diagnosis")
-DIAGNOSIS_COLUMNS = (*FIRST_DIAGNOSES, *FURTHER_DIAGNOSES)
+DIAGNOSIS_COLUMNS = (*DIAGNOSES, *FURTHER_DIAGNOSES)
 FURTHER = "further_diagnoses"
 CLAIM_COLUMNS = (
     "claim_id", "member_id", "provider_id", "vendor_id", "pcp_id", "year", "service_date", "specialty", "place", "cpt",
-    "length_of_stay", "pay_delay", "days_since_first_claim", *FIRST_DIAGNOSES, FURTHER,
+    "length_of_stay", "pay_delay", "days_since_first_claim", *DIAGNOSES, FURTHER,
 )  # fmt: skip
 CODE_COLUMNS = (*DIAGNOSIS_COLUMNS, "cpt", "place", "specialty")
 # Delivered columns that canonical ones are derived from: length of stay, pay delay.

@@ -41,9 +41,9 @@ def quoted_foreign(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def row_key(file_number: str, row: str, line: str = "0") -> str:
-    """SQL of a row's key from SQL of its file number, its row (from 1) and its line (from 0)."""
-    return f"(({file_number})::BIGINT << {ROW_BITS + LINE_BITS}) | (({row})::BIGINT << {LINE_BITS}) | ({line})"
+def row_key(file_number: str, row: str) -> str:
+    """SQL of a row's key from SQL of its file number and its row (from 1); a line's number (from 0) is added to it."""
+    return f"(({file_number})::BIGINT << {ROW_BITS + LINE_BITS}) | (({row})::BIGINT << {LINE_BITS})"
 
 
 def key_parts(key: str) -> tuple[str, str]:

@@ -6,7 +6,8 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 
 from collections.abc import Iterable
 
-from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS, FIRST_DIAGNOSES, FURTHER
+from deid_assets.methods.preparation.eligibility import DIAGNOSES
+from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS, FURTHER
 from deid_assets.sources.layout import Rule
 
 UNPARSEABLE, WRONG_TYPE, OUTSIDE = "unparseable date", "wrong type", "year outside"
@@ -21,7 +22,7 @@ CODE_COLUMNS = {
     "specialty": ("specialty",),
 }
 
-CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*FIRST_DIAGNOSES, FURTHER)}
+CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*DIAGNOSES, FURTHER)}
 """The columns of the claims for each kind of code."""
 
 MEMBER_RULES = (

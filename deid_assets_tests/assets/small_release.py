@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.candidate import released_tables as candidate
+from deid_assets.methods.candidate import released_tables
 from deid_assets.methods.population.released_population import released_profiles
 from deid_assets.methods.population.value_domains import value_domain
 from deid_assets.methods.preparation.top_coding import TopCode
@@ -57,10 +57,10 @@ class SmallRelease:
         levels = dict.fromkeys(member_columns, level)
         tables = (self.profiles, self.suppressed, self.crosswalk, self.domains)
         listed = {column: name for column, name in LISTED.items() if column in member_columns}
-        members = candidate.release_members(*tables, dict.fromkeys(listed, level), listed)
+        members = released_tables.release_members(*tables, dict.fromkeys(listed, level), listed)
         with_truncated = "claims_truncated" in member_columns
-        days = candidate.release_days_in_hospital(*tables, levels, YEARS, with_truncated)
-        claims = candidate.release_claims(
+        days = released_tables.release_days_in_hospital(*tables, levels, YEARS, with_truncated)
+        claims = released_tables.release_claims(
             f"SELECT * FROM {self.held.sql}", *tables, dict.fromkeys(CLAIM_NAMES, level), CLAIM_NAMES, TopCode(9)
         )
         return (

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from deid_assets.automation.outcomes import REFUSED, RunSummary, _failed_check
+from deid_assets.automation.outcomes import RunSummary, _failed_check
 from deid_assets.command_line.summary import print_summary
+from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.sources.delivery import Delivery

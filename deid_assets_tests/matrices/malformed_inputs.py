@@ -17,7 +17,8 @@ import pytest
 import sqlalchemy
 from click.testing import CliRunner
 
-from deid_assets.command_line.main import ERROR, main
+from deid_assets.command_line.main import main
+from deid_assets.errors import ERROR
 from deid_assets.policy import loading
 from deid_assets.store.home import Home
 from deid_assets_tests.matrices.deliveries import KINDS, NUMBER, VALUE

@@ -19,11 +19,9 @@ from deid_assets.assets.publishing import common_refusals, read_evidence, releas
 from deid_assets.errors import DeidError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
-from deid_assets.release.cumulative import earlier_releases
 from deid_assets.release.gate import judgement
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets.store.digests import tables_digest
@@ -96,8 +94,7 @@ def by_the_next_start(pipeline: Pipeline) -> list[str]:
     workplace = Workplace(root=str(pipeline.home.root))
     try:
         found = list(releases_of(workplace).recover().problems)
-        registry = Registry(pipeline.home.releases / "registry.jsonl")
-        earlier_releases(workplace.restricted_manifests, registry, workplace.secret().commitment())
+        workplace.releases_made()
     except DeidError as error:
         return [str(error)]
     return found

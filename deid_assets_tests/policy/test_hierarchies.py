@@ -14,7 +14,7 @@ from deid_assets.policy.hierarchies.dates import Dates
 from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.loading import policy_by_name
-from deid_assets.reference.condition_groups import condition_group_names
+from deid_assets.reference.condition_groups import condition_ranges
 from deid_assets_tests.public_data import public_data
 
 PUBLIC = policy_by_name("heritage_public")
@@ -103,7 +103,7 @@ class TestHeritageFormats:
 
     def test_medicare_condition_groups_are_all_in_a_body_system(self):
         hierarchy = DESYNPUF.hierarchy("condition_group")
-        groups = list(condition_group_names())
+        groups = {row.group for row in condition_ranges()}
         assert sorted(hierarchy.order(0)) == sorted(groups) and len(groups) == 45
         assert [len(hierarchy.order(level)) for level in range(4)] == [45, 11, 3, 1]
         assert labels(hierarchy, ["AMI", "COPD", "CANCRA", "MISCL5"], 1) == [

@@ -236,7 +236,7 @@ class TestMessages:
             ({"name": "a", "width": 5, "starts": [0]}, "give either width or starts"),
             ({"name": "a", "starts": [0], "top": 5}, "top goes with width; with starts, the last class is open anyway"),
             ({"name": "a", "width": 1, "then_every": 5}, "then_every goes with starts"),
-            ({"name": "a", "starts": []}, "starts must hold at least one value"),
+            ({"name": "a", "starts": []}, "starts must contain at least one value"),
         ],
     )
     def test_levels_of_intervals(self, level, message):

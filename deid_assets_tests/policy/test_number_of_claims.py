@@ -89,7 +89,7 @@ def test_years_that_follow_from_dates_drawn_later_cannot_be_counted():
 
 def test_the_explanation_says_what_is_cut_and_what_gates():
     told = explain(policy_by_name("heritage_public"))
-    assert "claims are cut until every bin of 5 is empty or holds 20 members of every class" in told
+    assert "claims are cut until every bin of 5 is empty or contains 20 members of every class" in told
     assert "(age: 40 years, days_in_hospital: none or any)" in told
     assert "who knows that number and values of claims is measured and reported, but not gated" in told
     assert "to within 5, is measured and reported, but not gated" in explain(policy_from(public_values(number_of_claims=None)))

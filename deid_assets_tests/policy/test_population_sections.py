@@ -99,7 +99,7 @@ class TestRules:
             policy_from(values, folder)
 
     def test_only_numbers_have_widths_and_only_codes_groups(self, folder):
-        assert "sex holds text" in self.problem(folder, sex={"name": "S", "width": 5})
+        assert "sex contains text" in self.problem(folder, sex={"name": "S", "width": 5})
         assert "length_of_stay contains no codes" in self.problem(folder, length_of_stay={"name": "L", "coded": True})
 
     def test_a_column_that_no_voter_list_has_is_refused(self, folder):

@@ -54,8 +54,7 @@ def publish(
 
 
 def earlier(home: Path) -> EarlierReleases:
-    releases = releases_in(home)
-    return earlier_releases(releases.restricted, releases.registry, SECRET.commitment())
+    return earlier_releases(made_in(home), SECRET.commitment())
 
 
 def besides(home: Path, population: list[str], own: list[str]) -> int:

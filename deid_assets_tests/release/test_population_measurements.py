@@ -87,7 +87,7 @@ class TestInpatients:
         assert {name: m.value for name, m in found.items() if name.startswith("inpatients_")} == {
             "inpatients_all_years": 40, "inpatients_year_1": 20, "inpatients_year_2": 30,
         }  # fmt: skip
-        assert all(m.told_by_files and not m.gating for name, m in found.items() if name.startswith("inpatients_"))
+        assert all(m.disclosed_by_files and not m.gating for name, m in found.items() if name.startswith("inpatients_"))
 
     def test_a_release_without_inpatient_visits_has_nothing_to_tell_and_does_not_pass_a_gate(self):
         found = inpatients(shares={}, sizes=None, attempts=None)

@@ -12,7 +12,7 @@ import pytest
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.candidate.spreadsheet_text import RULES, broken_rules
 from deid_assets.release.gate.proof import same_rows
-from deid_assets.release.publication import publish as publication
+from deid_assets.release.publication import publish
 from deid_assets.release.publication.export import read_back, write_both
 from deid_assets.store.digests import bytes_digest
 from deid_assets.store.tables import Table
@@ -118,7 +118,7 @@ def swapped_after_comparison(monkeypatch, suffix: str, tamper: Callable[[Path], 
             tamper(path.parent)
         return rows
 
-    monkeypatch.setattr(publication, "read_back", compared)
+    monkeypatch.setattr(publish, "read_back", compared)
 
 
 @pytest.mark.parametrize(("suffix", "attack"), [(".parquet", name) for name in PARQUET] + [(".csv", name) for name in CSV])
@@ -233,12 +233,12 @@ def test_a_file_that_is_no_table_is_named_by_what_was_rendered(releases):
 
 def test_the_digest_of_a_file_is_of_what_was_rendered_and_not_of_what_lies_there(releases, monkeypatch):
     """A file swapped before its digest is taken would be listed as it is."""
-    create = publication.durable.create
+    create = publish.durable.create
 
     def swapped(path, content, mode):
         create(path, b"swapped" if path.name == "report.html" else content, mode)
 
-    monkeypatch.setattr(publication.durable, "create", swapped)
+    monkeypatch.setattr(publish.durable, "create", swapped)
     with releases.stage("heritage") as staging:
         staging.write_file("report.html", b"<p>report</p>")
         staging.write_file("data/x.txt", b"x")

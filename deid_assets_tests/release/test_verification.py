@@ -14,7 +14,7 @@ from deid_assets_tests.release.making import publish
 VALID, TRUSTED, OTHER = "the signature is valid", "the signer is trusted", "there is no other file"
 CHAIN, REGISTERED, HEAD = (
     "the registry's chain is unbroken",
-    "the registry holds this release",
+    "the registry contains this release",
     "the registry reaches the known head",
 )
 IN_TIME = "the release is not older than what was registered before it"

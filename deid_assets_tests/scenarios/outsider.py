@@ -63,9 +63,9 @@ def restricted_counts(restricted: Mapping, rows: set[int]) -> dict[str, int]:
     for item in restricted["evidence"]:
         for told in item["measurements"]:
             one = Measurement.from_json(told)
-            if not one.counts_people or one.told_by_files:
+            if not one.counts_people or one.disclosed_by_files:
                 continue
-            if one.sample_size is not None and not one.whole_told_by_files:
+            if one.sample_size is not None and not one.whole_disclosed_by_files:
                 found[f"size: {one.name}"] = one.sample_size
             if one.sample_size and one.value is not None and one.unit != LEFT_OUT:
                 found[f"part: {one.name}"] = round(one.value * one.sample_size)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.automation.outcomes import ERROR, RunSummary
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.errors import ERROR
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import write_policy
 from deid_assets_tests.scenarios.tables_delivery import (

@@ -7,7 +7,7 @@ from deid_assets.assessments import attack_sensitivity as assessed_sensitivity
 from deid_assets.assessments import voter_list_attack
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.automation.outcomes import ERROR, REFUSED
+from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.attacks import attack_sensitivity, provider_graph
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments.dates import date_refusals
-from deid_assets.automation.outcomes import REFUSED
+from deid_assets.errors import REFUSED
 from deid_assets.methods.dates.as_delivered import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets.store.home import Home

@@ -7,7 +7,7 @@ import pytest
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.membership_disclosure import ADVANTAGE_CLAIMS
 from deid_assets.assessments.provider_graph_attack import KINDS
-from deid_assets.automation.outcomes import REFUSED
+from deid_assets.errors import REFUSED
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from deid_assets.automation.outcomes import PUBLISHED
+from deid_assets.errors import PUBLISHED
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid
 from deid_assets_tests.scenarios.pipeline import pipeline_in

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.automation.outcomes import PUBLISHED, REFUSED, RunSummary
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, write_people

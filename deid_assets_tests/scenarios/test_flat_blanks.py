@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.assessments.flat_table import flat_table
-from deid_assets.automation.outcomes import PUBLISHED, REFUSED
-from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.errors import PUBLISHED, REFUSED, DeliveryError, PolicyError
 from deid_assets.methods.flat import queries
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.explanation import explain

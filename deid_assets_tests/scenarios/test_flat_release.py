@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
 from deid_assets.release.keys import SigningKey

@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.assets import release as release_asset
-from deid_assets.automation.outcomes import PUBLISHED
+from deid_assets.errors import PUBLISHED
 from deid_assets.release.publication import publish
 from deid_assets.release.publication.publish import Staging
 from deid_assets.stages import STAGES

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from deid_assets.assessments.evidence import from_frame, to_frame
-from deid_assets.automation.outcomes import ERROR, REFUSED, RunSummary
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.lattice.diagnosis import best_change
 from deid_assets.resources import Workplace

@@ -9,8 +9,8 @@ import pytest
 
 from deid_assets import resources
 from deid_assets.assets import preparation
-from deid_assets.automation.outcomes import ERROR, PUBLISHED
 from deid_assets.checks import contracts
+from deid_assets.errors import ERROR, PUBLISHED
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import deid

@@ -7,7 +7,7 @@ import pytest
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.assets import claim_numbers
-from deid_assets.automation.outcomes import REFUSED
+from deid_assets.errors import REFUSED
 from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in

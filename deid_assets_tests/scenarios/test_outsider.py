@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from deid_assets.assets import release_report
-from deid_assets.automation.outcomes import PUBLISHED
+from deid_assets.errors import PUBLISHED
 from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.public_cells import shape, shapes_of_measurements

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.assets import preparation
-from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED
-from deid_assets.errors import PolicyError
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED, PolicyError
 from deid_assets.policy.adoption import adopt
 from deid_assets.policy.loading import load_policy
 from deid_assets.release.publication.publish import Staging

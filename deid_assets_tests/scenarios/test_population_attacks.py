@@ -9,8 +9,7 @@ import pytest
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.inpatient_attack import INPATIENT
 from deid_assets.assessments.voter_list_attack import VOTER_LIST
-from deid_assets.automation.outcomes import ERROR, REFUSED
-from deid_assets.errors import PolicyError
+from deid_assets.errors import ERROR, REFUSED, PolicyError
 from deid_assets.policy.loading import load_policy
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline

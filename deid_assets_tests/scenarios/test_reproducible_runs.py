@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from deid_assets.automation.outcomes import PUBLISHED
 from deid_assets.cluster import executors
+from deid_assets.errors import PUBLISHED
 from deid_assets.stages import STAGES
 from deid_assets_tests.clusters import local_cluster, needs_dask
 from deid_assets_tests.scenarios.conftest import KEY

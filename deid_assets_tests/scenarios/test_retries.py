@@ -12,7 +12,8 @@ from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP
 from deid_assets.assets import assessment
 from deid_assets.assets import release as release_asset
 from deid_assets.assets.publishing import releases_of
-from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.publish import Releases

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from deid_assets.automation.outcomes import ERROR, outcome_of
+from deid_assets.automation.outcomes import outcome_of
+from deid_assets.errors import ERROR
 from deid_assets.store.lock import StoreLock
 from deid_assets_tests.scenarios.conftest import KEY
 

@@ -6,8 +6,7 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
-from deid_assets.automation.outcomes import PUBLISHED, REFUSED
-from deid_assets.errors import PolicyError
+from deid_assets.errors import PUBLISHED, REFUSED, PolicyError
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, released_rows, write_people

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from deid_assets.automation.outcomes import ERROR, PUBLISHED, REFUSED, RunSummary
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid, unwrapped
 from deid_assets_tests.scenarios.pipeline import pipeline_in

@@ -44,7 +44,7 @@ def test_progress_is_told_after_every_block(tmp_path):
     told = []
     delivery = write_delivery(tmp_path, synthetic.BLOCK + 1, 1, lambda done, total: told.append((done, total)))
     assert told == [(synthetic.BLOCK, synthetic.BLOCK + 1), (synthetic.BLOCK + 1, synthetic.BLOCK + 1)]
-    assert duckdb.sql(f"SELECT count(*) FROM '{delivery.claims_file}'").fetchall() == [(delivery.claims,)]
+    assert duckdb.sql(f"SELECT count(*) FROM '{delivery.folder / 'claims.parquet'}'").fetchall() == [(delivery.claims,)]
 
 
 def test_an_interrupted_delivery_leaves_the_former_one(tmp_path):

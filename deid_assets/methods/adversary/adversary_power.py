@@ -111,9 +111,9 @@ def adversary_power(
     if claims.size == 0:
         return np.zeros(0, dtype=np.int8)
     if not np.issubdtype(claims.dtype, np.integer):
-        raise ValueError("claims_per_member must hold whole numbers")
+        raise ValueError("claims_per_member must contain whole numbers")
     if not (claims >= 0).all():
-        raise ValueError("claims_per_member holds a negative count")
+        raise ValueError("claims_per_member contains a negative count")
     if (claims[pairs.differing > 0] == 0).any():
         raise ValueError("a member without claims has values that differ")
 

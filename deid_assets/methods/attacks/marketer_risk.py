@@ -6,11 +6,10 @@ An equivalence class contains the records and the people with the same values in
 the identified file, such as a census, a voter list or a discharge database. An adversary who assigns the records of a class to
 its people at random is right with probability 1/F for each record.
 
-Four functions answer this question; the first one decides:
+Three functions answer this question; the first one decides:
 
-* `matched_share`: the sum of f/F over the released records if the file contains every released person. People not in the file
-  count as found, so that a file that is too small or wrongly mapped never looks safe.
-* `marketer_risk`: the direct sum (1/n) sum f/F, for a sample known to be part of the file.
+* `matched_share`: the direct sum (1/n) sum f/F if the file contains every released person. People not in the file count as
+  found, so that a file that is too small or wrongly mapped never looks safe.
 * `expected_marketer_risk`: its expectation over all simple random samples of any size, exactly |J|/N, because
   E f_j = n F_j / N.
 * `published_marketer_risk`: the closed form of equation 2 of Multimedia Appendix 1. It replaces f by alpha F in the classes
@@ -26,33 +25,6 @@ DIRECT_TERMS = 100_000
 """Largest min(F, n) for which a logarithm is summed term by term; beyond, log-gamma is accurate enough."""
 
 
-def marketer_risk(released_size: ArrayLike, population_size: ArrayLike) -> float:
-    """Return (1/n) sum f_j / F_j over the classes of a sample that is part of the file.
-
-    Parameters
-    ----------
-    released_size
-        (J,) released records of each class, f_j >= 0.
-    population_size
-        (J,) people of each class in the identified file, F_j >= f_j.
-
-    Raises
-    ------
-    ValueError
-        If nothing is released, or if a class has more released records than people.
-
-    Examples
-    --------
-    >>> round(marketer_risk([1, 0, 2, 2], [1, 2, 3, 4]), 6)
-    0.433333
-    """
-    f, population = _sizes(released_size, population_size)
-    if (f > population).any():
-        raise ValueError("a class holds more released records than people: the release is no part of this file")
-    shown = f > 0
-    return float((f[shown] / population[shown]).sum() / _released(f))
-
-
 def matched_share(released_size: ArrayLike, population_size: ArrayLike) -> float:
     """Return an upper bound on the expected share of released records that are matched correctly, for any file.
 
@@ -62,7 +34,7 @@ def matched_share(released_size: ArrayLike, population_size: ArrayLike) -> float
     Parameters
     ----------
     released_size, population_size
-        (J,) as for `marketer_risk`, but F_j >= 0 is not bounded by f_j.
+        (J,) released records f_j >= 0 of each class, and people F_j >= 0 of each class in the identified file.
 
     Raises
     ------
@@ -86,7 +58,7 @@ def missing_records(released_size: ArrayLike, population_size: ArrayLike) -> int
 
 
 def expected_marketer_risk(population_size: ArrayLike) -> float:
-    """Return |J|/N, the expectation of `marketer_risk` over simple random samples of any size.
+    """Return |J|/N, the expectation of `matched_share` over simple random samples of the file, of any size.
 
     Parameters
     ----------
@@ -137,7 +109,7 @@ def published_marketer_risk(population_size: ArrayLike, released: int) -> float:
     sizes, classes = np.unique(sizes[sizes > 0], return_counts=True)
     total = int((sizes * classes).sum())
     if not 0 < released <= total:
-        raise ValueError("the sample must hold at least one record, and not more than the file")
+        raise ValueError("the sample must have at least one record, and not more than the file")
     present = -np.expm1(log_empty_probability(sizes, total, released))
     return float((classes * present).sum() / total)
 
@@ -184,7 +156,7 @@ def _sizes(released_size: ArrayLike, population_size: ArrayLike) -> tuple[NDArra
     if f.shape != population.shape or f.ndim != 1:
         raise ValueError("released_size and population_size need one shape (J,)")
     if (f < 0).any() or (population < 0).any():
-        raise ValueError("a class holds a negative number")
+        raise ValueError("a class has a negative number")
     return f, population
 
 

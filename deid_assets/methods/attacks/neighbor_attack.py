@@ -155,7 +155,7 @@ def success_given_membership(matched: NDArray[np.bool_], class_size: NDArray) ->
     [0.25, 0.0]
     """
     if (class_size[matched] < 1).any():
-        raise ValueError("a matching class holds the target's own record, so that its size is at least 1")
+        raise ValueError("a matching class contains the target's own record, so its size is at least 1")
     success = np.zeros(matched.size)
     success[matched] = 1 / class_size[matched]
     return success
@@ -225,7 +225,7 @@ def max_sup_like_safe_harbor(unique_share: float = SAFE_HARBOR_UNIQUE, tau: floa
     return unique_share / tau
 
 
-def expected_reidentified_share(max_sup: float, tau: float) -> float:
+def expected_reidentified_share(max_high_risk_share: float, tau: float) -> float:
     """Return the largest expected share of re-identified records: high-risk records for certain, the others with tau.
 
     Examples
@@ -233,4 +233,4 @@ def expected_reidentified_share(max_sup: float, tau: float) -> float:
     >>> round(expected_reidentified_share(0.008, 0.05), 4)
     0.0576
     """
-    return max_sup + (1 - max_sup) * tau
+    return max_high_risk_share + (1 - max_high_risk_share) * tau

@@ -114,7 +114,7 @@ def recognition(classes: ArrayLike, providers: int, enough: int) -> Recognition:
     if not size.size:
         return Recognition(0, None, None)
     if size.min() < 1:
-        raise ValueError("a provider fits what is known of him; the register lacks one whom the release shows")
+        raise ValueError("a provider must match what is known about them; the register lacks one whom the release shows")
     return Recognition(providers, float((size < enough).mean()), float((1 / size).mean()))
 
 

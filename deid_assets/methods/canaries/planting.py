@@ -225,9 +225,7 @@ def plant_in_data(
     return planted_data, np.array([canary.size for canary in planted], dtype=np.int64)
 
 
-def plant_in_records(
-    records: EvaluationRecords, alike: Sequence[int] = (2, 5)
-) -> tuple[EvaluationRecords, np.ndarray, dict[Knows, np.ndarray]]:
+def plant_in_records(records: EvaluationRecords) -> tuple[EvaluationRecords, np.ndarray, dict[Knows, np.ndarray]]:
     """Return a copy of the released records with canaries after the real members.
 
     Returns
@@ -237,7 +235,7 @@ def plant_in_records(
     """
     copied, histories = min(MEMBERS_COPIED, records.members), len(records.history_sizes)
     columns = len(records.demographic_sizes)
-    planted = canaries(columns, histories, alike)
+    planted = canaries(columns, histories)
     first = records.history_sizes
 
     def numbered(values: Sequence[int | None]) -> tuple[int | None, ...]:

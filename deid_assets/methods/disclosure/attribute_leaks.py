@@ -178,21 +178,15 @@ class Together:
     fall: float
 
 
-def singled_out(codes: np.ndarray, blank: np.ndarray, k: int, held: np.ndarray | None = None) -> np.ndarray:
+def singled_out(codes: np.ndarray, blank: np.ndarray, k: int) -> np.ndarray:
     """Return which records have a value shared by fewer than k records; missing values single nobody out.
-
-    Parameters
-    ----------
-    held
-        (n,) int: frequency of each record's value, if it was counted elsewhere, such as in the population.
 
     Examples
     --------
     >>> singled_out(np.array([0, 0, 1, 2]), np.array([False, False, False, True]), 2).tolist()
     [False, False, True, False]
     """
-    held = np.bincount(codes)[codes] if held is None and len(codes) else held
-    return np.zeros(0, dtype=bool) if held is None else (held < k) & ~blank
+    return (np.bincount(codes)[codes] < k) & ~blank if len(codes) else np.zeros(0, dtype=bool)
 
 
 def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
@@ -248,7 +242,7 @@ def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
 
     Examples
     --------
-    Bands of five years beside ten: they tell nothing of the single years, and are made of them.
+    Bands of five years beside ten: they disclose nothing about the single years, and are made of them.
 
     >>> ages = np.arange(200) % 20 + 20
     >>> years, bands = Withheld("Age: years", ages // 10, ages), Column(ages // 5, ages < 0)

@@ -65,12 +65,10 @@ class DemographicRisk:
     ----------
     k
         Smallest population class size that is not at high risk.
-    classes, released_classes
-        Number of demographic classes in the population or the release, and number of those with released members.
+    classes
+        Number of demographic classes in the population or the release.
     smallest
         Smallest population size of a class with released members; None if nobody is released.
-    smallest_in_release
-        Smallest number of released members in such a class; None if nobody is released.
     released
         Number of released members.
     released_below_k
@@ -81,9 +79,7 @@ class DemographicRisk:
 
     k: int
     classes: int
-    released_classes: int
     smallest: int | None
-    smallest_in_release: int | None
     released: int
     released_below_k: int
     sizes: tuple[tuple[int, int], ...]
@@ -121,9 +117,7 @@ def demographic_risk(population_size: ArrayLike, released_size: ArrayLike, k: in
     return DemographicRisk(
         k=int(k),
         classes=population.size,
-        released_classes=int(shown.sum()),
         smallest=int(population[shown].min()) if shown.any() else None,
-        smallest_in_release=int(release[shown].min()) if shown.any() else None,
         released=int(release.sum()),
         released_below_k=int(release[population < k].sum()),
         sizes=tuple(zip(edges, members.tolist(), strict=True)),

@@ -50,7 +50,7 @@ class Roll:
         rows = np.frombuffer(content, dtype=_ROW)
         tags, classes = rows["tag"].astype(np.uint64), rows["class"].astype(np.int32)
         if (tags[1:] <= tags[:-1]).any() or (classes <= NOT_DELIVERED).any():
-            raise ValueError("a roll holds every tag once, in order, each with a class")
+            raise ValueError("a roll contains every tag once, in order, each with a class")
         return cls(tags, classes)
 
     def to_bytes(self) -> bytes:

@@ -35,8 +35,6 @@ class FlatResult:
     ----------
     node, loss
         None and infinite if even the coarsest node fails.
-    below_k
-        Number of records in classes smaller than k at this node, to be suppressed.
     allowed
         Number of records that may be suppressed.
     evaluated
@@ -47,7 +45,6 @@ class FlatResult:
 
     node: Node | None
     loss: float
-    below_k: int
     allowed: int
     evaluated: dict[Node, int]
     losses: dict[Node, float]
@@ -177,9 +174,9 @@ class _Search:
         """Return the result, with the loss of every evaluated node."""
         evaluated = {node: below for node, (_, below) in self.looked_at.items()}
         if self._best is None:
-            return FlatResult(None, math.inf, self._table.records, self._allowed, evaluated, losses)
+            return FlatResult(None, math.inf, self._allowed, evaluated, losses)
         node = self._best[-1]
-        return FlatResult(node, losses[node], evaluated[node], self._allowed, evaluated, losses)
+        return FlatResult(node, losses[node], self._allowed, evaluated, losses)
 
     def _look_at(self, node: Node) -> bool:
         """Evaluate a node, close what it rules out, and return whether it is the best so far."""

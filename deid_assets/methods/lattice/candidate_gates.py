@@ -52,7 +52,7 @@ class OtherGates:
         (N, d) int: base codes of the level-1 quasi-identifiers of all delivered members.
     sampled
         (n,) int: rows of the sampled members in `delivered`, in the order of the targets.
-    class_size_at_least, max_share
+    class_size_at_least, max_high_risk_share
         Smallest large enough demographic class, in delivered members; largest share of released members in smaller ones.
     success_at_most
         Largest success of a neighbour who knows that the target is in the release: the limit of that gate, or that of the
@@ -76,7 +76,7 @@ class OtherGates:
     delivered: np.ndarray
     sampled: np.ndarray
     class_size_at_least: int
-    max_share: float
+    max_high_risk_share: float
     success_at_most: float | None
     trials: int
     confidence: float | None
@@ -92,7 +92,7 @@ class OtherGates:
 
     def failing(self, node: Node, suppressed: np.ndarray) -> str | None:
         """Return the gate that the node fails without the suppressed members, (n,) bool; None if it passes all."""
-        if self.small_class_share(node, suppressed) > self.max_share:
+        if self.small_class_share(node, suppressed) > self.max_high_risk_share:
             return DEMOGRAPHICS
         return next((gate for gate in self._attacks if not self._leaves_room(gate, node, suppressed)), None)
 
@@ -111,7 +111,7 @@ class OtherGates:
     def excess(self, node: Node) -> float:
         """Return the sum of the relative excesses over the gates' limits with nobody suppressed; 0 if all gates hold."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
-        ratios = [self.small_class_share(node, nobody) / self.max_share]
+        ratios = [self.small_class_share(node, nobody) / self.max_high_risk_share]
         ratios += [
             float(self._successes(gate, node, nobody, attack.trials).mean()) / attack.at_most
             for gate, attack in self._attacks.items()
@@ -131,7 +131,7 @@ class OtherGates:
     def small_classes_however_suppressed(self, node: Node, share: float) -> bool:
         """Whether too many members are in small demographic classes; if so at a node, then at every finer one."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
-        return self.small_class_share(node, nobody) > self.max_share + share
+        return self.small_class_share(node, nobody) > self.max_high_risk_share + share
 
     def small_class_share(self, node: Node, suppressed: np.ndarray) -> float:
         """Return the share of remaining members whose demographic class has too few delivered members."""

@@ -183,7 +183,7 @@ class OptimalityCertificate:
                 f"a node that loses less than the chosen one is neither ruled out nor passed over: {node_text(better)}"
             )
         elif not _same(rest, self.rest_loss):
-            found.append("the least loss among the nodes that were never evaluated is not as told")
+            found.append("the least loss among the nodes that were never evaluated is not as stated")
         return found
 
     @property
@@ -271,7 +271,7 @@ class OptimalityCertificate:
         """Check minimality: each direct lower neighbour was measured and failed, alone or with one above, or passed over."""
         told = [measured.node for measured in self.neighbours]
         if sorted(told) != sorted(lower_neighbours(self.chosen)):
-            return ["the nodes directly below the chosen one are not each told once"]
+            return ["the nodes directly below the chosen one are not each listed once"]
         below = _below_any(told, [measured.node for measured in self.failed]) if told else ()
         return [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"

@@ -59,7 +59,7 @@ def choose_generalization(
     with_suppression: Sequence[Node],
     adversary: Adversary,
     keys: StreamKeys,
-    max_share: float,
+    max_high_risk_share: float,
     draws: int,
     confidence: float,
     suppress_at_most: float,
@@ -77,7 +77,7 @@ def choose_generalization(
         The nodes to try with suppression if no candidate holds without, best first.
     keys
         Returns the 16-byte key of a named stream.
-    max_share
+    max_high_risk_share
         MaxSup.
     draws, confidence
         Number of draws and confidence of the measurement, the same as for the gate.
@@ -101,16 +101,16 @@ def choose_generalization(
         gate = other_gates.failing(node, nobody) if other_gates else None
         if gate is None:
             readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
-            if readings.hold(max_share, confidence, aim):
+            if readings.hold(max_high_risk_share, confidence, aim):
                 return Choice(node, readings, nobody), passed_over
         passed_over[node] = gate or HIGH_RISK
     if suppress_at_most <= 0:
         return None, passed_over
     for node in with_suppression:
         gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
-        if gate is None and not _is_hopeless(computation, node, keys, aim * max_share, suppress_at_most, executor):
+        if gate is None and not _is_hopeless(computation, node, keys, aim * max_high_risk_share, suppress_at_most, executor):
             found = suppress_flagged(
-                computation, node, adversary, keys, max_share, draws, confidence, suppress_at_most, aim, executor
+                computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor
             )
             if found is not None:
                 gate = other_gates.failing(node, found[1]) if other_gates else None
@@ -125,7 +125,7 @@ def suppress_flagged(
     node: Node,
     adversary: Adversary,
     keys: StreamKeys,
-    max_share: float,
+    max_high_risk_share: float,
     draws: int,
     confidence: float,
     at_most: float,
@@ -145,7 +145,7 @@ def suppress_flagged(
         The full measurement of the rest, and (n,) bool of the suppressed members.
     """
     members = len(computation.data.targets)
-    goal = target = aim * max_share
+    goal = target = aim * max_high_risk_share
     drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
     asked, judged = np.arange(members), computation
     for number in range(ROUNDS):
@@ -164,7 +164,7 @@ def suppress_flagged(
         share = max(quick.fixed.share, quick.literal.share)
         if share <= target:
             full = both_readings(rest, node, rest_adversary, keys(f"confirmation {number}"), draws, executor)
-            if full.hold(max_share, confidence, aim):
+            if full.hold(max_high_risk_share, confidence, aim):
                 return full, suppressed
             share = max(full.fixed.share, full.literal.share)
         goal *= min(0.9, target / share)

@@ -52,7 +52,7 @@ class Demands:
         A gate that fails for every change because it does not depend on the node; empty for none.
     """
 
-    max_share: float
+    max_high_risk_share: float
     draws: int
     confidence: float
     suppress_at_most: float
@@ -159,7 +159,7 @@ class _Remedies:
 
     def told(self, kind: str, what: str, share: float) -> tuple:
         """Return a row that locates the risk and recommends nothing."""
-        return kind, what, share, self.demands.max_share, 0.0, NOT_TRIED, False, ""
+        return kind, what, share, self.demands.max_high_risk_share, 0.0, NOT_TRIED, False, ""
 
     def without_columns(self) -> list[tuple]:
         """Return a row for each quasi-identifier left out alone; if none passes, also for growing sets of them."""
@@ -183,7 +183,7 @@ class _Remedies:
 
     def more_suppression(self, share: float) -> tuple:
         """Return the row for more suppressed members: as few as suffice, and more than the policy allows."""
-        row = ("suppressing", "flagged members", share, self.demands.max_share)
+        row = ("suppressing", "flagged members", share, self.demands.max_high_risk_share)
         if self.demands.suppress_at_most >= _MOST_SUPPRESSED:
             return (*row, 0.0, NOT_TRIED, False, "")
         suppressed, gate = self._tried(Change(suppress_at_most=_MOST_SUPPRESSED), share)
@@ -209,11 +209,11 @@ class _Remedies:
     def _excess(self, change: Change, share: float) -> float:
         """Return how far the change is from passing: the sum of the relative excesses over the limits."""
         gates = self._gates_left(change)
-        return max(0.0, share / self.demands.max_share - 1) + (gates.excess(()) if gates else 0.0)
+        return max(0.0, share / self.demands.max_high_risk_share - 1) + (gates.excess(()) if gates else 0.0)
 
     def _row(self, change: Change, share: float) -> tuple:
         suppressed, gate = self._tried(change, share)
-        row = ("without", " and ".join(change.without), share, self.demands.max_share)
+        row = ("without", " and ".join(change.without), share, self.demands.max_high_risk_share)
         return (*row, suppressed, gate, False, "") if gate else self._offered(*row, suppressed, change)
 
     def _offered(self, kind: str, what: str, share: float, threshold: float, suppressed: float, change: Change) -> tuple:
@@ -235,11 +235,11 @@ class _Remedies:
         at_most = demands.suppress_at_most if change.suppress_at_most is None else change.suppress_at_most
         if demands.never:
             return 0.0, demands.never
-        if share > demands.max_share + at_most:
+        if share > demands.max_high_risk_share + at_most:
             return 0.0, HIGH_RISK
         choice, passed_over = choose_generalization(
-            self._left(change), [()] if share <= demands.max_share else [], [()], self.adversary,
-            lambda name: self.keys(f"tried: {name}"), demands.max_share, demands.draws, demands.confidence, at_most,
+            self._left(change), [()] if share <= demands.max_high_risk_share else [], [()], self.adversary,
+            lambda name: self.keys(f"tried: {name}"), demands.max_high_risk_share, demands.draws, demands.confidence, at_most,
             demands.aim, self.executor, self._gates_left(change),
         )  # fmt: skip
         return (float(choice.suppressed.mean()), "") if choice else (0.0, passed_over.get((), HIGH_RISK))

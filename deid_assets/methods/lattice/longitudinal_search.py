@@ -8,7 +8,6 @@ Every node gets a share with an interval, a decision, and how the decision was r
 draw is not a candidate.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -98,11 +97,6 @@ class LatticeSearch:
     def at(self, node: Sequence[int]) -> NodeResult:
         """Return the result of one node."""
         return next(result for result in self.nodes if result.node == tuple(node))
-
-    @property
-    def least_loss_without_measurement(self) -> float:
-        """Smallest loss among nodes decided by inference alone; infinite if every node was measured."""
-        return min((result.loss for result in self.nodes if result.reached == "inferred"), default=math.inf)
 
 
 @dataclass(frozen=True)

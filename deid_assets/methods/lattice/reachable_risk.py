@@ -19,7 +19,7 @@ from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval, empirical_bernstein_upper_bound
 
-ABSENCE = "what absence tells"
+ABSENCE = "what absence discloses"
 GATES = (HIGH_RISK, DEMOGRAPHICS, ATTACK, ABSENCE)
 ERROR = 0.001
 """Probability that a bound from draws is too high, for each bound."""
@@ -90,12 +90,12 @@ def reach_of_demographics(gates: OtherGates, left_out: int) -> Reach:
     members = len(gates.sampled)
     share = gates.small_class_share(top_node(gates.dimensions), np.zeros(members, dtype=bool))
     least = least_without(round(share * members), members, left_out)
-    return Reach(DEMOGRAPHICS, share, least, gates.max_share, proven=True)
+    return Reach(DEMOGRAPHICS, share, least, gates.max_high_risk_share, proven=True)
 
 
-def reach_of_attack(gates: OtherGates, stream_key: bytes, left_out: int, limit: float, draws: int = NEIGHBORS) -> Reach:
+def reach_of_attack(gates: OtherGates, stream_key: bytes, left_out: int, limit: float) -> Reach:
     """Bound the success of a neighbour who knows that the target is in the release."""
-    successes = gates.surest_successes(stream_key, draws)
+    successes = gates.surest_successes(stream_key, NEIGHBORS)
     lower = max(0.0, 1 - empirical_bernstein_upper_bound(1 - successes, 1.0, 1 - ERROR))
     members = len(gates.sampled)
     return Reach(ATTACK, float(successes.mean()), least_without(lower * members, members, left_out), limit, proven=False)

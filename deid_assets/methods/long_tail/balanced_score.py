@@ -13,35 +13,10 @@ with mean mu and population standard deviation sigma of the claim's supports. Th
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
 from deid_assets.methods.long_tail.truncation import value_supports
 from deid_assets.store.tables import Table
 
 LargestSupport = Literal["largest", "members"]
-
-
-def balanced_score(mean: np.ndarray, deviation: np.ndarray, largest: float, largest_deviation: float) -> np.ndarray:
-    """Return the score of claims, in [0, 1].
-
-    Parameters
-    ----------
-    mean, deviation
-        (n,) mean and population standard deviation of the supports of each claim's values.
-    largest
-        sup_max, at least the maximum of the means.
-    largest_deviation
-        sigma_max, at least the maximum of the deviations.
-
-    Examples
-    --------
-    >>> supports = np.array([[1, 1], [3, 3], [2, 4], [1, 5], [50, 50], [1, 99], [99, 99]])
-    >>> balanced_score(supports.mean(axis=1), supports.std(axis=1), 99, 49).round(4).tolist()
-    [0.0, 0.0204, 0.0404, 0.0604, 0.5, 1.0, 1.0]
-    """
-    variability = np.asarray(deviation) / largest_deviation if largest_deviation > 0 else np.zeros(np.shape(mean))
-    level = (np.asarray(mean) - 1) / (largest - 1) if largest > 1 else np.zeros(np.shape(mean))
-    return variability + (1 - variability) * level
 
 
 def claim_balanced_scores(claims: Table, quasi_identifiers: Sequence[str], largest_support: LargestSupport = "largest") -> str:

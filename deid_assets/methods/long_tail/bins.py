@@ -123,7 +123,7 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
     [50, 40, 30, 20, 11, 0, 11]
     """
     if m < 1:
-        raise ValueError(f"a bin that holds at least {m} members protects nobody")
+        raise ValueError(f"a bin of at least {m} members protects nobody")
     if len(seed) != 16:
         raise ValueError(f"the seed has {len(seed)} bytes instead of 16")
     generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
@@ -159,7 +159,7 @@ def widened(counts: np.ndarray, bins: Bins, m: int) -> Bins:
     """
     with_claims = np.count_nonzero(np.asarray(counts) > 0)
     if 0 < with_claims < m:
-        raise ValueError(f"fewer than {m} members have claims, so that no bin can hold {m}")
+        raise ValueError(f"fewer than {m} members have claims, so that no bin can have {m}")
     while True:
         sizes = bin_sizes(truncate_to_bins(counts, bins, m, bytes(16)), bins)
         if not len(sizes) or sizes[0] == 0 or sizes[0] >= m:

@@ -88,38 +88,6 @@ def truncate_within_classes(
     return found
 
 
-def class_and_bins(
-    classes: NDArray[np.integer], counts: NDArray[np.integer], width: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the class of each member by demographics and bins of claims, and its size.
-
-    Parameters
-    ----------
-    classes
-        (n,) integers: demographic class of each member of the population.
-    counts
-        (n, y) integers: claims of each member, in total or in each year.
-    width
-        Bin width of the number of claims; 1 for an adversary who knows the number exactly.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        (n,) int64 number of the class, and (n,) int64 size of the class.
-
-    Examples
-    --------
-    >>> class_and_bins(np.array([0, 0, 0, 1]), np.array([[1], [5], [6], [5]]), 5)[1].tolist()
-    [2, 2, 1, 1]
-    """
-    bins, found = Bins(width), np.asarray(classes)
-    for year in np.asarray(counts, dtype=np.int64).T:
-        found = _joined(found, bins.of(year))
-    _, found, sizes = np.unique(found, return_inverse=True, return_counts=True)
-    found = found.reshape(-1)
-    return found, sizes[found]
-
-
 def bin_columns(years: Sequence[int]) -> tuple[str, ...]:
     """Return the names of the columns that `with_bins` adds: one, or one per year.
 

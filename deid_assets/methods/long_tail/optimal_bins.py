@@ -51,14 +51,14 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_n
     1
     """
     if m < 1:
-        raise ValueError(f"a bin that holds at least {m} members protects nobody")
+        raise ValueError(f"a bin of at least {m} members protects nobody")
     counts = np.asarray(counts, dtype=np.int64)
     kept = counts.copy()
     order = np.argsort(-counts, kind="stable")
     order = order[: np.count_nonzero(counts > 0)]
     without = len(counts) - len(order) if down_to_none else None
     if 0 < len(order) + (without or 0) < m:
-        raise ValueError(f"fewer than {m} members have claims, so that no bin can hold {m}")
+        raise ValueError(f"fewer than {m} members have claims, so that no bin can have {m}")
     if len(order) == 0:
         return kept
     descending = counts[order]

@@ -133,7 +133,7 @@ def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:
             GROUP BY claims ORDER BY claims"""
     )
     if len(histogram["claims"]) == 0:
-        raise DeliveryError(f"{claims.name} holds no claims, so there is no long tail to cut; check the exclusions")
+        raise DeliveryError(f"{claims.name} has no claims, so there is no long tail to cut; check the exclusions")
     return nearest_rank(np.asarray(histogram["claims"]), np.asarray(histogram["units"]), percentile)
 
 

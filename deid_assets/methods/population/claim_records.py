@@ -194,7 +194,9 @@ class EvaluationRecords:
             raise ValueError("a demographic code is outside its domain")
         lacking = sum(self._held_but_not_known())
         if lacking:
-            raise ValueError(f"{lacking} histories of released members hold values that what may be known of them lacks")
+            raise ValueError(
+                f"{lacking} histories of released members contain values that are not among those that may be known about them"
+            )
 
     def _held_but_not_known(self) -> Iterator[int]:
         """For each quasi-identifier and the year, yield the number of members who hold more than is known about them."""

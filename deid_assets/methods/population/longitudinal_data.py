@@ -344,7 +344,7 @@ def _check_codes(data: LongitudinalData) -> None:
         _check_range(data.known[h].codes, domain, f"known histories {h}")
         lacking = held_but_not_known(data.held[h], data.targets, data.known[h], domain)
         if lacking:
-            raise ValueError(f"histories {h}: {lacking} targets hold values that their untruncated history lacks")
+            raise ValueError(f"histories {h}: {lacking} targets have values that their untruncated history lacks")
 
 
 def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
@@ -352,7 +352,11 @@ def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:
         raise ValueError(f"{what}: a code is outside its domain")
 
 
-def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, domain: Domain, cells: int = 1 << 21) -> int:
+CELLS_AT_ONCE = 1 << 21
+"""Cells of a dense array of members and values that are counted at a time."""
+
+
+def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, domain: Domain) -> int:
     """Count members with a value more often in D' than in D, a sign that D was not read; in chunks of bounded memory.
 
     Parameters
@@ -366,7 +370,7 @@ def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, d
     domain
         Domain of the values.
     """
-    chunk = max(1, cells // max(1, domain.sizes[0]))
+    chunk = max(1, CELLS_AT_ONCE // max(1, domain.sizes[0]))
     lacking = 0
     for first in range(0, len(members), chunk):
         rows = np.arange(first, min(first + chunk, len(members)))

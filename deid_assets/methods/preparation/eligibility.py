@@ -129,7 +129,7 @@ class OptOutMatch:
                 f"opt_outs: of {self.listed:,} identifiers listed fewer than the share {matched_at_least:g} (matched_at_least) "
                 "are those of delivered members, so that members who opted out may be released; check whether the list is of "
                 "this delivery, and writes identifiers as it does: prefixes, leading zeros, upper and lower case, white space. "
-                "Where a delivery holds few of those listed, state a smaller share; 0 asks for none"
+                "Where a delivery has few of those listed, state a smaller share; 0 asks for none"
             )
         if self.nearly:
             found.append(

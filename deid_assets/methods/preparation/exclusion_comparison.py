@@ -23,6 +23,9 @@ from scipy import sparse, stats
 
 from deid_assets.store.tables import Table, quoted
 
+CONFIDENCE = 0.99
+"""Confidence of the interval of a Kolmogorov-Smirnov distance."""
+
 _MEMBERS_AT_ONCE = 16_384
 
 # Lookup table for Poisson(1): 2^16 equally likely entries; its mean and variance are accurate to 1e-4.
@@ -175,7 +178,6 @@ def kolmogorov_smirnov(
     histogram: dict[str, NDArray],
     rng: np.random.Generator,
     replicates: int = 999,
-    confidence: float = 0.99,
 ) -> KolmogorovSmirnov | None:
     """Compare the values of removed and remaining members by resampling members.
 
@@ -189,8 +191,6 @@ def kolmogorov_smirnov(
         Source of the weights; the same state gives the same result.
     replicates
         Number of bootstrap replicates.
-    confidence
-        Confidence of the interval, in (0, 1).
 
     Returns
     -------
@@ -201,8 +201,8 @@ def kolmogorov_smirnov(
     -----
     A replicate in which a group has no members is uninformative and counts as the largest deviation, 1.
     """
-    if not 0 < confidence < 1 or replicates < 1:
-        raise ValueError("the confidence must lie between 0 and 1, and at least one replicate is needed")
+    if replicates < 1:
+        raise ValueError("at least one replicate is needed")
     member, n = np.asarray(histogram["member"]), np.asarray(histogram["n"])
     removed = np.asarray(histogram["removed"], dtype=bool)
     if removed.all() or not removed.any():
@@ -217,14 +217,14 @@ def kolmogorov_smirnov(
     distance = float(np.abs(difference).max())
     deviation = np.abs(resampled[0] - resampled[1] - difference).max(axis=1)
     deviation = np.where(np.isnan(deviation), 1.0, deviation)
-    reach = float(np.quantile(deviation, confidence, method="higher"))
+    reach = float(np.quantile(deviation, CONFIDENCE, method="higher"))
     return KolmogorovSmirnov(
         distance=distance,
         low=max(0.0, distance - reach),
         high=min(1.0, distance + reach),
         p_value=float((1 + (deviation >= distance).sum()) / (replicates + 1)),
         replicates=replicates,
-        confidence=confidence,
+        confidence=CONFIDENCE,
     )
 
 

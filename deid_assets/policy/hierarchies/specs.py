@@ -66,7 +66,7 @@ class IntervalLevel(Section):
         if self.then_every is not None and self.starts is None:
             raise ValueError("then_every goes with starts")
         if self.starts == ():
-            raise ValueError("starts must hold at least one value")
+            raise ValueError("starts must contain at least one value")
         return self
 
     def cuts(self, first: int, last: int | None) -> Cuts:

@@ -20,7 +20,7 @@ THIRD = Fraction(1, 3)
 _THRESHOLD = "thresholds in use run from .05 to .33, classes of 20 to 3; above that a class of two, or of one, would be safe"
 _SUCCESS = "thresholds in use run from .05 to .33; an attack that finds more than one in three is not prevented"
 _MAX_SUP = "shares in use run from .01 to .1; a larger one lets members through whom everybody can single out"
-_CLASS = "classes in use hold 3 to 20 members; in a class of two each member knows the other"
+_CLASS = "classes in use have 3 to 20 members; in a class of two each member knows the other"
 _READ = "where less than half can be read the rule misses more than it finds; switch it off instead"
 _FOUND = "so few are found by chance where hardly a code can be read; say null if the list may match nothing"
 _CODED = "where so few claims have a code the rule finds next to nothing; say null if there may be none"
@@ -160,7 +160,7 @@ NO_LIMIT = {
     "provider_graph.patterns_known": "the adversary's knowledge; more is worse for the release",
     "removal.newborn_days": "0 is the day of birth, null switches the rule off",
     "risk.gate.draws": "too few are refused",
-    "risk.population_size": "a statement about the delivery, which may not hold more members; alpha is judged with it",
+    "risk.population_size": "a statement about the delivery, which must not have more members; alpha is judged with it",
     "risk.search.aim": "it chooses a node; the gate judges it",
     "risk.search.draws_at_most": "it chooses a node; the gate judges it",
     "risk.search.error": "it chooses a node; the gate judges it",

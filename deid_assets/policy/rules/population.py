@@ -36,7 +36,7 @@ def _readable(policy: Policy, section: str) -> Iterator[Problem]:
         path = (section, "table", "columns", column)
         numeric = column in COLUMN_RANGES
         if not numeric and (mapped.width > 1 or mapped.top is not None):
-            yield Problem(path, f"width and top are for columns of whole numbers; {column} holds text")
+            yield Problem(path, f"width and top are for columns of whole numbers; {column} contains text")
         if mapped.coded and column not in CODED_COLUMNS:
             yield Problem(path, f"coded is for {' and '.join(CODED_COLUMNS)}; {column} contains no codes")
         if (mapped.width > 1 or mapped.top is not None) and numeric and policy.publishes(column):

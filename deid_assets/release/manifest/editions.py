@@ -7,7 +7,7 @@ knows everything else could try exact counts until the digest matches.
 """
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 
@@ -273,6 +273,6 @@ def _common(manifest: Manifest) -> dict:
     }
 
 
-def package_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages that a release depends on."""
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}

@@ -109,7 +109,7 @@ class PublicNumbers:
         if measured.unit == "probability":
             # The ratio of two attacks is alpha, and alpha with the number of released rows gives the exact population.
             return told | {name: two_digits(told[name]) for name in ("value", "bound")}
-        if not measured.counts_people or measured.told_by_files:
+        if not measured.counts_people or measured.disclosed_by_files:
             return told
         value, size = _left_out(attrition) if measured.unit == LEFT_OUT else self._protected(measured)
         bound = value if measured.bound == measured.value else None
@@ -119,7 +119,7 @@ class PublicNumbers:
         """A protected count, or a share of two; and the number of people it was measured on."""
         value, whole = measured.value, measured.sample_size
         size = whole
-        if whole is not None and not measured.whole_told_by_files:
+        if whole is not None and not measured.whole_disclosed_by_files:
             # Measurements of one group, "group/what", share the same people: their number is one cell.
             size = self.protect(self._cell(measured, f"{measured.name.partition('/')[0]}/sample_size"), whole)
         if value is None or not math.isfinite(value):

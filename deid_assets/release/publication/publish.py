@@ -51,7 +51,7 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.clock import goes_back
 from deid_assets.release.registry.entries import Entry
-from deid_assets.release.registry.tries import Tried, is_told
+from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
 from deid_assets.store.tables import Query, Table, owner_only, write_table
@@ -143,7 +143,7 @@ class Releases:
             # A release that a crash left without its entry follows the current head.
             self._recover_or_refuse()
             chain = self.registry.chain()
-            if not is_told(chain, tried, by_chance):
+            if not is_recorded(chain, tried, by_chance):
                 line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
                 self.registry.append(line.signed(self.key))
 

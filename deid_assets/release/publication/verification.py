@@ -288,7 +288,7 @@ def _check_registry(content: bytes, chain: Chain | str | None, expected_head: st
     """Whether the chain is unbroken, contains the entry that this manifest determines, and does not go back in time there."""
     sound, registered, in_time, known = (
         "the registry's chain is unbroken",
-        "the registry holds this release",
+        "the registry contains this release",
         "the release is not older than what was registered before it",
         "the registry reaches the known head",
     )

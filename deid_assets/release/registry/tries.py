@@ -1,13 +1,13 @@
-"""Tries: how often draws refused releases of one delivery and sample, and how the next try counts.
+"""Tries: how many releases of one delivery and sample were refused by draws, and how strictly the next one is judged.
 
-A measurement based on draws passes something unsafe with a small probability. Someone who may try again and again
-passes in the end. So try i errs with at most 1/2^i of that probability (`confidence.confidence_of_try`), there are
-three tries, and the registry counts them over all policies and runs, whatever their names, until something is
-published.
+A measurement based on draws accepts an unsafe release with a small probability, so anyone who could try without limit
+would succeed in the end. Therefore try i may err with at most 1/2^i of that probability (`confidence.confidence_of_try`),
+and there are at most three tries. The registry counts them over all policies and runs, whatever their names, until a
+release is published.
 
-A sample is recognized by its approximate size, because samples are drawn in one keyed order: one more member makes
-nearly the same sample. Its size is an exact number of people and appears in no public file. The registry therefore has
-a keyed digest of the rounded size; anyone who has the secret compares it with those of all nearby sizes.
+Members are drawn in one keyed order, so a sample with one more member is nearly the same sample. Samples are therefore
+compared by approximate size. The exact size is a number of people and must not appear in a public file. The registry
+contains a keyed digest of the rounded size, which only the owner of the secret can compare with the digests of nearby sizes.
 """
 
 import math
@@ -30,7 +30,7 @@ _STEPS = 4
 
 @dataclass(frozen=True)
 class Sample:
-    """A random sample, as far as it determines whether another counts as the same one.
+    """A random sample: what decides whether another one counts as the same.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Sample:
         return self._digest(secret, self._step)
 
     def alike(self, secret: Secret) -> frozenset[str]:
-        """Digests of samples that count as this one: all within a factor of two, none beyond a factor of two and a half.
+        """Digests of samples that count as this one: all sizes within a factor of two, none beyond a factor of 2.5.
 
         Examples
         --------
@@ -99,7 +99,7 @@ class Tried:
         Raises
         ------
         ValueError
-            If it is something else.
+            If the value is not what `to_json` returns.
         """
         if set(value) != {"subject", "sample", "node", "number"} or type(value["number"]) is not int:
             raise ValueError("a try has missing or unknown fields")
@@ -114,18 +114,18 @@ class Tried:
 
 @dataclass(frozen=True)
 class Tries:
-    """What was tried for one delivery and sample.
+    """Earlier tries of one delivery and sample.
 
     Attributes
     ----------
     numbers
-        The number of the try by generalization, when it was refused or published.
+        By generalization, the number of the try in which it was refused or published.
     refused
-        By refused generalization, whether chance may be the reason: nothing that failed was itself over its threshold.
+        By refused generalization, whether chance may be the reason: only bounds were over their thresholds, and no value.
     counted
         Generalizations refused since the last publication.
     published
-        The number of the last published try, if nothing was refused after it; else 0.
+        The number of the last published try if nothing was refused after it; otherwise 0.
     """
 
     numbers: Mapping[str, int]
@@ -135,7 +135,7 @@ class Tries:
 
     @property
     def next(self) -> int:
-        """The number of the next new try; there is none beyond `TRIES_AT_MOST`."""
+        """The number of the next new try, which must not exceed `TRIES_AT_MOST`."""
         return self.counted + 1
 
     @property
@@ -147,19 +147,19 @@ class Tries:
         return self.published or self.next
 
     def number_of(self, node: str) -> int:
-        """The number of a generalization's try: its earlier number if it has one, so that it gets the same draws."""
+        """The number of a generalization's try. A generalization that was tried keeps its number, and so its draws."""
         return self.numbers.get(node, self.next)
 
 
 def tries_of(chain: Chain, published: Mapping[tuple[str, int], Tried], subject: str, samples: Collection[str]) -> Tries:
-    """Read what was tried for one delivery and sample.
+    """Read the earlier tries of one delivery and sample from the registry.
 
     Parameters
     ----------
     published
-        By policy and number of a release, its try according to its manifest. A release without one ends no count.
+        By policy and number of a release, the try in its manifest. A release without a try does not reset the count.
     subject
-        Of the delivery.
+        `Tried.subject` of the delivery.
     samples
         Digests of the samples that count as the same one, `Sample.alike`.
     """
@@ -182,8 +182,8 @@ def tries_of(chain: Chain, published: Mapping[tuple[str, int], Tried], subject: 
     return Tries(numbers, refused, len(counted), last_published)
 
 
-def is_told(chain: Chain, tried: Tried, by_chance: bool) -> bool:
-    """Whether the registry already records this refused try, and no less plainly."""
+def is_recorded(chain: Chain, tried: Tried, by_chance: bool) -> bool:
+    """Whether the registry records this refused try already, with the same reason or a graver one than chance."""
     return any(
         isinstance(line, RefusedTry)
         and (line.subject, line.sample, line.node) == (tried.subject, tried.sample, tried.node)
@@ -195,14 +195,14 @@ def is_told(chain: Chain, tried: Tried, by_chance: bool) -> bool:
 def refused_by_draws(measured: Iterable[Measurement]) -> bool | None:
     """Whether chance may explain why measurements based on draws failed; None if none failed.
 
-    It may if each of them was within its threshold and only its bound was not.
+    It may if each of these values was within its threshold, and only its bound was not.
     """
     failed = [one for one in measured if one.failed_by_draws]
     return all(one.failed_by_chance for one in failed) if failed else None
 
 
 class Partitions:
-    """Generalizations identified by their effect on the values of a delivery, whatever they and their levels are called."""
+    """Identifies generalizations by how they group the values of a delivery, whatever they and their levels are called."""
 
     def __init__(self, domains: pd.DataFrame, secret: Secret):
         """`domains`: the table `value_domains`."""
@@ -228,8 +228,8 @@ class Partitions:
             raise ReleaseError(
                 "a quasi-identifier of the policy is not among the value domains; run the whole job again"
             ) from None
-        told = {column: digest for column, digest in classes.items() if digest}
-        return self._secret.keyed_digest("generalization of a try", canonical_json(told).decode())
+        grouping = {column: digest for column, digest in classes.items() if digest}
+        return self._secret.keyed_digest("generalization of a try", canonical_json(grouping).decode())
 
 
 def _partition(rows: pd.DataFrame) -> str:
@@ -239,7 +239,7 @@ def _partition(rows: pd.DataFrame) -> str:
 
 
 def what_is_next(number: int) -> str:
-    """What a refusal by chance says about the next try, by the number of that try."""
+    """The advice of a refusal that may be due to chance, given the number of the next try."""
     if number > TRIES_AT_MOST:
         return f"this may be chance, but it was the last of {TRIES_AT_MOST} tries of this delivery and sample"
     return f"this may be chance; running again tries a coarser generalization, as try {number} of {TRIES_AT_MOST}"

@@ -65,16 +65,6 @@ class SyntheticDelivery:
     claims: int
     seed: int
 
-    @property
-    def members_file(self) -> Path:
-        """The members file."""
-        return self.folder / MEMBERS_FILE
-
-    @property
-    def claims_file(self) -> Path:
-        """The claims file."""
-        return self.folder / CLAIMS_FILE
-
 
 def write_delivery(
     folder: Path, members: int, seed: int, progress: Callable[[int, int], None] | None = None
@@ -109,7 +99,7 @@ def write_delivery(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     delivery = write_delivery(Path(folder), members=100, seed=1)
-    ...     delivery.members, pq.read_metadata(delivery.claims_file).num_rows == delivery.claims
+    ...     delivery.members, pq.read_metadata(delivery.folder / CLAIMS_FILE).num_rows == delivery.claims
     (100, True)
     """
     if members < 1:

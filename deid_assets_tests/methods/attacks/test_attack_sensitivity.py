@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks import attack_sensitivity as method
+from deid_assets.methods.attacks import attack_sensitivity
 from deid_assets.methods.attacks.attack_sensitivity import (
     KNOWS,
     AttackSensitivity,
@@ -57,11 +57,11 @@ def captured(monkeypatch, *names):
     found = {name: [] for name in names}
     for name in names:
 
-        def wrapped(*args, honest=getattr(method, name), kept=found[name], **kwargs):
+        def wrapped(*args, honest=getattr(attack_sensitivity, name), kept=found[name], **kwargs):
             kept.append(honest(*args, **kwargs))
             return kept[-1]
 
-        monkeypatch.setattr(method, name, wrapped)
+        monkeypatch.setattr(attack_sensitivity, name, wrapped)
     return found
 
 
@@ -119,7 +119,7 @@ def test_records_that_hold_what_is_not_known_are_refused(lost):
         "years": [[((1, 0), 0, 3), ((2, 1), 0, None)]],
     }[lost]
     held, lacking = (ClaimRecords.of(own, len(VALUES)) for own in (claims, known))
-    with pytest.raises(ValueError, match="what may be known of them lacks"):
+    with pytest.raises(ValueError, match="not among those that may be known about them"):
         EvaluationRecords(np.zeros((1, 1), int), (1,), VALUES, held, lacking)
 
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_simulated_is_refused(arguments, message):
 class TestCells:
     def found(self, *successes, name="original", power=5, alpha=0.1):
         sizes = np.array([int(1 / value) if value else 0 for value in successes], dtype=np.int32)
-        trials = method.Trials(np.zeros(len(sizes), int), sizes > 0, sizes)
+        trials = attack_sensitivity.Trials(np.zeros(len(sizes), int), sizes > 0, sizes)
         return cell_of(name, power, trials, alpha, lambda values: (values.mean() / 2, values.mean() * 2))
 
     def test_unconditional_is_alpha_times_given_membership_interval_included(self):

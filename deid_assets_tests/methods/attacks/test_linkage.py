@@ -1,5 +1,6 @@
 """Linkage simulation against the enumeration of every one-to-one assignment."""
 
+from collections import Counter
 from itertools import permutations, product
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks.linkage import attempt_summary, expected_correct, simulate_linkage
-from deid_assets.methods.attacks.marketer_risk import expected_marketer_risk, marketer_risk
+from deid_assets.methods.attacks.linkage import attempt_summary, simulate_linkage
+from deid_assets.methods.attacks.marketer_risk import expected_marketer_risk, matched_share
 
 
 @st.composite
@@ -40,11 +41,18 @@ def every_assignment(records, people, match):
     return outcomes
 
 
+def expected_links(records, people, match):
+    """Expected number of right links (methods#linkage-simulation): 1 / max(f, F) for each record in its person's class."""
+    found = [group for group, person in zip(records, match, strict=True) if person >= 0 and people[person] == group]
+    own, theirs = Counter(records), Counter(people)
+    return sum(1 / max(own[group], theirs[group]) for group in found)
+
+
 @settings(max_examples=60, deadline=None)
 @given(small_cases())
 def test_the_expectation_is_that_of_all_assignments(case):
     outcomes = every_assignment(*case)
-    assert expected_correct(*case) == pytest.approx(sum(np.mean(rights) for rights in outcomes))
+    assert expected_links(*case) == pytest.approx(sum(np.mean(rights) for rights in outcomes))
 
 
 @settings(max_examples=15, deadline=None)
@@ -68,11 +76,11 @@ def test_a_release_that_is_part_of_the_file_has_the_precision_of_marketer_risk()
     people = random.choice(200, 4_000, p=np.arange(1, 201) / np.arange(1, 201).sum())
     match = random.choice(4_000, 900, replace=False)
     found = simulate_linkage(people[match], people, match, random, trials=400)
-    direct = marketer_risk(np.bincount(people[match], minlength=200), np.bincount(people, minlength=200))
+    direct = matched_share(np.bincount(people[match], minlength=200), np.bincount(people, minlength=200))
     summary = attempt_summary(found.precision)
     assert found.links == 900 and summary.low <= direct <= summary.high
     assert (found.precision == found.recall).all()
-    assert expected_correct(people[match], people, match) / 900 == pytest.approx(direct)
+    assert expected_links(people[match], people, match) / 900 == pytest.approx(direct)
     assert expected_marketer_risk(np.bincount(people)) == pytest.approx(direct, rel=0.4)
 
 
@@ -87,13 +95,13 @@ def test_the_mean_over_samples_is_classes_over_people():
 
 
 class TestCautiousAdversary:
-    def test_he_links_only_who_is_alone_in_the_file(self):
+    def test_they_link_only_who_is_alone_in_the_file(self):
         random = np.random.default_rng(1)
         found = simulate_linkage([0, 0, 1, 2], [0, 0, 1, 2], [0, 1, 2, 3], random, 5, only_unique=True)
         assert (found.links, found.correct.tolist()) == (2, [2] * 5)
         assert found.precision.tolist() == [1.0] * 5 and found.recall.tolist() == [0.5] * 5
 
-    def test_where_nobody_is_alone_he_links_nobody(self):
+    def test_where_nobody_is_alone_they_link_nobody(self):
         found = simulate_linkage([0, 0], [0, 0, 0], [0, 2], np.random.default_rng(1), 5, only_unique=True)
         assert found.links == 0 and found.precision.size == 0 and found.recall.tolist() == [0.0] * 5
         assert attempt_summary(found.precision) is None

@@ -40,8 +40,7 @@ def test_summary_counts_released_members(classes, k):
     assert risk.released == sum(released) == sum(members for _, members in risk.sizes)
     assert risk.released_below_k == sum(r for f, r in classes if f < k)
     assert risk.smallest == (min(shown) if shown else None)
-    assert risk.smallest_in_release == min((r for _, r in classes if r > 0), default=None)
-    assert (risk.classes, risk.released_classes) == (len(classes), len(shown))
+    assert risk.classes == len(classes)
 
 
 def test_a_class_of_k_is_not_at_high_risk():
@@ -58,7 +57,7 @@ def test_sizes_are_shown_by_class_of_size():
 
 def test_a_release_without_members_has_no_smallest_class():
     risk = demographic_risk([50], [0], k=20)
-    assert (risk.smallest, risk.smallest_in_release, risk.share_below_k) == (None, None, 0)
+    assert (risk.smallest, risk.share_below_k) == (None, 0)
 
 
 def test_wrong_input_is_refused():

@@ -104,8 +104,8 @@ def test_a_roll_is_kept_and_read_back(members):
     ("content", "message"),
     [
         (b"x" * 13, "must be a multiple of element size"),
-        (roll_of({1: 0}).to_bytes() * 2, "holds every tag once"),
-        (roll_of({2: 0}).to_bytes() + roll_of({1: 0}).to_bytes(), "holds every tag once"),
+        (roll_of({1: 0}).to_bytes() * 2, "contains every tag once"),
+        (roll_of({2: 0}).to_bytes() + roll_of({1: 0}).to_bytes(), "contains every tag once"),
         (roll_of({1: NOT_DELIVERED}).to_bytes(), "each with a class"),
     ],
     ids=["a piece", "a member twice", "not in order", "no class"],

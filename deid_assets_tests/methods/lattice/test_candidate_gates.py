@@ -25,7 +25,7 @@ def gates(members: int = 100, released: int = 40, **changes) -> OtherGates:
         (np.ones(released, int),),
     )  # fmt: skip
     settings = {
-        "class_size_at_least": 10, "max_share": 0.1, "success_at_most": 0.3, "trials": TRIALS,
+        "class_size_at_least": 10, "max_high_risk_share": 0.1, "success_at_most": 0.3, "trials": TRIALS,
         "confidence": None, "number_trials": TRIALS,
     }  # fmt: skip
     return OtherGates(data, DIMENSIONS, ages, targets, stream_key=KEY, **settings | changes)

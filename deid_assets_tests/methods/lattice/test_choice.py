@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice import choice as flagged_suppression
+from deid_assets.methods.lattice import choice
 from deid_assets.methods.lattice.choice import choose_generalization, members_to_suppress, suppress_flagged
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
@@ -276,7 +276,7 @@ def test_where_the_allowed_share_does_not_suffice_there_is_no_result():
     assert found is None
 
 
-@pytest.mark.parametrize("number", range(flagged_suppression.ROUNDS))
+@pytest.mark.parametrize("number", range(choice.ROUNDS))
 def test_every_round_has_streams_of_its_own(number):
     names = [f"{what} {number}" for what in ("suppression", "trial", "confirmation")]
     assert len({keys(name) for name in [*names, "confirmation", "prospect"]}) == 5

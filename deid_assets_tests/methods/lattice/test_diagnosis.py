@@ -174,9 +174,9 @@ class TestEveryGateIsAsked:
             assert row["suppressed"] == pytest.approx(10 / RELEASED if passes else 0)
 
     def test_a_gate_that_goes_by_other_facts_stands_against_every_change(self):
-        _, frame = diagnosis(population(unique=10), never="what absence tells")
+        _, frame = diagnosis(population(unique=10), never="what absence discloses")
         assert not frame["would_pass"].any() and (frame["change"] == "").all()
-        assert set(frame.loc[frame["kind"].isin(["without", "suppressing"]), "against"]) == {"what absence tells"}
+        assert set(frame.loc[frame["kind"].isin(["without", "suppressing"]), "against"]) == {"what absence discloses"}
 
     def test_what_no_policy_can_say_is_not_offered(self):
         _, frame = diagnosis(population(), written=lambda change: None)

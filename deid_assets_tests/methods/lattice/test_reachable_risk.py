@@ -40,8 +40,8 @@ def population(seed: int, members: int = 60, released: int = 20, cut: bool = Tru
 
 def gates_of(data: LongitudinalData, least: int = 8) -> OtherGates:
     return OtherGates(
-        data, DIMENSIONS, data.demographics, data.targets, class_size_at_least=least, max_share=0.1, success_at_most=0.3,
-        trials=2_048, confidence=None, stream_key=OTHER,
+        data, DIMENSIONS, data.demographics, data.targets, class_size_at_least=least, max_high_risk_share=0.1,
+        success_at_most=0.3, trials=2_048, confidence=None, stream_key=OTHER,
     )  # fmt: skip
 
 

@@ -169,7 +169,7 @@ def test_more_than_m_members_may_have_to_be_carried_down():
 def test_widening_ends_at_bins_that_hold(counts, bins, m):
     counts = np.array(counts, dtype=np.int64)
     if 0 < np.count_nonzero(counts) < m:
-        with pytest.raises(ValueError, match="no bin can hold"):
+        with pytest.raises(ValueError, match="no bin can have"):
             widened(counts, bins, m)
         return
     found = widened(counts, bins, m)

@@ -61,7 +61,7 @@ def test_histories_of_some_members_in_any_order():
         ({"held": (Histories.of([[0]] * 4),)}, "one entry for each domain"),
         ({"held": (Histories.of([[0]] * 3),) * 2}, "of 3 members, the population has 4"),
         ({"held": (Histories.of([[3]] * 4),) * 2}, "held histories 0: a code is outside"),
-        ({"held": (Histories.of([[2, 2]] * 4), Histories.of([[]] * 4))}, "histories 0: 4 targets hold values"),
+        ({"held": (Histories.of([[2, 2]] * 4), Histories.of([[]] * 4))}, "histories 0: 4 targets have values"),
         ({"power": (np.ones(3, int),) * 2}, "known histories and power 0"),
         ({"power": (np.full(4, -1),) * 2}, "must not be negative"),
     ],
