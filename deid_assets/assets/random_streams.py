@@ -5,7 +5,7 @@ from functools import lru_cache
 import dagster as dg
 
 from deid_assets.assets.stage_asset import prefix_of
-from deid_assets.methods.population.encoding import released_ids
+from deid_assets.methods.population.encoding import sorted_released_ids
 from deid_assets.release.derived_keys import gate_purpose, stream_key_of
 from deid_assets.resources import Workplace
 from deid_assets.store.digests import tables_digest
@@ -39,5 +39,5 @@ def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
 
 def gate_stream_key(context: dg.AssetExecutionContext, workplace: Workplace, profiles: Table, number: int) -> bytes:
     """The 16-byte key of the gate's own stream: of this delivery and of the members sampled from it; see `gate_purpose`."""
-    sampled = profiles.query(released_ids(profiles))["member_id"].tolist()
+    sampled = profiles.query(sorted_released_ids(profiles))["member_id"].tolist()
     return stream_key(context, workplace, gate_purpose(sampled), number)

@@ -110,14 +110,14 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     store = context.resources.io_manager
     store.lock(prefix_of(context), context.partition_key)
     file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
-    with _refusals(), without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
+    with refusals_fail(), without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
         if file.exists():
             require_plain_tables(file)
         yield
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
+def refusals_fail() -> Iterator[None]:
     """Turn a refusal into a failure of the step that no retry can mend."""
     try:
         yield

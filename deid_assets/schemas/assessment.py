@@ -3,7 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
-from deid_assets.assessments.registry import ASSESSMENTS
+from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.schemas.contract import Role, column, contract
 
 _SHA256 = Check.str_matches(r"^[0-9a-f]{64}$", error="64 hexadecimal digits")
@@ -34,4 +34,4 @@ def evidence_contract(asset: str) -> DataFrameSchema:
     )
 
 
-CONTRACTS = {asset: evidence_contract(asset) for asset in ASSESSMENTS}
+CONTRACTS = {one.name: evidence_contract(one.name) for one in LONGITUDINAL}

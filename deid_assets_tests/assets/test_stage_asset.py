@@ -4,7 +4,8 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from deid_assets.assets.stage_asset import MADE_FROM, asset_metadata, markdown_table, stage_asset
+from deid_assets.assets.stage_asset import MADE_FROM, asset_metadata, markdown_table, refusals_fail, stage_asset
+from deid_assets.errors import PolicyError, RefusedError
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,19 @@ def test_inputs_are_the_parameters_of_the_function():
         return members + claims
 
     assert {key.to_user_string() for key in eligible_members.dependency_keys} == {"members", "claims"}
+
+
+def test_a_refusal_fails_the_step_for_good_and_leaves_no_chain():
+    with pytest.raises(dg.Failure, match="refused: no try is left") as found, refusals_fail():
+        raise RefusedError("refused: no try is left")
+    failure = found.value
+    assert failure.allow_retries is False and failure.metadata["refused"].value is True
+    assert failure.__context__ is None and failure.__cause__ is None
+
+
+def test_other_errors_are_no_refusals():
+    with pytest.raises(PolicyError), refusals_fail():
+        raise PolicyError("a level has no name")
 
 
 class TestMarkdown:

@@ -9,9 +9,8 @@ from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.release.manifest.editions import editions
 from deid_assets.reports.disclosure_content import disclosure_tables
-from deid_assets_tests.cluster.test_executors import everything
 from deid_assets_tests.release import making
-from deid_assets_tests.release.test_disclosure_measures import POLICY
+from deid_assets_tests.release.test_disclosure_measures import POLICY, everything
 from deid_assets_tests.release.test_manifest import PLACE
 
 ASSETS = {

@@ -181,6 +181,15 @@ def power_by_quasi_identifier(rows: pd.DataFrame, power_max: int, rounding: Roun
     -------
     pandas.DataFrame
         member_id, quasi_identifier and power (int32), in the order of the rows.
+
+    Examples
+    --------
+    Two members, of whom one has four claims of one value and the other two claims of two values:
+
+    >>> rows = pd.DataFrame({"member_id": ["a", "b"], "quasi_identifier": "place", "n_values": [4, 2],
+    ...                      "differing_pairs": [0, 2], "claims": [4, 2]})
+    >>> power_by_quasi_identifier(rows, 5)["power"].tolist()
+    [5, 5]
     """
     power = pd.Series(np.int32(0), index=rows.index, name="power")
     for _, own in rows.groupby("quasi_identifier"):

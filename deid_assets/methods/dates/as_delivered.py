@@ -52,10 +52,21 @@ class AsDelivered:
 
 
 def first_services_as_delivered(released: ReleasedDates) -> AsDelivered:
-    """Count the members whose first service is released on its delivered day."""
+    """Count the members whose first service is released on its delivered day.
+
+    Examples
+    --------
+    Of three members, one has a first service on its delivered day; chance explains up to three:
+
+    >>> events = Events([0, 1, 1, 2], [10, 20, 25, 30], [True] * 4)
+    >>> found = first_services_as_delivered(ReleasedDates(events, np.array([10, 22, 25, 31]), np.full(4, 7)))
+    >>> found.same, round(found.at_most, 2), found.of
+    (1, 2.74, 3)
+    """
     firsts = released.events.firsts
     same = int(np.count_nonzero(released.moved[firsts] == released.events.day[firsts]))
-    return AsDelivered(same, len(firsts) * _LIKELIEST + 5 * np.sqrt(len(firsts) * _LIKELIEST) + 1, len(firsts))
+    expected = len(firsts) * _LIKELIEST
+    return AsDelivered(same, float(expected + 5 * np.sqrt(expected) + 1), len(firsts))
 
 
 def intervals_as_delivered(released: ReleasedDates) -> AsDelivered:
@@ -64,6 +75,15 @@ def intervals_as_delivered(released: ReleasedDates) -> AsDelivered:
     A shifted sequence moves every date but keeps, and so discloses, every interval (El Emam & Arbuckle 2013). An interval is
     drawn as delivered with a probability of one over the days of its bin. Sequences squeezed into the delivery's years are
     not such draws, so half of the intervals that should differ may be as delivered.
+
+    Examples
+    --------
+    A shifted sequence: both intervals of 10 days, in a bin of 7, are as delivered.
+
+    >>> events = Events([0, 0, 0], [10, 20, 30], [True] * 3)
+    >>> found = intervals_as_delivered(ReleasedDates(events, events.day + 3, np.full(3, 7)))
+    >>> found.same, found.of
+    (2, 2)
     """
     follows = np.ones(len(released.events), dtype=bool)
     follows[released.events.firsts] = False
@@ -73,4 +93,4 @@ def intervals_as_delivered(released: ReleasedDates) -> AsDelivered:
     n = int(np.count_nonzero(of_choice))
     same = int(np.count_nonzero((delivered == moved)[of_choice]))
     expected = float((1 / (highest - lowest + 1))[of_choice].sum())
-    return AsDelivered(same, expected + (n - expected) / 2 + 5 * np.sqrt(n), n)
+    return AsDelivered(same, float(expected + (n - expected) / 2 + 5 * np.sqrt(n)), n)

@@ -62,7 +62,14 @@ def cut_optimally(units: Units, counts: np.ndarray, bins: Bins, m: int) -> np.nd
 
 
 def without_small_lowest_bins(units: Units, kept: np.ndarray, bins: Bins, m: int) -> np.ndarray:
-    """Return (n,) int64: no claims for the units in the lowest bin of a table if it has fewer than m of them."""
+    """Return (n,) int64: no claims for the units in the lowest bin of a table if it has fewer than m of them.
+
+    Examples
+    --------
+    >>> units = {"member_id": np.array(["a", "b", "c"])}
+    >>> without_small_lowest_bins(units, np.array([2, 7, 8]), Bins(5), 2).tolist()
+    [0, 7, 8]
+    """
     kept = kept.copy()
     for table in tables_of(units):
         lowest = table & (bins.of(kept) == 0)
@@ -72,7 +79,16 @@ def without_small_lowest_bins(units: Units, kept: np.ndarray, bins: Bins, m: int
 
 
 def smallest_bin_of_all(units: Units, counts: np.ndarray, bins: Bins) -> int:
-    """Return the number of units in the smallest nonempty bin of any table; 0 if there are no units."""
+    """Return the number of units in the smallest nonempty bin of any table; 0 if there are no units.
+
+    Examples
+    --------
+    In year 2 one member is alone in the bin of 6 to 10:
+
+    >>> units = {"member_id": np.array(["a", "b", "a", "b", "c"]), "year": np.array([1, 1, 2, 2, 2])}
+    >>> smallest_bin_of_all(units, np.array([7, 8, 1, 2, 9]), Bins(5))
+    1
+    """
     return min((smallest_bin(counts[table], bins) for table in tables_of(units)), default=0)
 
 

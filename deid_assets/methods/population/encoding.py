@@ -123,6 +123,11 @@ def released_ids(profiles: Table) -> str:
     return f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number"
 
 
+def sorted_released_ids(profiles: Table) -> str:
+    """SELECT the member_id of the released members, in ascending order, however members are numbered."""
+    return f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_id"
+
+
 def nobody_of(profiles: Table) -> str:
     """SELECT no member_id."""
     return f"SELECT member_id FROM {profiles.sql} WHERE false"

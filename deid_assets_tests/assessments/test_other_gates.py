@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from deid_assets.assets import generalization
+from deid_assets.assessments.other_gates import other_gates
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
+from deid_assets.methods.population import encoding
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
 from deid_assets_tests.scenarios.policies import SMALL, changed
@@ -14,13 +15,12 @@ from deid_assets_tests.scenarios.policies import SMALL, changed
 def foreseen(policy: Policy, monkeypatch):
     """The gates of a hundred members, of whom ten are drawn."""
     for name, found in {"demographic_codes": np.zeros((100, 3), int), "released_members": np.arange(10)}.items():
-        monkeypatch.setattr(generalization.encoding, name, lambda *_, found=found: found)
-    monkeypatch.setattr(generalization, "claim_bins_of", lambda *_: np.ones((100, 1), int))
-    monkeypatch.setattr(generalization, "stream_key", lambda *_: bytes(16))
+        monkeypatch.setattr(encoding, name, lambda *_, found=found: found)
     table = SimpleNamespace(sql="profiles", count=lambda: 100)
     tables = SimpleNamespace(profiles=table, domains=None, held=None)
     computation = SimpleNamespace(data=SimpleNamespace(targets=np.arange(10)), dimensions=())
-    return generalization.other_gates_of(None, policy, tables, computation, SimpleNamespace(released_before=lambda *_: 0), 1)
+    bins = np.ones((100, 1), int)
+    return other_gates(policy, tables, computation, released_before=0, number=1, stream_key=bytes(16), claim_bins=bins)
 
 
 def test_who_knows_the_number_of_claims_is_foreseen_with_the_bound_that_holds_with_all_others(monkeypatch):
