@@ -20,6 +20,8 @@ from deid_assets.assessments.flat_table import (
 from deid_assets.assessments.record_risk import levels_of, measured_risk
 from deid_assets.assets.flat_intake import population_refusals
 from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assessments.registry import FLAT
+from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.figures.rendering import markdown_image
@@ -145,6 +147,9 @@ def release_records(
     """Records as they would be published."""
     policy = policies.of(context, FlatPolicy)
     return release_query(policy, records, suppressed_records, record_domains, levels_of(policy, record_generalization))
+
+
+ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
 
 
 @stage_asset(

@@ -179,7 +179,7 @@ class TestBrokenAttacks:
         self.broken(canaries, attack)
 
     def test_demographics_without_classes(self, canaries, monkeypatch):
-        none = DemographicRisk(20, 0, 0, None, None, 0, 0, ())
+        none = DemographicRisk(20, 0, None, 0, 0, ())
         monkeypatch.setattr(demographic_risk, "demographics_of", constant(demographic_risk.MemberRisk(none, none)))
         self.broken(canaries, "demographic_risk")
 

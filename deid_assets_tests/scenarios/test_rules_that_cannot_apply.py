@@ -6,8 +6,6 @@ import duckdb
 import pytest
 
 from deid_assets.assessments import rule_needs
-from deid_assets.assets import rule_needs
-from deid_assets.automation.outcomes import REFUSED
 from deid_assets.errors import REFUSED
 from deid_assets.methods.preparation.rule_figures import Figure, rule_figures
 from deid_assets.sources.synthetic.delivery import write_delivery
