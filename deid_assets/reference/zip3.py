@@ -5,8 +5,8 @@ that begin with them, and changes the others to 000 (45 CFR 164.514(b)(2)(i)(B))
 
 Sources:
 
-* people in 2020: Census 2020, Demographic and Housing Characteristics File, table P1, all 33,774 ZIP Code Tabulation Areas added
-  up by prefix;
+* people in 2020: Census 2020, Demographic and Housing Characteristics File, table P1, all 33,774 ZIP Code Tabulation Areas
+  added up by prefix;
 * restricted in 2000: the 17 prefixes in the guidance of the Department of Health and Human Services (2012);
 * restricted in 2010: 14 prefixes as public de-identification tools list them; they were not recomputed here.
 

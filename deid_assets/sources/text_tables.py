@@ -82,6 +82,8 @@ def _read(staging: Staging, path: Path, columns: Mapping[str, str], table: str |
     if rejected:
         rules = staging.connection.execute("SELECT rule, count(*) FROM rejected_lines GROUP BY 1 ORDER BY 1").fetchall()
         raise DeliveryError(f"{path.name}: {'; '.join(f'{rows:,} lines: {rule}' for rule, rows in rules)}")
-    text = ", ".join(f"nullif(trim({quoted(name)}::VARCHAR), '') AS {quoted(name)}" for name in columns)
-    frame = staging.connection.execute(f"SELECT {text} FROM rows_read ORDER BY row_key").fetchdf()
-    return frame.astype("str")
+    text = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in columns)
+    # Sorted and trimmed here: for hundreds of columns, DuckDB takes seconds to plan it.
+    frame = staging.connection.execute(f"SELECT row_key, {text} FROM rows_read").fetchdf()
+    frame = frame.sort_values("row_key", ignore_index=True).drop(columns="row_key").astype("str")
+    return frame.apply(lambda cells: cells.str.strip()).replace("", None)

@@ -153,7 +153,9 @@ def _conditions(text: str, role: str, reference: datetime.date, kept: Collection
     if role == "age":
         return _age_conditions(text)
     if role in ("birth_date", "birth_year"):
-        return _year_conditions(text) | {OLD_BIRTH: f"{reference.year} - {_number(f'left({text}, 4)')} > {OLDEST}"}
+        return _year_conditions(text) | {
+            OLD_BIRTH: f"{reference.year} - {_number(f'coalesce({years(text)}, left({text}, 4))')} > {OLDEST}"
+        }
     if role in ("date", "year"):
         return _year_conditions(text)
     return {PRESENT: f"{text} IS NOT NULL"}

@@ -5,8 +5,8 @@ Patterns run inside DuckDB on distinct values, so that no value leaves it. They 
 (presidio-analyzer, scrubadub) need spaCy or scikit-learn, and read value by value in Python.
 
 A kind is certain if no ordinary value has its form. A form that ordinary values share, such as the five digits of a ZIP code
-and of a procedure code, is counted too, but marked; only for values that have no certain form. Names of persons have no form but
-their titles; biometric identifiers have none.
+and of a procedure code, is counted too, but marked; only for values that have no certain form. Names of persons have no form
+but their titles; biometric identifiers have none.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """A synthetic PCT12 in the published layout, for where the real file is not at hand: its numbers are not a census.
 
 It is made of two marginals: people by state, sex and single year of age, and the shares of the races by state, sex and
-five-year band. Within a band, every age gets the shares of the band. The open group of 85 and over is spread by a model. Numbers
-are whole, and the marginal by age is kept exactly (methods#census-tables).
+five-year band. Within a band, every age gets the shares of the band. The open group of 85 and over is spread by a model.
+Numbers are whole, and the marginal by age is kept exactly (methods#census-tables).
 """
 
 from pathlib import Path
