@@ -104,7 +104,7 @@ CENSUS_2000_BANDS = CensusLayout(spelling="P012{table}{number:03d}", columns=BAN
 """P12 of Summary File 1: 23 bands of age."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CensusTable:
     """A population by state, sex, race and age.
 
@@ -185,6 +185,11 @@ def _read_file(path: Path, races: Mapping[str, str], layout: CensusLayout) -> pd
     """The tables of one file as a tidy frame; their totals are checked and left out."""
     numbers = (1, *(column.number for column in layout.columns))
     columns = {f"{letter}_{number}": layout.name(letter, number) for letter in races for number in numbers}
+    if len(set(columns.values())) < len(columns):
+        raise DeliveryError(
+            f"census: {path.name}: {len(races)} tables of one file would be read from the same columns: write {{table}} in the"
+            " spelling, or name one file for each table"
+        )
     text = read_text_table(path, {"state": layout.state, **columns}, delimiter=layout.delimiter, what="census")
     text = text.iloc[layout.label_rows :]
     state = _states(text["state"], layout.state_kind)

@@ -114,7 +114,7 @@ class CohortReport:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cohort:
     """Persons and how they were read.
 

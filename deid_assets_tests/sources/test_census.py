@@ -168,6 +168,10 @@ class TestRefusals:
         with pytest.raises(DeliveryError, match="some tables lack the states WA, which others have"):
             read_census({"A": file, "B": other}, races=TWO)
 
+    def test_tables_of_one_file_have_columns_of_their_own(self, file):
+        with pytest.raises(DeliveryError, match="2 tables of one file would be read from the same columns"):
+            read_census(file, replace(CENSUS_2000, spelling="PCT012A{number:03d}"), races=TWO)
+
     def test_lines_that_are_no_rows(self, file):
         with file.open("a") as stream:
             stream.write("06,California,1\n")
