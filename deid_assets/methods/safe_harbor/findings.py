@@ -1,0 +1,195 @@
+"""Which column of a table breaks which element of Safe Harbor, and in how many records.
+
+The table is judged as it is, by the roles that a policy states: run it on the rows that are to be published. Labels of a
+generalization count as what they tell: 80-89 and 85+ stand, 85-94 does not. A value that no rule can read is a finding.
+"""
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK, require_roles
+from deid_assets.methods.safe_harbor.rules import NO_AREA, OLDEST, TOP, plain_text, years
+from deid_assets.methods.safe_harbor.scan import Found, scan
+from deid_assets.reference.states import states
+from deid_assets.store.tables import Table, quoted
+
+SUPPRESSED = "*"
+"""Label of a value that a generalization withholds entirely."""
+
+PRESENT = "identifier present"
+FINE_GEOGRAPHY = "geography below state"
+NOT_A_STATE = "not a state, region or division"
+LONG_ZIP = "more than three digits of a ZIP code"
+SMALL_ZIP = "ZIP prefix of 20,000 people or fewer, or unknown"
+OVER_89 = "age over 89"
+NOT_AN_AGE = "not an age"
+FINE_DATE = "date finer than a year"
+NOT_A_YEAR = "not a year"
+OLD_BIRTH = "year of birth that implies an age over 89"
+
+_BELOW_STATE = ("street_address", "city", "county", "precinct", "geocode")
+_SPAN = "^([0-9]+)[-–]([0-9]+)$"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Records of a column that break an element.
+
+    Attributes
+    ----------
+    letter
+        Of the identifier, A to R.
+    column
+        Column of the table.
+    rule
+        What is wrong with the values.
+    records
+        Number of records.
+    certain
+        False for a form that ordinary values have too, such as five digits; a person must look at such a column.
+    """
+
+    letter: str
+    column: str
+    rule: str
+    records: int
+    certain: bool = True
+
+
+def findings(table: Table, roles: Mapping[str, str], reference: datetime.date, kept: Collection[str]) -> tuple[Finding, ...]:
+    """Judge a table: by the stated roles, and free columns by what their values look like.
+
+    Parameters
+    ----------
+    table
+        One row per record, as it is to be published.
+    roles
+        Column to role, for every column; see `deid_assets.methods.safe_harbor.identifiers`.
+    reference
+        Day to which ages are counted.
+    kept
+        Prefixes of ZIP codes that may stand, `deid_assets.reference.zip3.kept_prefixes`.
+
+    Returns
+    -------
+    tuple of Finding
+        In the order of the letters and of the columns; empty if the table satisfies every element that can be judged by
+        values. Missing values break nothing.
+
+    Raises
+    ------
+    PolicyError
+        If the roles do not fit the table.
+    """
+    columns = list(table.columns())
+    require_roles(columns, roles)
+    checks = [
+        (column, rule, condition)
+        for column in columns
+        for rule, condition in _conditions(quoted(column), roles[column], reference, kept).items()
+    ]
+    found: list[Finding] = []
+    if checks:
+        judged = dict.fromkeys(column for column, _, _ in checks)
+        texts = ", ".join(f"nullif({plain_text(quoted(column))}, '{SUPPRESSED}') AS {quoted(column)}" for column in judged)
+        counts = ", ".join(f"count(*) FILTER ({condition}) AS n{at}" for at, (_, _, condition) in enumerate(checks))
+        records = table.query(f"SELECT {counts} FROM (SELECT {texts} FROM {table.sql})").iloc[0]
+        found += [
+            Finding(ELEMENT_OF[roles[column]].letter, column, rule, int(number))
+            for (column, rule, _), number in zip(checks, records, strict=True)
+            if number
+        ]
+    found += [_of_scan(one) for one in scan(table, [column for column in columns if roles[column] == FREE])]
+    return tuple(sorted(found, key=lambda one: (one.letter, columns.index(one.column), one.rule)))
+
+
+def by_element(found: Iterable[Finding]) -> pd.DataFrame:
+    """Return one row for each of the eighteen identifiers, with what was found.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `letter`, `name`, `columns` (the columns that break it, comma-separated; empty if none does), `records` (most records
+        of a column), `passed` (nothing was found) and `to_review` (only forms were found that ordinary values have too).
+    """
+    listed = list(found)
+    rows = []
+    for identifier in IDENTIFIERS:
+        own = [one for one in listed if one.letter == identifier.letter]
+        rows.append(
+            {
+                "letter": identifier.letter,
+                "name": identifier.name,
+                "columns": ", ".join(dict.fromkeys(one.column for one in own)),
+                "records": max((one.records for one in own), default=0),
+                "passed": not own,
+                "to_review": bool(own) and not any(one.certain for one in own),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _of_scan(one: Found) -> Finding:
+    return Finding(one.letter, one.column, f"values like {one.kind}", one.records, one.certain)
+
+
+def _conditions(text: str, role: str, reference: datetime.date, kept: Collection[str]) -> dict[str, str]:
+    """Rule to SQL of the condition on a plain text that breaks it."""
+    if role in (FREE, LINK):
+        return {}
+    if role in _BELOW_STATE:
+        return {FINE_GEOGRAPHY: f"{text} IS NOT NULL"}
+    if role == "state":
+        return {NOT_A_STATE: f"upper({text}) NOT IN ({_quoted_texts(_coarse_places())})"}
+    if role in ("zip", "zip3"):
+        short = f"regexp_matches({text}, '^[0-9]{{3}}$')"
+        return {
+            LONG_ZIP: f"{text} IS NOT NULL AND NOT {short}",
+            SMALL_ZIP: f"{short} AND {text} NOT IN ({_quoted_texts({NO_AREA, *kept})})",
+        }
+    if role == "age":
+        return _age_conditions(text)
+    if role in ("birth_date", "birth_year"):
+        return _year_conditions(text) | {
+            OLD_BIRTH: f"{reference.year} - {_number(f'coalesce({years(text)}, left({text}, 4))')} > {OLDEST}"
+        }
+    if role in ("date", "year"):
+        return _year_conditions(text)
+    return {PRESENT: f"{text} IS NOT NULL"}
+
+
+def _age_conditions(text: str) -> dict[str, str]:
+    number, last = _number(text), _number(f"regexp_extract({text}, '{_SPAN}', 2)")
+    first_of_open = _number(f"regexp_extract({text}, '^([0-9]+)[+]$', 1)")
+    readable = f"{number} >= 0 OR {last} IS NOT NULL OR {first_of_open} IS NOT NULL"
+    return {
+        OVER_89: f"{number} > {OLDEST} OR {last} > {OLDEST} OR {first_of_open} > {OLDEST + 1}",
+        NOT_AN_AGE: f"{text} IS NOT NULL AND NOT coalesce({readable}, false)",
+    }
+
+
+def _year_conditions(text: str) -> dict[str, str]:
+    plain = f"(regexp_matches({text}, '^[0-9]{{4}}([-–][0-9]{{4}})?$') OR {text} = '{TOP}')"
+    dated = f"({years(text)}) IS NOT NULL"
+    return {
+        FINE_DATE: f"NOT {plain} AND {dated}",
+        NOT_A_YEAR: f"NOT {plain} AND NOT {dated}",
+    }
+
+
+def _number(text: str) -> str:
+    return f"TRY_CAST({text} AS DOUBLE)"
+
+
+def _coarse_places() -> set[str]:
+    """Every spelling of a state, and the regions and divisions that join several."""
+    spellings = {name for one in states() for name in (one.postal, one.fips, *one.ssa, one.name, one.region, one.division)}
+    return {name.upper() for name in spellings} - {""}
+
+
+def _quoted_texts(texts: Collection[str]) -> str:
+    """SQL of a list of our own texts."""
+    return ", ".join("'" + one.replace("'", "''") + "'" for one in sorted(texts))

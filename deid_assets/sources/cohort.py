@@ -1,0 +1,256 @@
+"""Read a cohort: one record for each person, with demographics.
+
+Every value is read by a stated rule. A row with a value that cannot be read, or that has no meaning by the stated map, is
+unusable: counted by column and rule, and left out. More unusable rows than the policy allows, which is none unless it says
+otherwise, refuse the cohort, and so does a person with several records.
+"""
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.reference.states import STATE_CODES, state_codes
+from deid_assets.sources.report import Metadata
+from deid_assets.sources.text_tables import read_text_table
+
+OLDEST_READ = 119
+"""Greatest age of a person; a greater number stands for something else."""
+_MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class CohortLayout:
+    """Which columns of a file say what about a person.
+
+    Exactly one of `age`, `birth_date` and `birth_year` is named.
+
+    Attributes
+    ----------
+    person
+        Column of the person's identifier, which must not occur twice.
+    age
+        Age in completed years.
+    birth_date, birth_year, reference
+        Date or year of birth, and the day to which ages are counted. By a year of birth alone, age is the difference of years.
+    sex, sexes
+        Column, and its values to M or F.
+    race, races
+        Column, and its values to the races of the population table; None for a cohort without.
+    state, state_kind
+        Column, and the kind of its codes.
+    zip, county
+        Columns, or None. ZIP codes of fewer than five digits get their zeros back, and lose four digits more.
+    dates
+        Name in the result to column of a date, such as an admission; dates may be missing.
+    date_format
+        Of all dates, as in `datetime.strptime`.
+    table, delimiter
+        Table of a DuckDB file; delimiter of a CSV file.
+    """
+
+    person: str
+    sex: str
+    state: str
+    age: str | None = None
+    birth_date: str | None = None
+    birth_year: str | None = None
+    reference: datetime.date | None = None
+    sexes: Mapping[str, str] = field(default_factory=lambda: {"M": "M", "F": "F"})
+    race: str | None = None
+    races: Mapping[str, str] = field(default_factory=dict)
+    state_kind: str = "postal"
+    zip: str | None = None
+    county: str | None = None
+    dates: Mapping[str, str] = field(default_factory=dict)
+    date_format: str = "%Y-%m-%d"
+    table: str | None = None
+    delimiter: str = ","
+
+    def __post_init__(self) -> None:
+        if sum(column is not None for column in (self.age, self.birth_date, self.birth_year)) != 1:
+            raise PolicyError("a cohort needs one of age, birth_date and birth_year")
+        if (self.age is None) != (self.reference is not None):
+            raise PolicyError("a cohort needs a reference day if it has births, and none if it has ages")
+        if not set(self.sexes.values()) <= {"M", "F"}:
+            raise PolicyError("sexes of a cohort become M or F")
+        if (self.race is None) != (not self.races):
+            raise PolicyError("a cohort needs a column of races and the meaning of its values, or neither")
+        if self.state_kind not in STATE_CODES:
+            raise PolicyError(f"a cohort's states are coded as one of {', '.join(STATE_CODES)}")
+        taken = {"record", "age", "sex", "race", "state", "zip", "county"} & set(self.dates)
+        if taken:
+            raise PolicyError(f"dates of a cohort cannot be called {', '.join(sorted(taken))}")
+
+    def columns(self) -> dict[str, str]:
+        """Name in the staged rows to column of the file."""
+        named = {
+            "person": self.person, "age": self.age, "birth_date": self.birth_date, "birth_year": self.birth_year,
+            "sex": self.sex, "race": self.race, "state": self.state, "zip": self.zip, "county": self.county,
+            **{f"date_{at}": column for at, column in enumerate(self.dates.values())},
+        }  # fmt: skip
+        return {name: column for name, column in named.items() if column is not None}
+
+
+@dataclass(frozen=True)
+class CohortReport:
+    """Counts of one reading: rows of the file, rows used, and unusable rows by column and rule; never a value."""
+
+    file: str
+    rows_read: int
+    rows_used: int
+    unusable: Mapping[tuple[str, str], int]
+
+    def metadata(self) -> Metadata:
+        """For the event log."""
+        return {
+            "cohort": self.file,
+            "rows_read": self.rows_read,
+            "rows_used": self.rows_used,
+            "rows_unusable": [{"column": column, "rule": rule, "rows": rows} for (column, rule), rows in self.unusable.items()],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Persons and how they were read.
+
+    Attributes
+    ----------
+    people
+        One row per person, in file order: record int64 (row of the file, from 1) | age int64 | sex M or F | race, if named |
+        state, postal code | zip of five digits and county, if named | one datetime column for each of `CohortLayout.dates`.
+    report
+        What was left out.
+    """
+
+    people: pd.DataFrame = field(repr=False)
+    report: CohortReport
+
+
+def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most: float = 0.0) -> Cohort:
+    """Read a cohort from a CSV (plain, gzip or zip), Parquet or DuckDB file.
+
+    Parameters
+    ----------
+    path, layout
+        The file and the meaning of its columns.
+    folder
+        Folder of the restricted store, where the copy of the file lies while it is read.
+    unusable_at_most
+        Greatest share of rows that may be unusable. They are left out and counted.
+
+    Raises
+    ------
+    DeliveryError
+        If the file cannot be read, lacks a column or has no usable row, if a person occurs twice, or if too many rows are
+        unusable. It names column, rule and number of rows, never a value.
+    """
+    columns = layout.columns()
+    text = read_text_table(path, columns, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
+    broken = _Broken(columns)
+    people = pd.DataFrame({"record": range(1, len(text) + 1)}, index=text.index)
+    broken.add("person", _MISSING, text["person"].isna())
+    again = text["person"].notna() & text["person"].duplicated(keep=False)
+    if again.any():
+        raise DeliveryError(
+            f"cohort: {path.name}: column {layout.person}: {int(again.sum()):,} rows of persons who occur more than once; a"
+            " cohort has one record for each person"
+        )
+    people["age"] = _ages(text, layout, broken)
+    people["sex"] = broken.read("sex", text["sex"], "unknown sex", lambda values: values.map(dict(layout.sexes)))
+    if layout.race is not None:
+        people["race"] = broken.read("race", text["race"], "unknown race", lambda values: values.map(dict(layout.races)))
+    people["state"] = broken.read("state", text["state"], "unknown state", lambda values: _states(values, layout.state_kind))
+    if layout.zip is not None:
+        people["zip"] = broken.read("zip", text["zip"], "not a ZIP code of five or nine digits", _zip_codes)
+    if layout.county is not None:
+        people["county"] = broken.read("county", text["county"], "", lambda values: values)
+    for at, name in enumerate(layout.dates):
+        read = pd.to_datetime(text[f"date_{at}"], format=layout.date_format, errors="coerce")
+        broken.add(f"date_{at}", "not a date of the stated format", text[f"date_{at}"].notna() & read.isna())
+        people[name] = read
+    if broken.share(len(text)) > unusable_at_most:
+        listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.counts.items())
+        raise DeliveryError(f"cohort: {path.name}: more than {unusable_at_most:.2%} of the rows are unusable: {listed}")
+    used = people[~broken.rows(text.index)].reset_index(drop=True).astype({"record": "int64", "age": "int64"})
+    if used.empty:
+        raise DeliveryError(f"cohort: {path.name}: no row is usable")
+    return Cohort(used, CohortReport(path.name, len(text), len(used), dict(broken.counts)))
+
+
+class _Broken:
+    """Unusable rows, by column and rule."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._found: list[pd.Series] = []
+        self.counts: dict[tuple[str, str], int] = {}
+
+    def add(self, name: str, rule: str, rows: pd.Series) -> None:
+        if rows.any():
+            self.counts[self._columns[name], rule] = int(rows.sum())
+            self._found.append(rows)
+
+    def read(self, name: str, text: pd.Series, rule: str, read: Callable[[pd.Series], pd.Series]) -> pd.Series:
+        """Values by a rule; missing cells and cells that the rule gives no value are unusable."""
+        found = read(text)
+        self.add(name, _MISSING, text.isna())
+        self.add(name, rule, text.notna() & found.isna())
+        return found
+
+    def rows(self, index: pd.Index) -> pd.Series:
+        broken = pd.Series(False, index=index)
+        for found in self._found:
+            broken |= found
+        return broken
+
+    def share(self, rows: int) -> float:
+        return float(pd.concat(self._found, axis=1).any(axis=1).sum()) / rows if self._found else 0.0
+
+
+def _ages(text: pd.DataFrame, layout: CohortLayout, broken: _Broken) -> pd.Series:
+    if layout.age is not None:
+        return broken.read("age", text["age"], f"not a whole number from 0 to {OLDEST_READ}", _within)
+    reference = layout.reference
+    if reference is None:  # refused by the layout
+        raise PolicyError("a cohort needs a reference day if it has births")
+    outside = f"not born in the {OLDEST_READ} years before the reference day"
+    if layout.birth_year is not None:
+        return broken.read(
+            "birth_year",
+            text["birth_year"],
+            f"not a year, or {outside}",
+            lambda values: _within(reference.year - _number(values)),
+        )
+
+    def of_date(values: pd.Series) -> pd.Series:
+        born = pd.to_datetime(values, format=layout.date_format, errors="coerce")
+        later = (born.dt.month > reference.month) | ((born.dt.month == reference.month) & (born.dt.day > reference.day))
+        return _within(reference.year - born.dt.year - later.astype("int64"))
+
+    return broken.read("birth_date", text["birth_date"], f"not a date of the stated format, or {outside}", of_date)
+
+
+def _number(text: pd.Series) -> pd.Series:
+    return pd.to_numeric(text, errors="coerce").astype("float64")
+
+
+def _within(values: pd.Series) -> pd.Series:
+    """Whole numbers of years that an age can have; others are missing."""
+    numbers = _number(values)
+    return numbers.where(numbers.between(0, OLDEST_READ) & (numbers % 1 == 0))
+
+
+def _states(codes: pd.Series, kind: str) -> pd.Series:
+    known = state_codes(list(codes.dropna().unique()), kind)
+    return codes.map(known.set_index("code")["state"])
+
+
+def _zip_codes(codes: pd.Series) -> pd.Series:
+    plain = codes.str.replace(r"[.]0+$", "", regex=True)
+    first = plain.str.extract(r"^([0-9]{3,5})(?:-[0-9]{4})?$|^([0-9]{5})[0-9]{4}$")
+    return first[0].fillna(first[1]).str.zfill(5)
