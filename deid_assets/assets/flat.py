@@ -18,10 +18,10 @@ from deid_assets.assessments.flat_table import (
     search,
 )
 from deid_assets.assessments.record_risk import levels_of, measured_risk
-from deid_assets.assets.flat_intake import population_refusals
-from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assessments.registry import FLAT
 from deid_assets.assets.assessment import assessment_asset
+from deid_assets.assets.flat_intake import population_refusals
+from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.figures.rendering import markdown_image
