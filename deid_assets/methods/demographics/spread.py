@@ -1,0 +1,137 @@
+"""Expected risk in classes whose size is partly random (methods#demographics-population).
+
+A class holds g = c + X_1 + X_2 + .. people: c are certain, and X_i is binomial, because each of R_i people is in the class with
+probability p_i. Expectations are sums over the distribution of g, not values at its mean: 1/g is convex, and 1/E[g] is too
+small.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from deid_assets.methods.demographics.measures import Measure
+
+_TAIL = 37.0
+"""Sums leave out tails of probability at most 2 exp(-37), by Bernstein's inequality; a record's risk is at most 1."""
+
+_ELEMENTS = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSizes:
+    """Sizes of classes.
+
+    Attributes
+    ----------
+    certain
+        (classes,) int: people who are in the class for certain, at least 1.
+    rest
+        (parts, classes) int: numbers R of people who may be in the class.
+    share
+        (parts, classes) float: their probability p of being in it.
+    """
+
+    certain: np.ndarray
+    rest: np.ndarray
+    share: np.ndarray
+
+    def at_mean(self) -> np.ndarray:
+        """Return (classes,) float: c + sum R p, the expected sizes."""
+        return self.certain + np.sum(self.rest * self.share, axis=0)
+
+
+def plug_in(sizes: ClassSizes, measures: Sequence[Measure]) -> np.ndarray:
+    """Return (measures, classes) float: the risk of a record in a class of exactly the expected size.
+
+    Examples
+    --------
+    >>> two_known = ClassSizes(np.array([2]), np.array([[10]]), np.array([[0.2]]))
+    >>> plug_in(two_known, [Measure("total")]).tolist()
+    [[0.25]]
+    """
+    means = sizes.at_mean()
+    return np.stack([measure.of(means) for measure in measures])
+
+
+def expected(sizes: ClassSizes, measures: Sequence[Measure]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the expected risk of a record in each class, and its variance.
+
+    Returns
+    -------
+    (np.ndarray, np.ndarray)
+        (measures, classes) float each.
+
+    Examples
+    --------
+    >>> two_known = ClassSizes(np.array([2]), np.array([[10]]), np.array([[0.2]]))
+    >>> round(float(expected(two_known, [Measure("total")])[0][0, 0]), 4)
+    0.2782
+    """
+    first = np.stack([measure.of(sizes.certain.astype(np.float64)) for measure in measures])
+    second = first**2
+    parts = np.count_nonzero(sizes.rest * sizes.share, axis=0)
+    single = np.flatnonzero(parts == 1)
+    which = np.argmax(sizes.rest[:, single] * sizes.share[:, single] > 0, axis=0) if len(single) else single
+    blocks = _binomials(sizes.rest[which, single], sizes.share[which, single]) if len(single) else iter(())
+    for chosen, low, probability in blocks:
+        _add_up(first, second, measures, single[chosen], sizes.certain[single[chosen]] + low, probability)
+    for number in np.flatnonzero(parts > 1):
+        low, probability = _sum_of_binomials(sizes.rest[:, number], sizes.share[:, number])
+        chosen = np.array([number])
+        _add_up(first, second, measures, chosen, sizes.certain[chosen] + low, probability[np.newaxis])
+    return first, np.maximum(second - first**2, 0.0)
+
+
+def _add_up(
+    first: np.ndarray,
+    second: np.ndarray,
+    measures: Sequence[Measure],
+    classes: np.ndarray,
+    least: np.ndarray,
+    probability: np.ndarray,
+) -> None:
+    """Write the first two moments for classes whose sizes are least, least + 1, .. with these probabilities."""
+    sizes = (least[:, np.newaxis] + np.arange(probability.shape[1])).astype(np.float64)
+    for number, measure in enumerate(measures):
+        risk = measure.of(sizes)
+        weighted = probability * risk
+        first[number, classes] = weighted.sum(axis=1)
+        second[number, classes] = np.sum(weighted * risk, axis=1)
+
+
+def _binomials(rest: np.ndarray, share: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield blocks of binomial distributions: their positions, their least values, and (n, width) probabilities."""
+    mean = rest * share
+    reach = _TAIL / 3 + np.sqrt(_TAIL**2 / 9 + 2 * _TAIL * mean * (1 - share))
+    low = np.maximum(np.floor(mean - reach), 0).astype(np.int64)
+    high = np.minimum(np.ceil(mean + reach), rest).astype(np.int64)
+    width = high - low + 1
+    order = np.argsort(width, kind="stable")
+    first = 0
+    while first < len(order):
+        # Rows of a block are as wide as its last; widths ascend, so that little is computed in vain.
+        fits = width[order[first:]] * np.arange(1, len(order) - first + 1) <= _ELEMENTS
+        chosen = order[first : first + max(1, int(np.argmin(fits)) if not fits.all() else len(fits))]
+        yield chosen, low[chosen], _probabilities(rest[chosen], share[chosen], low[chosen], high[chosen])
+        first += len(chosen)
+
+
+def _probabilities(rest: np.ndarray, share: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return (n, width) float: the binomial probabilities of low, low + 1, .. high; 0 after high."""
+    values = low[:, np.newaxis] + np.arange(int((high - low).max()) + 1)
+    inside = values <= high[:, np.newaxis]
+    # The ratio of neighbouring probabilities is (R - x + 1) p / (x (1 - p)); their product overflows nowhere in logarithms.
+    steps = (rest[:, np.newaxis] - values + 1) / np.maximum(values, 1) * (share / (1 - share))[:, np.newaxis]
+    steps[:, 0] = 1.0
+    logs = np.cumsum(np.log(np.where(inside, steps, 1.0)), axis=1)
+    probability = np.where(inside, np.exp(logs - logs.max(axis=1, keepdims=True)), 0.0)
+    return probability / probability.sum(axis=1, keepdims=True)
+
+
+def _sum_of_binomials(rest: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least value of a sum of independent binomial numbers, (1,), and the probabilities from there on."""
+    there = np.flatnonzero(rest * share > 0)
+    blocks = [next(_binomials(rest[[part]], share[[part]])) for part in there]
+    return np.sum([low for _, low, _ in blocks], axis=0), reduce(np.convolve, [only[0] for _, _, only in blocks])
