@@ -4,7 +4,7 @@ The levels of an attribute need not form one chain: ZIP codes lead to three-digi
 the other. Which level refines which is therefore computed from the levels, never declared.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -73,6 +73,8 @@ class Attribute:
     shares
         (base values,) float, sum 1: how people are spread over the values, if the population table does not say. None for
         an attribute that the table counts.
+    aliases
+        Further names of levels: state is another name of county if there is one county.
 
     Raises
     ------
@@ -84,12 +86,13 @@ class Attribute:
     values: pd.Index
     levels: tuple[Level, ...]
     shares: np.ndarray | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
     refines: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", pd.Index(self.values))
         object.__setattr__(self, "levels", tuple(self.levels))
-        names = [level.name for level in self.levels]
+        names = [*(level.name for level in self.levels), *self.aliases]
         if not self.values.is_unique or len(set(names)) != len(names) or not names:
             raise ValueError(f"{self.name}: values and names of levels must be distinct, and there must be a level")
         if any(len(level.codes) != len(self.values) for level in self.levels):
@@ -99,9 +102,22 @@ class Attribute:
         ):
             raise ValueError(f"{self.name}: shares must be one number from 0 to 1 for each value, with sum 1")
         refines = np.array([[finer.refines(coarser) for coarser in self.levels] for finer in self.levels])
-        if np.any(refines & refines.T & ~np.eye(len(names), dtype=bool)):
+        if np.any(refines & refines.T & ~np.eye(len(self.levels), dtype=bool)):
             raise ValueError(f"{self.name}: two levels join the same values")
         object.__setattr__(self, "refines", refines)
+
+    @classmethod
+    def of(cls, name: str, values: pd.Index, levels: Iterable[Level], shares: np.ndarray | None = None) -> "Attribute":
+        """Return an attribute in which levels that join the same values are one level, with the name of the first."""
+        kept: list[Level] = []
+        aliases = {}
+        for level in levels:
+            same = next((other for other in kept if level.refines(other) and other.refines(level)), None)
+            if same is None:
+                kept.append(level)
+            else:
+                aliases[level.name] = same.name
+        return cls(name, values, tuple(kept), shares, aliases)
 
     @classmethod
     def from_table(cls, name: str, table: pd.DataFrame) -> "Attribute":
@@ -113,7 +129,7 @@ class Attribute:
         >>> Attribute.from_table("geography", places).refines.tolist()
         [[True, True], [False, True]]
         """
-        return cls(name, table.index, tuple(Level.of(str(column), list(table[column])) for column in table))
+        return cls.of(name, table.index, [Level.of(str(column), list(table[column])) for column in table])
 
     def number_of(self, level: str) -> int:
         """Return the position of a level.
@@ -124,9 +140,10 @@ class Attribute:
             If there is no level of this name.
         """
         names = [own.name for own in self.levels]
-        if level not in names:
-            raise PolicyError(f"{self.name} has no level {level!r}; its levels are: {', '.join(names)}")
-        return names.index(level)
+        kept = self.aliases.get(level, level)
+        if kept not in names:
+            raise PolicyError(f"{self.name} has no level {level!r}; its levels are: {', '.join([*names, *self.aliases])}")
+        return names.index(kept)
 
     def level(self, name: str) -> Level:
         """Return a level by its name."""
@@ -138,19 +155,15 @@ class Attribute:
 
     @cached_property
     def chains(self) -> tuple[tuple[int, ...], ...]:
-        """All maximal chains of levels, each from fine to coarse: every chain of the order lies in one of them."""
-        strict = self.refines & ~np.eye(len(self.levels), dtype=bool)
-        covers = strict & ~((strict.astype(np.int64) @ strict.astype(np.int64)) > 0)
-
-        def onward(chain: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-            above = np.flatnonzero(covers[chain[-1]])
-            if not len(above):
-                yield chain
-            for level in above:
-                yield from onward((*chain, int(level)))
-
-        finest = np.flatnonzero(~strict.any(axis=0))
-        return tuple(chain for level in finest for chain in onward((int(level),)))
+        """Chains of levels, each from fine to coarse, of which every level is in exactly one."""
+        chains: list[list[int]] = []
+        for level in sorted(range(len(self.levels)), key=lambda level: -len(self.levels[level].labels)):
+            chain = next((chain for chain in chains if self.refines[chain[-1], level]), None)
+            if chain is None:
+                chains.append([level])
+            else:
+                chain.append(level)
+        return tuple(tuple(chain) for chain in chains)
 
 
 @dataclass(frozen=True, eq=False)

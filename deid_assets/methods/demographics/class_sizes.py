@@ -96,6 +96,11 @@ class ClassCounter:
         self._groups = np.zeros(cells.records, dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
         self.number_of_groups = int(self._groups.max()) + 1
         self._coverages: dict[Level, _Coverage] = {}
+        population = cells.population
+        _, first, group = np.unique(population.group_numbers, return_index=True, return_inverse=True)
+        self._group_codes, spans = population.groups[first][:, [2, 0, 1]], len(population.shares)
+        flat = np.bincount(group * spans + population.span, weights=cells.rest, minlength=len(first) * spans)
+        self._of_groups = flat.reshape(len(first), spans)
 
     def at(self, node: Sequence[int]) -> Classes:
         """Return the classes of a node."""
@@ -140,20 +145,20 @@ class ClassCounter:
             self._coverages[age] = _coverage(self.cells.population.shares, age.codes)
         return self._coverages[age]
 
-    def _place_codes(self, place: tuple[int, ...], codes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the number of each row's (ethnicity, geography, sex) at these levels, and how many numbers there are."""
-        demographics, number, space = self.cells.demographics, np.zeros(len(codes), dtype=np.int64), 1
+    def _place_codes(self, place: tuple[int, ...], codes: np.ndarray) -> np.ndarray:
+        """Return a number for each row of (ethnicity, geography, sex) codes, equal where they are equal at these levels."""
+        demographics, number = self.cells.demographics, np.zeros(len(codes), dtype=np.int64)
         attributes = (demographics.ethnicity, demographics.geography, demographics.sex)
         for attribute, level, column in zip(attributes, place, codes.T, strict=True):
             chosen = attribute.levels[level]
-            number, space = number * len(chosen.labels) + chosen.codes[column], space * len(chosen.labels)
-        return number, space
+            number = number * len(chosen.labels) + chosen.codes[column]
+        return number
 
     def _places(self, place: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Return the distinct places of the cohort, ascending, and the position of each record's among them."""
 
         def make() -> tuple[np.ndarray, ...]:
-            return np.unique(self._place_codes(place, self.cells.codes[:, 1:4])[0], return_inverse=True)
+            return np.unique(self._place_codes(place, self.cells.codes[:, 1:4]), return_inverse=True)
 
         present, of_record = self._kept.get(("places", place), make)
         return present, of_record
@@ -162,18 +167,12 @@ class ClassCounter:
         """Return (places, age classes): people who are not in the cohort, in whole spans and in each part."""
 
         def add_up() -> tuple[np.ndarray, ...]:
-            population, present = self.cells.population, self._places(place)[0]
-            number, space = self._place_codes(place, population.groups[:, [2, 0, 1]])
-            position = np.full(space, -1, dtype=np.int64)
-            position[present] = np.arange(len(present))
-            of_row, spans = position[number], len(population.shares)
-            kept = of_row >= 0
-            flat = np.bincount(
-                of_row[kept] * spans + population.span[kept],
-                weights=self.cells.rest[kept],
-                minlength=len(present) * spans,
-            )
-            return (flat.reshape(len(present), spans),)
+            present = self._places(place)[0]
+            number = self._place_codes(place, self._group_codes)
+            order = np.argsort(number, kind="stable")
+            order = order[np.isin(number[order], present)]
+            # The cohort is part of the population: every place of the cohort has a group.
+            return (np.add.reduceat(self._of_groups[order], np.searchsorted(number[order], present)),)
 
         def cut() -> tuple[np.ndarray, ...]:
             (table,) = self._kept.get(("rest", place), add_up)

@@ -47,6 +47,11 @@ class Bar:
         if not self.measures:
             raise ValueError("name at least one measure")
 
+    @property
+    def is_monotone(self) -> bool:
+        """Whether a policy that passes tells that all it refines pass too: expected risks never rise, upper bounds may."""
+        return self.confidence is None
+
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
@@ -74,27 +79,46 @@ class Discovery:
 
 
 class _Measured:
-    """Risks of nodes, each measured once.
+    """Which nodes are no riskier than the reference. Each is measured at most once, and only if no other has told.
 
-    Risks are compared with those of the reference by the measures of the bar.
+    Attributes
+    ----------
+    measured
+        Number of nodes that were measured.
     """
 
     def __init__(self, cells: Cells, reference: Node, bar: Bar):
         groups = groups_by(cells, *bar.by)[0] if bar.by else None
-        self._counter, self._bar = ClassCounter(cells, groups), bar
+        self._counter, self._bar, self._attributes = ClassCounter(cells, groups), bar, cells.demographics.attributes
         self._threshold = risks_at(self._counter.at(reference), bar.measures, self._counter.number_of_groups)
-        self.passes_at: dict[Node, bool] = {}
+        self._tags = np.zeros(cells.demographics.shape, dtype=np.int8)
+        self.measured = 0
 
     def passes(self, node: Node) -> bool:
         """Whether a node is no riskier than the reference."""
-        if node not in self.passes_at:
-            classes, groups = self._counter.at(node), self._counter.number_of_groups
-            if self._bar.confidence is None:
-                risks = risks_at(classes, self._bar.measures, groups)
-            else:
-                risks = bounded_risks(classes, self._bar.measures, groups, self._bar.confidence).upper
-            self.passes_at[node] = bool(np.all(no_riskier(risks, self._threshold)))
-        return self.passes_at[node]
+        if self._tags[node] == 0:
+            passes = self._measure(node)
+            if self._bar.is_monotone:
+                # A passing policy tags all that it refines, a failing one all that refine it.
+                along = zip(self._attributes, node, strict=True)
+                related = np.ix_(*(own.refines[level] if passes else own.refines[:, level] for own, level in along))
+                self._tags[related] = 1 if passes else -1
+            self._tags[node] = 1 if passes else -1
+        return bool(self._tags[node] == 1)
+
+    def _measure(self, node: Node) -> bool:
+        self.measured += 1
+        bar, classes, groups = self._bar, self._counter.at(node), self._counter.number_of_groups
+        if bar.confidence is not None:
+            return self._within(bounded_risks(classes, bar.measures, groups, bar.confidence).upper)
+        # 1/g is convex: at expected sizes, a risk without threshold is too small, and quickly found.
+        convex = np.array([measure.at_most is None for measure in bar.measures])
+        if not self._within(np.where(convex[:, np.newaxis], risks_at(classes, bar.measures, groups, mean_size=True), 0.0)):
+            return False
+        return self._within(risks_at(classes, bar.measures, groups))
+
+    def _within(self, risks: np.ndarray) -> bool:
+        return bool(np.all(no_riskier(risks, self._threshold)))
 
 
 def all_policies(demographics: Demographics) -> Iterator[Node]:
@@ -127,7 +151,7 @@ def discover(cells: Cells, reference: DemographicPolicy, bar: Bar | None = None)
     bar, demographics = bar or Bar(), cells.demographics
     measured = _Measured(cells, reference.node(demographics), bar)
     passing = np.zeros(demographics.shape, dtype=bool)
-    if bar.confidence is None:
+    if bar.is_monotone:
         for node in _minimal_on_chains(demographics, measured.passes):
             passing[node] = True
     else:
@@ -143,14 +167,14 @@ def discover(cells: Cells, reference: DemographicPolicy, bar: Bar | None = None)
         tuple(policy_at(node, demographics) for node in nodes),
         table,
         int(np.prod(demographics.shape)),
-        len(measured.passes_at),
+        measured.measured,
     )
 
 
 def _minimal_on_chains(demographics: Demographics, passes: Callable[[Node], bool]) -> Iterator[Node]:
     """Yield the minimal passing nodes of each product of chains, one chain of levels for each attribute.
 
-    A node that no passing node refines lies in such a product, and is minimal there. So these are all, and some more.
+    A node that no passing node refines lies in one of the products, and is minimal there. So these are all, and some more.
     """
     for chains in product(*(attribute.chains for attribute in demographics.attributes)):
         found = minimal_passing_nodes([len(chain) - 1 for chain in chains], partial(_passes_on, chains, passes))

@@ -99,12 +99,13 @@ def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: Ol
     numbers, youngest, oldest = numbers[order], youngest[order], oldest[order]
     _check_ages(numbers, youngest, oldest, ages)
     _check_groups(numbers, demographics)
-    keys, span = np.unique(np.stack([youngest, oldest, is_open[order]], axis=1), axis=0, return_inverse=True)
-    shares = np.zeros((len(keys), len(ages)))
-    for number, (first, last, unbounded) in enumerate(keys):
-        model = open_ages if unbounded else EVENLY
-        shares[number, first - ages[0] : last - ages[0] + 1] = model.shares(int(last - first + 1))
-    return Population(demographics, codes[order], youngest - ages[0], span.ravel(), people[order], shares)
+    youngest, oldest = youngest - ages[0], oldest - ages[0]
+    spans, span = np.unique((youngest * len(ages) + oldest) * 2 + is_open[order], return_inverse=True)
+    shares = np.zeros((len(spans), len(ages)))
+    for number, key in enumerate(spans):
+        (first, last), model = divmod(int(key) // 2, len(ages)), open_ages if key % 2 else EVENLY
+        shares[number, first : last + 1] = model.shares(last - first + 1)
+    return Population(demographics, codes[order], youngest, span, people[order], shares)
 
 
 def check_totals(table: pd.DataFrame, totals: pd.DataFrame) -> None:

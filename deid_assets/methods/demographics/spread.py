@@ -16,7 +16,11 @@ from deid_assets.methods.demographics.measures import Measure
 _TAIL = 37.0
 """Sums leave out tails of probability at most 2 exp(-37), by Bernstein's inequality; a record's risk is at most 1."""
 
-_ELEMENTS = 1 << 18
+_ELEMENTS = 1 << 14
+"""Probabilities of a block, few enough for the cache of a processor."""
+
+_NEVER = 1e-300
+"""Takes the place of the ratio to an impossible number of people."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,20 +118,25 @@ def _binomials(rest: np.ndarray, share: np.ndarray) -> Iterator[tuple[np.ndarray
         # Rows of a block are as wide as its last; widths ascend, so that little is computed in vain.
         fits = width[order[first:]] * np.arange(1, len(order) - first + 1) <= _ELEMENTS
         chosen = order[first : first + max(1, int(np.argmin(fits)) if not fits.all() else len(fits))]
-        yield chosen, low[chosen], _probabilities(rest[chosen], share[chosen], low[chosen], high[chosen])
+        yield chosen, low[chosen], _probabilities(rest[chosen], share[chosen], low[chosen], int(width[chosen[-1]]))
         first += len(chosen)
 
 
-def _probabilities(rest: np.ndarray, share: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return (n, width) float: the binomial probabilities of low, low + 1, .. high; 0 after high."""
-    values = low[:, np.newaxis] + np.arange(int((high - low).max()) + 1)
-    inside = values <= high[:, np.newaxis]
-    # The ratio of neighbouring probabilities is (R - x + 1) p / (x (1 - p)); their product overflows nowhere in logarithms.
-    steps = (rest[:, np.newaxis] - values + 1) / np.maximum(values, 1) * (share / (1 - share))[:, np.newaxis]
+def _probabilities(rest: np.ndarray, share: np.ndarray, low: np.ndarray, width: int) -> np.ndarray:
+    """Return (n, width) float: the binomial probabilities of low, low + 1, ..; 0 above R."""
+    values = low[:, np.newaxis] + np.arange(width, dtype=np.float64)
+    # Neighbouring probabilities have the ratio (R - x + 1) p / (x (1 - p)). It is multiplied up in logarithms, because ratios
+    # of large numbers of people overflow; in place, because this is where the time goes.
+    steps = (rest + 1)[:, np.newaxis] - values
+    np.divide(steps, np.maximum(values, 1.0, out=values), out=steps)
+    steps *= (share / (1 - share))[:, np.newaxis]
     steps[:, 0] = 1.0
-    logs = np.cumsum(np.log(np.where(inside, steps, 1.0)), axis=1)
-    probability = np.where(inside, np.exp(logs - logs.max(axis=1, keepdims=True)), 0.0)
-    return probability / probability.sum(axis=1, keepdims=True)
+    np.log(np.maximum(steps, _NEVER, out=steps), out=steps)
+    np.cumsum(steps, axis=1, out=steps)
+    steps -= steps.max(axis=1, keepdims=True)
+    np.exp(steps, out=steps)
+    steps /= steps.sum(axis=1, keepdims=True)
+    return steps
 
 
 def _sum_of_binomials(rest: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -63,7 +63,7 @@ def age_attribute(
     levels = [age_bands(years, width, top) for width in widths for top in tops]
     if withheld:
         levels.append(Level.of(WITHHELD, ["*"] * len(years)))
-    return Attribute("age", pd.RangeIndex(oldest + 1), tuple(levels))
+    return Attribute.of("age", pd.RangeIndex(oldest + 1), levels)
 
 
 def ethnicity_attribute(withheld: bool = False) -> Attribute:
@@ -80,7 +80,7 @@ def sex_attribute(values: tuple[str, ...] = ("F", "M"), withheld: bool = False) 
 
 
 def date_attribute(first: datetime.date, last: datetime.date, dated: float) -> Attribute:
-    """Return the days of a period by day, week, month, quarter, year and withheld; levels that join the same days appear once.
+    """Return the days of a period by day, week, month, quarter, year and withheld.
 
     Parameters
     ----------
@@ -106,12 +106,8 @@ def date_attribute(first: datetime.date, last: datetime.date, dated: float) -> A
         "quarter": days.to_period("Q").astype("str"),
         "year": days.strftime("%Y"),
     }
-    levels: list[Level] = []
-    for name, shown in labels.items():
-        # The last base value is "no date in the period": nobody of the cohort has it, most of the population may.
-        level = Level.of(name, [*shown, "no date"])
-        if not any(level.refines(other) and other.refines(level) for other in levels):
-            levels.append(level)
+    # The last base value is "no date in the period": nobody of the cohort has it, most of the population may.
+    levels = [Level.of(name, [*shown, "no date"]) for name, shown in labels.items()]
     levels.append(Level.of(WITHHELD, ["*"] * (len(days) + 1)))
     shares = np.append(np.full(len(days), dated / len(days)), 1 - dated)
-    return Attribute("date", days.append(pd.DatetimeIndex([pd.NaT])), tuple(levels), shares)
+    return Attribute.of("date", days.append(pd.DatetimeIndex([pd.NaT])), levels, shares)
