@@ -19,7 +19,7 @@ from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, quick_bounds, risks_at
 from deid_assets.methods.lattice.information_loss import entropy_loss
 from deid_assets.methods.lattice.predictive_tagging import minimal_passing_nodes, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Domain
@@ -111,11 +111,10 @@ class _Measured:
         bar, classes, groups = self._bar, self._counter.at(node), self._counter.number_of_groups
         if bar.confidence is not None:
             return self._within(bounded_risks(classes, bar.measures, groups, bar.confidence).upper)
-        # 1/g is convex: at expected sizes, a risk without threshold is too small, and quickly found.
-        convex = np.array([measure.at_most is None for measure in bar.measures])
-        if not self._within(np.where(convex[:, np.newaxis], risks_at(classes, bar.measures, groups, mean_size=True), 0.0)):
+        lower, upper = quick_bounds(classes, bar.measures, groups)
+        if not self._within(lower):
             return False
-        return self._within(risks_at(classes, bar.measures, groups))
+        return self._within(upper) or self._within(risks_at(classes, bar.measures, groups))
 
     def _within(self, risks: np.ndarray) -> bool:
         return bool(np.all(no_riskier(risks, self._threshold)))

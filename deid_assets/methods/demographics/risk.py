@@ -10,7 +10,7 @@ from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.measures import PUBLISHED, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy
-from deid_assets.methods.demographics.spread import ClassSizes, expected, plug_in
+from deid_assets.methods.demographics.spread import ClassSizes, expected, plug_in, reciprocal_at_most
 
 WHOLE = "all"
 """Group of a row about the whole cohort."""
@@ -49,6 +49,20 @@ def risks_at(classes: Classes, measures: Sequence[Measure], groups: int, mean_si
     """Return (measures, groups) float: the expected risk, or with `mean_size` that of classes of exactly the expected size."""
     first = plug_in(classes.sizes, measures) if mean_size else expected(classes.sizes, measures)[0]
     return _gathered(first, classes, measures, groups)
+
+
+def quick_bounds(classes: Classes, measures: Sequence[Measure], groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (measures, groups) float: a lower and an upper bound of the expected risk, found without sums over sizes.
+
+    A risk without a threshold is convex in g, and at the expected size too small. Where a bound is not known, it is 0 or
+    infinite.
+    """
+    convex = np.array([[measure.at_most is None] for measure in measures])
+    reciprocal = np.array([[measure.at_most is None and measure.exponent == 1] for measure in measures])
+    lower = risks_at(classes, measures, groups, mean_size=True)
+    risk = np.broadcast_to(reciprocal_at_most(classes.sizes), (len(measures), len(classes.sizes.certain)))
+    upper = _gathered(risk, classes, measures, groups)
+    return np.where(convex, lower, 0.0), np.where(reciprocal, upper, np.inf)
 
 
 def bounded_risks(classes: Classes, measures: Sequence[Measure], groups: int, confidence: float) -> Risks:

@@ -59,6 +59,30 @@ def plug_in(sizes: ClassSizes, measures: Sequence[Measure]) -> np.ndarray:
     return np.stack([measure.of(means) for measure in measures])
 
 
+def reciprocal_at_most(sizes: ClassSizes) -> np.ndarray:
+    """Return (classes,) float: an upper bound of the expected 1/g, without a sum; exact where one person is certain.
+
+    With Y = 1 / (1 + X), whose expectation for a binomial X has a closed form, 1 / (c + X) = Y / (1 + (c - 1) Y) is concave
+    in Y. Of several parts only the largest is used: the others make g larger.
+
+    References
+    ----------
+    Chao MT, Strawderman WE (1972). Negative moments of positive random variables. J Am Stat Assoc 67:429-431.
+
+    Examples
+    --------
+    >>> two_known = ClassSizes(np.array([2]), np.array([[10]]), np.array([[0.2]]))
+    >>> round(float(reciprocal_at_most(two_known)[0]), 4)
+    0.2935
+    """
+    if not len(sizes.rest):
+        return 1.0 / sizes.certain
+    largest, classes = np.argmax(sizes.rest * sizes.share, axis=0), np.arange(len(sizes.certain))
+    trials, share = sizes.rest[largest, classes] + 1, np.maximum(sizes.share[largest, classes], _NEVER)
+    alone = np.minimum(-np.expm1(trials * np.log1p(-share)) / (trials * share), 1.0)
+    return np.where(sizes.rest[largest, classes] > 0, alone / (1 + (sizes.certain - 1) * alone), 1.0 / sizes.certain)
+
+
 def expected(sizes: ClassSizes, measures: Sequence[Measure]) -> tuple[np.ndarray, np.ndarray]:
     """Return the expected risk of a record in each class, and its variance.
 

@@ -46,8 +46,8 @@ class TestThreeStates:
     recoded = recode_old_ages(cells(), FIVE_YEAR, safe_harbor(), OLD_AGES, ("geography", "state"))
 
     def test_each_state_gets_the_finest_old_ages_that_it_carries(self):
-        # Safe Harbor: three records of ten alike, and three of 30 times as many as are in a year of age. In bands of five years,
-        # the young are among 50, which leaves .24 and more for the old.
+        # Safe Harbor: three records of ten alike, and three of 30 times as many as are in a year of age. In bands of five
+        # years, the young are among 50, which leaves .24 and more for the old.
         table = self.recoded.table.set_index("group")
         assert table["old_ages"].tolist() == ["1 year", "5 years", "10 years"]
         for state, people in (("MN", 100), ("TN", 4), ("WA", 1)):

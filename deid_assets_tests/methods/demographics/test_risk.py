@@ -24,6 +24,7 @@ from deid_assets.methods.demographics.risk import (
     influence_of_exponent,
     no_riskier,
     policy_risks,
+    quick_bounds,
     risks_at,
 )
 from deid_assets.methods.demographics.standard_attributes import (
@@ -65,6 +66,17 @@ def test_no_measure_rises_with_a_coarser_policy(drawn, mean_size):
         for level in np.flatnonzero(attribute.refines[node[axis]]):
             coarse = risks_at(counter.at((*node[:axis], int(level), *node[axis + 1 :])), MEASURES, groups, mean_size)
             assert np.all(no_riskier(coarse, fine))
+
+
+@settings(deadline=None, max_examples=25)
+@given(cells_and_nodes(nodes=1))
+def test_quick_bounds_enclose_the_expected_risk(drawn):
+    cells, _, _, (node,) = drawn
+    counter = ClassCounter(cells, groups_by(cells, "ethnicity", "any")[0])
+    classes, groups = counter.at(node), counter.number_of_groups
+    lower, upper = quick_bounds(classes, MEASURES, groups)
+    risks = risks_at(classes, MEASURES, groups)
+    assert np.all(no_riskier(lower, risks)) and np.all(no_riskier(risks, upper))
 
 
 @settings(deadline=None, max_examples=25)

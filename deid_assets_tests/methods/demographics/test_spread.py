@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, UNIQUES, Measure
-from deid_assets.methods.demographics.spread import ClassSizes, expected, plug_in
+from deid_assets.methods.demographics.spread import ClassSizes, expected, plug_in, reciprocal_at_most
 
 MEASURES = [TOTAL, UNIQUES, Measure("total", exponent=0.5), Measure("graduated", 5, 2.0), Measure("non-graduated", 7)]
 
@@ -74,6 +74,16 @@ def test_classes_of_one_call_do_not_touch_each_other():
         alone = expected(ClassSizes(certain[[number]], rest[:, [number]], share[:, [number]]), MEASURES)
         for ours, theirs in zip(together, alone, strict=True):
             assert ours[:, number] == pytest.approx(theirs[:, 0], rel=1e-9, abs=1e-13)
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 500), shares), max_size=2))
+@settings(deadline=None)
+def test_reciprocals_have_a_bound_in_closed_form(certain, parts):
+    exact = expected(sizes(certain, *parts), [TOTAL])[0][0, 0]
+    bound = reciprocal_at_most(sizes(certain, *parts))[0]
+    assert exact <= bound * (1 + 1e-11)
+    if certain == 1 and len(parts) <= 1:
+        assert bound == pytest.approx(exact, rel=1e-10)
 
 
 @given(st.integers(1, 5), st.integers(1, 60), shares)
