@@ -15,7 +15,7 @@ from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.spread import ClassSizes
 
 _NUMBERS_KEPT = 1 << 26
-_DENSE = 1 << 22
+_DENSE = 1 << 20
 _CERTAIN = 1 - 1e-12
 
 
