@@ -1,0 +1,108 @@
+"""Printed risks that cannot all be true (methods#demographics-risk).
+
+Published tables hold rounded numbers. Each stands for a range; two of them contradict each other only if no numbers in their
+ranges agree.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import pandas as pd
+
+from deid_assets.methods.demographics.attributes import Demographics
+from deid_assets.methods.demographics.measures import Measure
+from deid_assets.methods.demographics.policies import DemographicPolicy, refines
+
+
+@dataclass(frozen=True)
+class PrintedPercent:
+    """The range of percentages that a printed number stands for; both ends are included.
+
+    Examples
+    --------
+    >>> PrintedPercent.of("0.25*"), PrintedPercent.of("<0.01")
+    (PrintedPercent(low=0.245, high=0.255), PrintedPercent(low=0.0, high=0.01))
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, text: str) -> "PrintedPercent":
+        """Return the range of a number as printed, perhaps with an asterisk; '0' and '100' are taken to be exact."""
+        number = text.strip().rstrip("*")
+        if number.startswith("<"):
+            return cls(0.0, float(number[1:]))
+        decimals = len(number.partition(".")[2])
+        half = 0.5 * 10.0**-decimals if decimals else 0.0
+        return cls(round(max(float(number) - half, 0.0), 12), round(float(number) + half, 12))
+
+    def holds_a_count(self, records: int) -> bool:
+        """Whether a whole number of these records is such a percentage.
+
+        Examples
+        --------
+        >>> PrintedPercent.of("1.94").holds_a_count(3616), PrintedPercent.of("26.369").holds_a_count(3383)
+        (True, False)
+        """
+        return math.ceil(self.low * records / 100 - 1e-9) <= math.floor(self.high * records / 100 + 1e-9)
+
+
+def impossible_risks(
+    printed: pd.DataFrame,
+    records: Mapping[str, int],
+    policies: Sequence[DemographicPolicy],
+    measures: Sequence[Measure],
+    demographics: Demographics,
+) -> pd.DataFrame:
+    """Return the printed risks that contradict each other or themselves.
+
+    A policy cannot be riskier than one that refines it. A graduated risk cannot exceed the total risk, the non-graduated risk
+    at the same threshold, or that at a higher threshold. Non-graduated risk counts records.
+
+    Parameters
+    ----------
+    printed
+        policy | group | measure: names | percent: as printed, such as '<0.01'.
+    records
+        Number of records of each group.
+
+    Returns
+    -------
+    pd.DataFrame
+        group | policy | measure | against: the policy or measure that it contradicts, or 'whole records'. No rows if there is
+        no contradiction.
+    """
+    risks = {(row.group, row.policy, row.measure): PrintedPercent.of(row.percent) for row in printed.itertuples(index=False)}
+    refining = {(a.name, b.name) for a, b in permutations(policies, 2) if refines(a, b, demographics)}
+    exceeding = {(a.name, b.name) for a, b in permutations(measures, 2) if _at_most(a, b)}
+    counted = {measure.name for measure in measures if measure.kind == "non-graduated"}
+
+    def contradictions() -> Iterator[tuple[str, str, str, str]]:
+        for (group, policy, measure), risk in risks.items():
+            if measure in counted and not risk.holds_a_count(records[group]):
+                yield group, policy, measure, "whole records"
+            for finer, coarser in sorted(refining):
+                other = risks.get((group, finer, measure))
+                if coarser == policy and other is not None and risk.low > other.high:
+                    yield group, policy, measure, finer
+            for less, more in sorted(exceeding):
+                other = risks.get((group, policy, more))
+                if less == measure and other is not None and risk.low > other.high:
+                    yield group, policy, measure, more
+
+    return pd.DataFrame(contradictions(), columns=["group", "policy", "measure", "against"])
+
+
+def _at_most(less: Measure, more: Measure) -> bool:
+    """Whether the risk by one measure never exceeds that by the other."""
+    if "largest" in (less.kind, more.kind):
+        return False
+    if more.kind == "total":
+        return less.kind == "graduated" and less.exponent == more.exponent
+    if less.kind == "total" or less.at_most is None or more.at_most is None:
+        return False
+    alike = less.kind == more.kind and (less.kind == "non-graduated" or less.exponent == more.exponent)
+    return less.at_most <= more.at_most and (alike or (less.kind, more.kind) == ("graduated", "non-graduated"))

@@ -1,0 +1,132 @@
+"""Finer ages over 89 for those groups whose population carries them (methods#demographics-local-recoding)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.errors import PolicyError
+from deid_assets.methods.demographics.attributes import Level
+from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.demographics.class_sizes import ClassCounter
+from deid_assets.methods.demographics.measures import TOTAL, Measure
+from deid_assets.methods.demographics.policies import DemographicPolicy
+from deid_assets.methods.demographics.risk import groups_by, no_riskier, risks_at
+
+FIRST_OLD_AGE = 90
+
+
+@dataclass(frozen=True, eq=False)
+class LocalRecoding:
+    """A policy whose old ages are published in the detail that each group allows.
+
+    Attributes
+    ----------
+    policy
+        The policy of all other values.
+    attribute, level
+        The attribute and level whose classes are the groups.
+    table
+        One row for each group: group | records | old_records, those from the first old age on | old_ages, the name of the
+        finest level of old ages that is no riskier in this group than the reference; missing if none is | for each measure its
+        risk and that of the reference.
+    """
+
+    policy: DemographicPolicy
+    attribute: str
+    level: str
+    table: pd.DataFrame
+
+    @property
+    def possible(self) -> bool:
+        """Whether every group has a level, so that neither the cohort nor a group is riskier than under the reference."""
+        return bool(self.table["old_ages"].notna().all())
+
+
+def recoded_ages(young: Level, old: Level, years: Sequence[int], first_old: int = FIRST_OLD_AGE) -> Level:
+    """Return the level of age that follows `young` below the first old age, and `old` from there on.
+
+    Raises
+    ------
+    PolicyError
+        If a class of either level straddles the first old age, so that the two together are no level.
+    """
+    is_old = np.asarray(years) >= first_old
+    for level in (young, old):
+        if np.intersect1d(level.codes[is_old], level.codes[~is_old]).size:
+            raise PolicyError(
+                f"age {level.name}: a class joins ages below {first_old} and others, and cannot be recoded from there on"
+            )
+    labels = [
+        old.labels[code_old] if late else young.labels[code]
+        for code, code_old, late in zip(young.codes, old.codes, is_old, strict=True)
+    ]
+    return Level.of(f"{young.name}; from {first_old} on {old.name}", labels)
+
+
+def recode_old_ages(
+    cells: Cells,
+    policy: DemographicPolicy,
+    reference: DemographicPolicy,
+    old_ages: Sequence[str],
+    by: tuple[str, str],
+    measures: Sequence[Measure] = (TOTAL,),
+    first_old: int = FIRST_OLD_AGE,
+) -> LocalRecoding:
+    """Choose for each group the finest old ages at which the group is at no more risk than under the reference.
+
+    Groups are published, so that no class has records of two groups: the choice in one group changes nothing in another, and
+    risks add up.
+
+    Parameters
+    ----------
+    cells
+        The cohort in its population.
+    policy
+        What the recoding starts from; its ages below the first old age are kept.
+    reference
+        For example Safe Harbor.
+    old_ages
+        Names of levels of age, from fine to coarse; each must refine the next from the first old age on.
+    by
+        The attribute and level whose classes are the groups, such as ('geography', 'state') or ('ethnicity', 'any').
+    measures
+        Measures that must not exceed those of the reference in any group.
+
+    Raises
+    ------
+    PolicyError
+        If the policy does not publish the groups, or levels of age do not fit together.
+    """
+    demographics = cells.demographics
+    node, names = policy.node(demographics), [attribute.name for attribute in demographics.attributes]
+    grouping = demographics.attributes[names.index(by[0])]
+    if not grouping.refines[node[names.index(by[0])], grouping.number_of(by[1])]:
+        raise PolicyError(f"policy {policy.name} does not publish {by[0]} by {by[1]}: its old ages cannot differ by it")
+    years = demographics.age.values.to_numpy()
+    young = demographics.age.levels[node[0]]
+    levels = [recoded_ages(young, demographics.age.level(name), years, first_old) for name in old_ages]
+    if any(not finer.refines(coarser) for finer, coarser in pairwise(levels)):
+        raise PolicyError("old ages must be listed from fine to coarse, and each level must refine the next")
+    groups, labels = groups_by(cells, *by)
+    counter = ClassCounter(cells, groups)
+    threshold = risks_at(counter.at(reference.node(demographics)), measures, len(labels))
+    risks = np.stack([risks_at(counter.with_ages(level, node), measures, len(labels)) for level in levels])
+    passes = no_riskier(risks, threshold).all(axis=1)
+    chosen = np.where(passes.any(axis=0), passes.argmax(axis=0), -1)
+    is_old = years[cells.codes[:, 0]] >= first_old
+    table = pd.DataFrame(
+        {
+            "group": labels,
+            "records": np.bincount(groups, minlength=len(labels)),
+            "old_records": np.bincount(groups[is_old], minlength=len(labels)),
+            "old_ages": pd.array([old_ages[number] if number >= 0 else None for number in chosen], dtype="str"),
+        }
+    )
+    for number, measure in enumerate(measures):
+        own = risks[np.maximum(chosen, 0), number, np.arange(len(labels))]
+        table[measure.name] = np.where(chosen >= 0, own, np.nan)
+        table[f"{measure.name} of the reference"] = threshold[number]
+    return LocalRecoding(policy, *by, table)

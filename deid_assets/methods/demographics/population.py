@@ -1,0 +1,191 @@
+"""A population table as counts of people by geography, sex, ethnicity and span of ages (methods#demographics-population).
+
+A table that cannot be right is refused. Nothing in it is skipped or filled in, because people who are not in it make a class
+look smaller, and people who are in it twice make a class look larger.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.errors import DeliveryError
+from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.old_ages import EVENLY, OldAges
+
+GROUP = ("geography", "sex", "ethnicity")
+COLUMNS = (*GROUP, "youngest", "oldest", "people")
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """A population table that covers each age of each group exactly once.
+
+    Attributes
+    ----------
+    demographics
+        The attributes whose base values the table uses.
+    groups
+        (rows, 3) int: base codes of geography, sex and ethnicity. Rows are sorted by group, then by age.
+    youngest
+        (rows,) int: position of the first age of the row among the ages.
+    span
+        (rows,) int: row of `shares`.
+    people
+        (rows,) int: number of people.
+    shares
+        (spans, ages) float: how the people of a row that nobody knows are spread over its ages; each row sums to 1.
+    """
+
+    demographics: Demographics
+    groups: np.ndarray
+    youngest: np.ndarray
+    span: np.ndarray
+    people: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def group_numbers(self) -> np.ndarray:
+        """(rows,) int: the number of each row's group; `number_groups` counts it from codes."""
+        return number_groups(self.demographics, self.groups)
+
+
+def number_groups(demographics: Demographics, groups: np.ndarray) -> np.ndarray:
+    """Return (n,) int, one number for each combination of geography, sex and ethnicity."""
+    _, sexes, ethnicities = _sizes(demographics)
+    return (groups[:, 0] * sexes + groups[:, 1]) * ethnicities + groups[:, 2]
+
+
+def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: OldAges) -> Population:
+    """Return the population of a table, or say why it cannot be right.
+
+    Parameters
+    ----------
+    table
+        geography | sex | ethnicity: base values of the attributes | youngest, oldest: first and last age of the row, both
+        included; oldest is missing in an open class such as 110+ | people: a whole number. Each group needs rows for all ages,
+        with 0 people where nobody lives.
+    open_ages
+        How the people of an open class are spread over its ages. Those of other classes of several ages are spread evenly.
+
+    Raises
+    ------
+    DeliveryError
+        If a column lacks; if a value is not one of its attribute, or not a whole number; if a group lacks, has a hole between
+        ages, or counts an age twice. The message counts rows and groups.
+
+    Examples
+    --------
+    See `deid_assets.methods.demographics.risk.policy_risks`.
+    """
+    if missing := [column for column in COLUMNS if column not in table]:
+        raise DeliveryError(f"population table: no column {', '.join(missing)}")
+    if table.empty:
+        raise DeliveryError("population table: it has no rows")
+    codes = np.stack([_codes(table[name], attribute) for name, attribute in _grouping(demographics)], axis=1)
+    ages = demographics.age.values.to_numpy()
+    youngest = _whole(table["youngest"], "youngest")
+    is_open = table["oldest"].isna().to_numpy()
+    oldest = np.where(is_open, ages[-1], _whole(table["oldest"].fillna(ages[-1]), "oldest"))
+    people = _whole(table["people"], "people")
+    outside = (youngest < ages[0]) | (oldest > ages[-1]) | (oldest < youngest)
+    if outside.any():
+        raise DeliveryError(
+            f"population table: {int(outside.sum()):,} rows have ages outside {ages[0]} to {ages[-1]}, or end before they start"
+        )
+    numbers = number_groups(demographics, codes)
+    order = np.lexsort((youngest, numbers))
+    numbers, youngest, oldest = numbers[order], youngest[order], oldest[order]
+    _check_ages(numbers, youngest, oldest, ages)
+    _check_groups(numbers, demographics)
+    youngest, oldest = youngest - ages[0], oldest - ages[0]
+    spans, span = np.unique((youngest * len(ages) + oldest) * 2 + is_open[order], return_inverse=True)
+    shares = np.zeros((len(spans), len(ages)))
+    for number, key in enumerate(spans):
+        (first, last), model = divmod(int(key) // 2, len(ages)), open_ages if key % 2 else EVENLY
+        shares[number, first : last + 1] = model.shares(last - first + 1)
+    return Population(demographics, codes[order], youngest, span, people[order], shares)
+
+
+def check_totals(table: pd.DataFrame, totals: pd.DataFrame) -> None:
+    """Refuse a population table whose rows do not add up to its published totals.
+
+    Parameters
+    ----------
+    table
+        As in `population_of`.
+    totals
+        people, and some of geography, sex and ethnicity: the total of each group; none of them for the total of the table.
+
+    Raises
+    ------
+    DeliveryError
+        If totals differ, or a group has a total but no rows, or rows but no total; the message counts them.
+    """
+    by = [column for column in GROUP if column in totals]
+    if not by:
+        if len(totals) != 1 or int(totals["people"].iloc[0]) != int(table["people"].sum()):
+            raise DeliveryError("population table: its rows do not add up to its total")
+        return
+    if totals.duplicated(by).any():
+        raise DeliveryError(f"population table: {int(totals.duplicated(by).sum()):,} totals by {', '.join(by)} are given twice")
+    added = table.groupby(by, as_index=False, observed=True)["people"].sum()
+    both = added.merge(totals[[*by, "people"]], on=by, how="outer", suffixes=("", "_stated"), indicator=True)
+    alone = int((both["_merge"] != "both").sum())
+    wrong = int(((both["_merge"] == "both") & (both["people"] != both["people_stated"])).sum())
+    if alone or wrong:
+        raise DeliveryError(
+            f"population table: of {len(both):,} groups by {', '.join(by)}, {wrong:,} do not add up to their total "
+            f"and {alone:,} have rows without a total or a total without rows"
+        )
+
+
+def _grouping(demographics: Demographics) -> Sequence[tuple[str, Attribute]]:
+    return [(name, getattr(demographics, name)) for name in GROUP]
+
+
+def _sizes(demographics: Demographics) -> list[int]:
+    return [len(attribute.values) for _, attribute in _grouping(demographics)]
+
+
+def _codes(column: pd.Series, attribute: Attribute) -> np.ndarray:
+    codes = attribute.codes_of(column)
+    if np.any(codes < 0):
+        raise DeliveryError(
+            f"population table: {int((codes < 0).sum()):,} rows have a {attribute.name} that is none of its "
+            f"{len(attribute.values):,} values"
+        )
+    return codes
+
+
+def _whole(column: pd.Series, name: str) -> np.ndarray:
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    broken = ~np.isfinite(numbers) | (numbers < 0) | (numbers != np.floor(numbers))
+    if broken.any():
+        raise DeliveryError(f"population table: {int(broken.sum()):,} rows have no whole number of 0 or more in column {name}")
+    return numbers.astype(np.int64)
+
+
+def _check_ages(numbers: np.ndarray, youngest: np.ndarray, oldest: np.ndarray, ages: np.ndarray) -> None:
+    """Every group must have each age once: each row starts one year after the row before it has ended."""
+    starts = np.diff(numbers, prepend=-1) != 0
+    ends = np.append(starts[1:], True)
+    expected = np.where(starts, ages[0], np.roll(oldest, 1) + 1)
+    twice = numbers[youngest < expected]
+    holes = np.concatenate([numbers[youngest > expected], numbers[ends & (oldest < ages[-1])]])
+    for broken, what in ((twice, "count an age twice"), (holes, f"lack ages between {ages[0]} and {ages[-1]}")):
+        if len(broken):
+            raise DeliveryError(
+                f"population table: {len(np.unique(broken)):,} groups of geography, sex and ethnicity {what}; "
+                "give each group one row for each age or span of ages"
+            )
+
+
+def _check_groups(numbers: np.ndarray, demographics: Demographics) -> None:
+    lacking = int(np.prod(_sizes(demographics))) - len(np.unique(numbers))
+    if lacking:
+        raise DeliveryError(
+            f"population table: {lacking:,} groups of geography, sex and ethnicity have no rows; "
+            "give them rows with 0 people if nobody lives there"
+        )

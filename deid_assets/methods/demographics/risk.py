@@ -1,0 +1,236 @@
+"""Risk of policies for a cohort, with bounds for what is not known about the population (methods#demographics-risk)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
+from deid_assets.methods.demographics.measures import PUBLISHED, Measure
+from deid_assets.methods.demographics.policies import DemographicPolicy
+from deid_assets.methods.demographics.spread import ClassSizes, expected, plug_in, reciprocal_at_most
+
+WHOLE = "all"
+"""Group of a row about the whole cohort."""
+
+ROUND_OFF = 1e-9
+"""Risks are sums of many numbers; two that differ by less than this share are equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Risks:
+    """Risks of one policy.
+
+    Attributes
+    ----------
+    expected, lower, upper
+        (measures, groups) float: sums over records, or the largest risk of a record.
+    """
+
+    expected: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def no_riskier(risk: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Whether each risk is at most the reference, rounding errors aside.
+
+    Examples
+    --------
+    >>> no_riskier(np.array([0.3, 0.31]), np.array([0.1 + 0.2, 0.3])).tolist()
+    [True, False]
+    """
+    return np.asarray(risk) <= np.asarray(reference) * (1 + ROUND_OFF)
+
+
+def risks_at(classes: Classes, measures: Sequence[Measure], groups: int, mean_size: bool = False) -> np.ndarray:
+    """Return (measures, groups) float: the expected risk, or with `mean_size` that of classes of exactly the expected size."""
+    first = plug_in(classes.sizes, measures) if mean_size else expected(classes.sizes, measures)[0]
+    return _gathered(first, classes, measures, groups)
+
+
+def quick_bounds(classes: Classes, measures: Sequence[Measure], groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (measures, groups) float: a lower and an upper bound of the expected risk, found without sums over sizes.
+
+    A risk without a threshold is convex in g, and at the expected size too small. Where a bound is not known, it is 0 or
+    infinite.
+    """
+    convex = np.array([[measure.at_most is None] for measure in measures])
+    reciprocal = np.array([[measure.at_most is None and measure.exponent == 1] for measure in measures])
+    lower = risks_at(classes, measures, groups, mean_size=True)
+    risk = np.broadcast_to(reciprocal_at_most(classes.sizes), (len(measures), len(classes.sizes.certain)))
+    upper = _gathered(risk, classes, measures, groups)
+    return np.where(convex, lower, 0.0), np.where(reciprocal, upper, np.inf)
+
+
+def bounded_risks(classes: Classes, measures: Sequence[Measure], groups: int, confidence: float) -> Risks:
+    """Return the expected risks with a lower and an upper bound, each of which holds with this confidence.
+
+    The risk that is bounded is that of the population as it is, if its unknown people are spread as assumed. For a sum, the
+    bound is Bernstein's. It holds although the people of a row cannot be in two classes at once: such counts are negatively
+    associated. For the largest risk of a record, and wherever it is tighter, the bound is the risk of classes without any of
+    the people who may be in them (upper) or with all of them (lower).
+
+    References
+    ----------
+    Joag-Dev K, Proschan F (1983). Negative association of random variables. doi:10.1214/aos/1176346079
+    Shao QM (2000). A comparison theorem on moment inequalities. doi:10.1023/A:1007849609234
+    """
+    if not 0 < confidence < 1:
+        raise ValueError("confidence must be between 0 and 1")
+    first, variance = expected(classes.sizes, measures)
+    certain = classes.sizes.certain
+    nobody = _risks_of(certain, measures)
+    everybody = _risks_of(certain + classes.sizes.rest.sum(axis=0), measures)
+    mean = _gathered(first, classes, measures, groups)
+    most, least = _gathered(nobody, classes, measures, groups), _gathered(everybody, classes, measures, groups)
+    tail = -np.log1p(-confidence)
+    upper, lower = most.copy(), least.copy()
+    for number, measure in enumerate(measures):
+        if measure.sums:
+            weight = classes.records
+            spread = np.bincount(classes.group, weights=weight**2 * variance[number, classes.of], minlength=groups)
+            jump = np.zeros(groups)
+            np.maximum.at(jump, classes.group, weight * (nobody - everybody)[number, classes.of])
+            reach = tail * jump / 3 + np.sqrt((tail * jump / 3) ** 2 + 2 * tail * spread)
+            upper[number] = np.minimum(most[number], mean[number] + reach)
+            lower[number] = np.maximum(least[number], mean[number] - reach)
+    return Risks(mean, lower, upper)
+
+
+def _risks_of(sizes: np.ndarray, measures: Sequence[Measure]) -> np.ndarray:
+    nothing = np.zeros((0, len(sizes)))
+    return plug_in(ClassSizes(sizes, nothing, nothing), measures)
+
+
+def _gathered(risk: np.ndarray, classes: Classes, measures: Sequence[Measure], groups: int) -> np.ndarray:
+    """Return (measures, groups) float: risks of records, (measures, classes), added up or the largest taken."""
+    found = np.zeros((len(measures), groups))
+    for number, measure in enumerate(measures):
+        own = risk[number, classes.of]
+        if measure.sums:
+            found[number] = np.bincount(classes.group, weights=classes.records * own, minlength=groups)
+        else:
+            np.maximum.at(found[number], classes.group, own)
+    return found
+
+
+def groups_by(cells: Cells, attribute: str, level: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the group of each record by a level of an attribute, such as geography and state, and the groups' labels.
+
+    Groups without a record have no number.
+    """
+    names = [own.name for own in cells.demographics.attributes]
+    chosen = cells.demographics.attributes[names.index(attribute)].level(level)
+    present, group = np.unique(chosen.codes[cells.codes[:, names.index(attribute)]], return_inverse=True)
+    return group, tuple(chosen.labels[number] for number in present)
+
+
+def policy_risks(
+    cells: Cells,
+    policies: Sequence[DemographicPolicy],
+    measures: Sequence[Measure] = PUBLISHED,
+    by: tuple[str, str] | None = None,
+    confidence: float = 0.99,
+    mean_size: bool = False,
+) -> pd.DataFrame:
+    """Return the risk of each policy by each measure, for the whole cohort and, if asked for, for each group of it.
+
+    Parameters
+    ----------
+    cells
+        The cohort in its population.
+    policies, measures
+        What to measure.
+    by
+        An attribute and a level of it, such as ('geography', 'state').
+    confidence
+        Confidence of each bound.
+    mean_size
+        Take classes to have their expected size, as Malin et al. (2011) did; their risk is too small, and has no bounds.
+
+    Returns
+    -------
+    pd.DataFrame
+        policy | group ('all' or a label) | measure | records | risk, lower, upper: float; records at risk or, for the largest
+        record risk, a probability | percent, upper_percent: 100 times a share of the group's records, or the largest record
+        risk in per cent. Without bounds, `lower` and `upper` are missing.
+
+    Examples
+    --------
+    >>> from deid_assets.methods.demographics import cells, measures, old_ages, policies, population
+    >>> from deid_assets.methods.demographics import standard_attributes as standard
+    >>> from deid_assets.methods.demographics.attributes import Attribute, Demographics
+    >>> state = Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"]))
+    >>> sex, race = standard.sex_attribute(), standard.ethnicity_attribute()
+    >>> people = Demographics(standard.age_attribute(), race, state, sex)
+    >>> table = pd.DataFrame(
+    ...     [("WA", s, e, first, last, 12) for s in sex.values for e in race.values for first, last in [(0, 99), (100, None)]],
+    ...     columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"],
+    ... )
+    >>> known = population.population_of(table, people, old_ages.EVENLY)
+    >>> cohort = pd.DataFrame({"age": [101, 102], "ethnicity": "white", "geography": "WA", "sex": "F"})
+    >>> found = policy_risks(cells.cells_of(cohort, known), [policies.safe_harbor()], [measures.TOTAL])
+    >>> found[["policy", "group", "records"]].values.tolist()
+    [['Safe Harbor', 'all', 2]]
+    """
+    demographics = cells.demographics
+    groupings: list[tuple[np.ndarray | None, tuple[str, ...]]] = [(None, (WHOLE,))]
+    if by is not None:
+        groupings.append(groups_by(cells, *by))
+    frames: list[pd.DataFrame] = []
+    for groups, labels in groupings:
+        counter = ClassCounter(cells, groups)
+        sizes = np.array([cells.records]) if groups is None else np.bincount(groups)
+        for policy in policies:
+            classes = counter.at(policy.node(demographics))
+            if mean_size:
+                plain = risks_at(classes, measures, len(labels), mean_size=True)
+                risks = Risks(plain, np.full_like(plain, np.nan), np.full_like(plain, np.nan))
+            else:
+                risks = bounded_risks(classes, measures, len(labels), confidence)
+            frames.extend(
+                _rows(policy.name, measure, labels, sizes, [own[number] for own in (risks.expected, risks.lower, risks.upper)])
+                for number, measure in enumerate(measures)
+            )
+    return pd.concat(frames, ignore_index=True)
+
+
+def _rows(
+    policy: str, measure: Measure, labels: Sequence[str], records: np.ndarray, risks: Sequence[np.ndarray]
+) -> pd.DataFrame:
+    whole = records if measure.sums else np.ones(len(labels))
+    risk, lower, upper = risks
+    return pd.DataFrame(
+        {
+            "policy": policy,
+            "group": labels,
+            "measure": measure.name,
+            "records": records,
+            "risk": risk,
+            "lower": lower,
+            "upper": upper,
+            "percent": 100 * risk / whole,
+            "upper_percent": 100 * upper / whole,
+        }
+    )
+
+
+def influence_of_exponent(cells: Cells, policies: Sequence[DemographicPolicy], exponents: Sequence[float]) -> pd.DataFrame:
+    """Return the total risk of each policy at each exponent a, in per cent of the cohort.
+
+    A larger exponent leaves less risk in all classes but those of one person.
+
+    Returns
+    -------
+    pd.DataFrame
+        Index exponent, one column for each policy.
+    """
+    measures, counter = [Measure("total", exponent=exponent) for exponent in exponents], ClassCounter(cells)
+    columns = {
+        policy.name: 100 * risks_at(counter.at(policy.node(cells.demographics)), measures, 1)[:, 0] / cells.records
+        for policy in policies
+    }
+    return pd.DataFrame(columns, index=pd.Index(exponents, name="exponent"))

@@ -1,0 +1,113 @@
+"""Discovery finds what an exhaustive comparison of all policies finds."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.methods.demographics.class_sizes import ClassCounter
+from deid_assets.methods.demographics.discovery import Bar, all_policies, detail_of_levels, discover, risk_and_detail
+from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
+from deid_assets.methods.demographics.policies import policy_at, refines
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
+from deid_assets_tests.methods.demographics.small_population import small_cells
+
+BARS = (
+    Bar(),
+    Bar((TOTAL, LARGEST, Measure("non-graduated", 3))),
+    Bar((Measure("graduated", 4),), by=("geography", "state")),
+    Bar((TOTAL,), confidence=0.9),
+)
+
+
+def exhaustively(cells, reference, bar):
+    """The passing policies that no other passing policy refines, by comparing all with all."""
+    demographics = cells.demographics
+    counter = ClassCounter(cells, groups_by(cells, *bar.by)[0] if bar.by else None)
+    groups = counter.number_of_groups
+    most = risks_at(counter.at(reference.node(demographics)), bar.measures, groups)
+    passing = []
+    for node in product(*(range(size) for size in demographics.shape)):
+        if bar.confidence is None:
+            risks = risks_at(counter.at(node), bar.measures, groups)
+        else:
+            risks = bounded_risks(counter.at(node), bar.measures, groups, bar.confidence).upper
+        if np.all(no_riskier(risks, most)):
+            passing.append(policy_at(node, demographics))
+    return {own for own in passing if not any(other != own and refines(other, own, demographics) for other in passing)}
+
+
+@settings(deadline=None, max_examples=15)
+@given(small_cells(), st.sampled_from(BARS), st.data())
+def test_discovery_is_exhaustive_enumeration(drawn, bar, data):
+    cells, _, _ = drawn
+    nodes = list(all_policies(cells.demographics))
+    reference = policy_at(data.draw(st.sampled_from(nodes)), cells.demographics)
+    found = discover(cells, reference, bar)
+    assert set(found.alternatives) == exhaustively(cells, reference, bar)
+    assert found.policies == len(nodes) == int(np.prod(cells.demographics.shape))
+    assert found.measured <= found.policies
+
+
+@settings(deadline=None, max_examples=5)
+@given(small_cells(dated=True))
+def test_all_policies_are_each_combination_once(drawn):
+    shape = drawn[0].demographics.shape
+    assert len(shape) == 5
+    assert sorted(all_policies(drawn[0].demographics)) == sorted(product(*(range(size) for size in shape)))
+
+
+@settings(deadline=None, max_examples=5)
+@given(small_cells())
+def test_predictive_tagging_measures_few_policies(drawn):
+    cells, _, _ = drawn
+    reference = policy_at((1, 0, 1, 0), cells.demographics)
+    assert discover(cells, reference).measured < discover(cells, reference, Bar((TOTAL,), confidence=0.9)).measured
+
+
+@settings(deadline=None, max_examples=10)
+@given(small_cells())
+def test_the_table_says_what_is_finer_and_what_is_coarser(drawn):
+    cells, _, _ = drawn
+    demographics = cells.demographics
+    reference = policy_at((1, 0, 1, 0), demographics)
+    found = discover(cells, reference)
+    assert (found.table["total risk"] <= risks_at(ClassCounter(cells).at((1, 0, 1, 0)), [TOTAL], 1)[0, 0] * (1 + 1e-9)).all()
+    assert found.table["detail"].is_monotonic_decreasing
+    for policy, row in zip(found.alternatives, found.table.itertuples(), strict=True):
+        changed = {name for name in policy.levels if policy.levels[name] != reference.levels[name]}
+        told = [set(filter(None, part.split(", "))) for part in (row.finer, row.coarser, row.different)]
+        assert set().union(*told) == changed and sum(map(len, told)) == len(changed)
+        for name in told[0]:
+            position = [own.name for own in demographics.attributes].index(name)
+            own = demographics.attributes[position]
+            assert own.refines[own.number_of(policy.levels[name]), own.number_of(reference.levels[name])]
+
+
+@settings(deadline=None, max_examples=10)
+@given(small_cells())
+def test_the_frontier_of_risk_and_detail(drawn):
+    found = risk_and_detail(drawn[0])
+    risk, detail = found["risk"].to_numpy(), found["detail"].to_numpy()
+    as_good = (risk[np.newaxis] <= risk[:, np.newaxis]) & (detail[np.newaxis] >= detail[:, np.newaxis])
+    better = as_good & ((risk[np.newaxis] < risk[:, np.newaxis]) | (detail[np.newaxis] > detail[:, np.newaxis]))
+    assert found["on_frontier"].tolist() == (~better.any(axis=1)).tolist()
+
+
+@settings(deadline=None, max_examples=10)
+@given(small_cells())
+def test_detail_is_the_entropy_of_what_is_published(drawn):
+    cells, cohort, _ = drawn
+    for attribute, bits in zip(cells.demographics.attributes, detail_of_levels(cells), strict=True):
+        for level, found in zip(attribute.levels, bits, strict=True):
+            shares = np.unique(level.codes[attribute.codes_of(cohort[attribute.name])], return_counts=True)[1] / len(cohort)
+            assert found == pytest.approx(-np.sum(shares * np.log2(shares)), abs=1e-12)
+        for finer, coarser in np.argwhere(attribute.refines):
+            assert bits[finer] >= bits[coarser] - 1e-12
+
+
+def test_a_bar_needs_a_measure():
+    with pytest.raises(ValueError, match="at least one measure"):
+        Bar(())

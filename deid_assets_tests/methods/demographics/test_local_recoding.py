@@ -1,0 +1,95 @@
+"""Old ages in more detail for groups whose population carries them."""
+
+from itertools import product
+
+import pandas as pd
+import pytest
+
+from deid_assets.errors import PolicyError
+from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.cells import cells_of
+from deid_assets.methods.demographics.local_recoding import recode_old_ages, recoded_ages
+from deid_assets.methods.demographics.measures import LARGEST, TOTAL
+from deid_assets.methods.demographics.old_ages import EVENLY
+from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
+from deid_assets.methods.demographics.population import population_of
+from deid_assets.methods.demographics.risk import policy_risks
+from deid_assets.methods.demographics.standard_attributes import (
+    CENSUS_RACES,
+    age_attribute,
+    ethnicity_attribute,
+    sex_attribute,
+)
+
+FIVE_YEAR = published_alternatives()[1]
+OLD_AGES = ("1 year", "5 years", "10 years", "5 years, 90+")
+
+
+def cells():
+    """Ages 60 to 64 and 90 to 94 of three states with many, some and few people of 90 to 119."""
+    states = pd.DataFrame({"state": ["MN", "TN", "WA"], "nation": "US"}, index=["MN", "TN", "WA"])
+    demographics = Demographics(
+        age_attribute(), ethnicity_attribute(), Attribute.from_table("geography", states), sex_attribute()
+    )
+    old = {"MN": 100, "TN": 4, "WA": 1}
+    rows = [
+        (state, sex, race, age, age, 10 if age < 90 else old[state])
+        for state, sex, race, age in product(states.index, ("F", "M"), CENSUS_RACES, range(120))
+    ]
+    table = pd.DataFrame(rows, columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"])
+    person = {"ethnicity": "white", "sex": "F"}
+    cohort = pd.DataFrame([person | {"geography": s, "age": age} for s in old for age in [60, 61, 62, 90, 91, 92]])
+    return cells_of(cohort, population_of(table, demographics, EVENLY))
+
+
+class TestThreeStates:
+    recoded = recode_old_ages(cells(), FIVE_YEAR, safe_harbor(), OLD_AGES, ("geography", "state"))
+
+    def test_each_state_gets_the_finest_old_ages_that_it_carries(self):
+        # Safe Harbor: three records of ten alike, and three of 30 times as many as are in a year of age. In bands of five
+        # years, the young are among 50, which leaves .24 and more for the old.
+        table = self.recoded.table.set_index("group")
+        assert table["old_ages"].tolist() == ["1 year", "5 years", "10 years"]
+        for state, people in (("MN", 100), ("TN", 4), ("WA", 1)):
+            budget = 3 / 10 + 3 / (30 * people)
+            risks = {"1 year": 3 / people, "5 years": 3 / (5 * people), "10 years": 3 / (10 * people)}
+            risks["5 years, 90+"] = 3 / (30 * people)
+            finest = next(name for name in OLD_AGES if 3 / 50 + risks[name] <= budget)
+            assert table.loc[state, "old_ages"] == finest
+            assert table.loc[state, TOTAL.name] == pytest.approx(3 / 50 + risks[finest])
+            assert table.loc[state, f"{TOTAL.name} of the reference"] == pytest.approx(budget)
+
+    def test_counts(self):
+        assert self.recoded.table["records"].tolist() == [6, 6, 6] and self.recoded.table["old_records"].tolist() == [3, 3, 3]
+
+    def test_states_add_up_to_a_cohort_that_is_no_riskier(self):
+        assert self.recoded.possible
+        reference = policy_risks(cells(), [safe_harbor()], [TOTAL])["risk"][0]
+        assert self.recoded.table[TOTAL.name].sum() <= reference
+
+
+def test_a_group_that_carries_nothing_has_no_old_ages():
+    recoded = recode_old_ages(
+        cells(), published_alternatives()[0], safe_harbor(), ["1 year", "5 years"], ("geography", "state"), (TOTAL, LARGEST)
+    )
+    assert not recoded.possible and recoded.table["old_ages"].isna().all()
+    assert recoded.table[TOTAL.name].isna().all()
+
+
+def test_the_policy_must_publish_the_groups():
+    national = DemographicPolicy.of("national", FIVE_YEAR.levels | {"geography": "nation"})
+    with pytest.raises(PolicyError, match="policy national does not publish geography by state"):
+        recode_old_ages(cells(), national, safe_harbor(), OLD_AGES, ("geography", "state"))
+
+
+def test_old_ages_must_be_listed_from_fine_to_coarse():
+    with pytest.raises(PolicyError, match="from fine to coarse"):
+        recode_old_ages(cells(), FIVE_YEAR, safe_harbor(), OLD_AGES[::-1], ("ethnicity", "any"))
+
+
+def test_classes_must_not_straddle_the_first_old_age():
+    ages = age_attribute(widths=(1, 20), tops=(None,))
+    with pytest.raises(PolicyError, match="age 20 years: a class joins ages below 90 and others"):
+        recoded_ages(ages.level("20 years"), ages.level("1 year"), range(120))
+    joined = recoded_ages(ages.level("20 years"), ages.level("1 year"), range(120), first_old=80)
+    assert joined.labels[joined.codes[79]] == "60-79" and joined.labels[joined.codes[80]] == "80"
