@@ -1,7 +1,9 @@
 """README and docs: their links resolve, their YAML examples are policies that load, their command lines are those of `deid`."""
 
+import importlib.util
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.shell_completion import BashComplete
 
 import deid_assets
 from deid_assets.command_line.main import main
@@ -37,13 +40,68 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def commands(page: Path) -> Iterator[list[str]]:
-    """Every `deid` command of a page's shell examples, as words after `deid`."""
+def shell_parts(page: Path) -> Iterator[str]:
+    """Every command of a page's shell examples, without comments."""
     for text in blocks(page, "bash"):
         for line in text.splitlines():
-            for part in re.split(r"&&|\|\|", line):
-                if re.match(r"\s*\.venv/bin/deid\b", part):
-                    yield shlex.split(part, comments=True)[1:]
+            if not line.startswith("#"):
+                yield from (part.strip() for part in re.split(r"&&|\|\|", line))
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Every `deid` command of a page's shell examples, as words after `deid`."""
+    for part in shell_parts(page):
+        if re.match(r"\.venv/bin/deid\b", part):
+            yield shlex.split(part, comments=True)[1:]
+
+
+def commands_in_text(page: Path) -> Iterator[list[str]]:
+    """Every `deid` command that a page names in its text, as words after `deid`."""
+    for text in re.findall(r"`deid ([^`]+)`", BLOCK.sub("", page.read_text(encoding="utf-8"))):
+        yield shlex.split(text)
+
+
+def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that these words name, and the words after its name."""
+    command: click.Command = main
+    while isinstance(command, click.Group) and words:
+        name, *words = words
+        assert name in command.commands, f"deid has no command {name}"
+        command = command.commands[name]
+    return command, words
+
+
+def extras() -> set[str]:
+    """The optional dependencies of the package."""
+    return set(
+        tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    )
+
+
+def require_known(part: str) -> None:
+    """Refuse a shell command that no test knows: of a module that is not there, of an extra that the package lacks."""
+    words = shlex.split(part, comments=True)
+    match words:
+        case [".venv/bin/deid", *_] | ["python3", "-m", "venv", ".venv"]:
+            return
+        case [".venv/bin/python", "-c", program]:
+            compile(program, "<docs>", "exec")
+        case [".venv/bin/python", "-m", "pytest", "-n", "2"]:
+            return
+        case [".venv/bin/python", "-m", module, *options]:
+            found = importlib.util.find_spec(module)
+            assert found is not None, f"there is no module {module}"
+            if found.submodule_search_locations:
+                found = importlib.util.find_spec(f"{module}.__main__")
+            source = Path(found.origin).read_text(encoding="utf-8")
+            assert [option for option in options if option.startswith("--") and f'"{option}"' not in source] == []
+        case [".venv/bin/pip", "install", *options, "-e", what]:
+            assert [word for word in options if word not in ("-q", "-c", "requirements.lock")] == []
+            assert what == "." or what.removeprefix(".[").removesuffix("]") in extras()
+        case ["eval", "$(_DEID_COMPLETE=bash_source .venv/bin/deid)"]:
+            assert "complete" in BashComplete(main, {}, "deid", "_DEID_COMPLETE").source()
+        case _:
+            raise AssertionError(f"no test knows the command {part!r}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -61,12 +119,32 @@ class TestPage:
 
     def test_commands_are_those_of_deid(self, page):
         for words in commands(page):
-            command: click.Command = main
-            while isinstance(command, click.Group):
-                name, *words = words
-                assert name in command.commands, f"deid has no command {name}"
-                command = command.commands[name]
-            command.make_context(command.name, list(words), parent=click.Context(main, **main.context_settings))
+            command, rest = command_of(words)
+            command.make_context(command.name, list(rest), parent=click.Context(main, **main.context_settings))
+
+    def test_commands_in_the_text_are_those_of_deid_and_have_its_options(self, page):
+        for words in commands_in_text(page):
+            command, rest = command_of(words)
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in rest if word.startswith("-")} <= known, words
+
+    def test_every_shell_command_is_known_to_a_test(self, page):
+        for part in shell_parts(page):
+            require_known(part)
+
+    def test_files_of_the_code_that_are_named_exist(self, page):
+        named = set(re.findall(r"`(deid_assets(?:_tests)?/[\w/.-]+)`", BLOCK.sub("", page.read_text(encoding="utf-8"))))
+        assert {path for path in named if not (README.parent / path).exists()} == set()
+
+
+def test_the_sections_of_methods_that_the_code_cites_exist():
+    known = anchors(DOCS / "methods.md")
+    cited = {
+        (found, path.name)
+        for path in sorted(DOCS.parent.rglob("*.py"))
+        for found in re.findall(r"methods#([a-z0-9-]+)", path.read_text(encoding="utf-8"))
+    }
+    assert len(cited) > 20 and {one for one in cited if one[0] not in known} == set()
 
 
 def test_the_readme_is_short_and_has_the_command_lines_of_continuous_integration():

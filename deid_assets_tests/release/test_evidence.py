@@ -132,6 +132,24 @@ def test_stored_evidence_that_was_changed_is_refused():
         from_frame(frame)
 
 
+@pytest.mark.parametrize("value", [None, [], {}, evidence().to_json() | {"measurements": {}}, evidence().to_json() | {"x": 1}])
+def test_what_is_not_evidence_is_not_read_as_evidence(value):
+    with pytest.raises(ReleaseError, match="stored evidence has missing or unknown fields"):
+        Evidence.from_json(value)
+
+
+def test_text_in_the_place_of_a_stored_number_is_refused():
+    stored = evidence().to_json()
+    stored["measurements"][0]["bound"] = "0.001"
+    with pytest.raises(ReleaseError, match="contains text instead of a number"):
+        Evidence.from_json(stored)
+
+
+def test_any_edit_of_evidence_changes_its_digest():
+    assert evidence().digest() == evidence().digest()
+    assert evidence(measurement(bound=0.0046)).digest() != evidence().digest() != evidence(try_number=1).digest()
+
+
 @pytest.mark.parametrize(
     "changes", [{"asset": ""}, {"partition": ""}, {"policy_hash": ""}, {"method_version": ""}, {"rows_digest": "a"}]
 )
@@ -174,6 +192,25 @@ def test_judge_refuses_for_each_reason(judged, required, rule):
     assert [refusal.rule for refusal in refusals] == [rule]
     assert refusals[0].name.startswith("neighbor_attack")
     assert refusals[0].text.startswith(refusals[0].name)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "numbers", "rules"),
+    [
+        (0.98, {"neighbor_attack": 1}, []),
+        (0.99, {"neighbor_attack": 1}, ["laxer_confidence"]),
+        (0.98, {"neighbor_attack": 2}, ["laxer_confidence"]),
+        (0.98, {}, ["laxer_confidence"]),
+        (None, {"neighbor_attack": 1}, ["laxer_confidence"]),
+    ],
+    ids=["as sure", "surer than measured", "a later try", "a try without a number", "no confidence"],
+)
+def test_a_bound_must_be_as_sure_as_this_try_requires(confidence, numbers, rules):
+    """A measured value without a confidence is not sure at all."""
+    exact = {} if confidence else {"statistic": "value", "bound": None, "confidence": None}
+    required = (Requirement("neighbor_attack", "high_risk_share", 0.008, confidence or 0.98),)
+    judged = evidence(measurement(**exact), try_number=numbers.get("neighbor_attack"))
+    assert [refusal.rule for refusal in judge([judged], required, replace(CONTEXT, numbers=numbers))] == rules
 
 
 def test_judge_refuses_evidence_that_the_staged_rows_do_not_know():

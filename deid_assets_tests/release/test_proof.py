@@ -1,6 +1,7 @@
 """Every staged file is the judged rows and nothing else: whatever was done to it, nothing is published."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.candidate.spreadsheet_text import RULES, broken_rules
-from deid_assets.release.gate.proof import same_rows
+from deid_assets.release.gate import proof
+from deid_assets.release.gate.proof import oddities, same_rows
 from deid_assets.release.publication import publish
 from deid_assets.release.publication.export import read_back, write_both
 from deid_assets.store.digests import bytes_digest
@@ -139,6 +141,78 @@ def test_a_file_that_was_swapped_after_it_was_compared_refuses(releases, connect
     assert list(releases.folder.glob("*/0*")) == []
 
 
+def replaced_by(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Put something else in the place of a file."""
+
+    def tamper(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return tamper
+
+
+AFTERWARDS = {
+    "a byte": (lambda path: path.write_bytes(b"?" + path.read_bytes()[1:]), "was changed after it was written"),
+    "it is gone": (Path.unlink, r"cannot be read back \(FileNotFoundError\)"),
+    "a link to the same bytes": (
+        replaced_by(lambda path: path.symlink_to(path.with_suffix(".kept"))), r"cannot be read back \(OSError\)"
+    ),
+    "a pipe": (replaced_by(os.mkfifo), r"cannot be read back \(ReleaseError\)"),
+    "a folder": (replaced_by(Path.mkdir), r"cannot be read back \(IsADirectoryError|ReleaseError\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("attack", AFTERWARDS)
+def test_a_file_that_was_changed_after_it_was_judged_refuses(releases, connection, form, attack):
+    tamper, message = AFTERWARDS[attack]
+    with releases.stage("heritage") as staging:
+        staging.write_table(connection, "T", ROWS)
+        staging.read_into("T", Table(releases.folder.parent / "store.duckdb", "scratch", "t"))
+        path = staging.folder / "data" / f"T.{form}"
+        path.chmod(0o600)
+        path.with_suffix(".kept").write_bytes(path.read_bytes())
+        tamper(path)
+        found = staging.refusals()
+        assert {refusal.rule for refusal in found} == {"changed_file"}
+        assert re.search(message, found[0].text), found
+
+
+def test_a_table_that_two_libraries_read_differently_refuses(releases, connection):
+    """Not a number equals nothing, so that nothing proves that both files have it in the same place."""
+    with releases.stage("heritage") as staging:
+        staging.write_table(connection, "T", "SELECT unnest([1.5, 'nan'::DOUBLE]) AS n")
+        staging.read_into("T", Table(releases.folder.parent / "store.duckdb", "scratch", "t"))
+        assert [(refusal.rule, refusal.name) for refusal in staging.refusals()] == [("unequal_formats", "data/T.csv")]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pa.table({"a": ["x"]}).replace_schema_metadata({"note": "person 17"}),
+        pa.Table.from_arrays([pa.array(["x"]), pa.array(["x"])], names=["a", "a"]),
+        pa.table({"b": ["x"]}),
+        pa.table({"a": ["x"], "b": ["x"]}),
+        pa.table({"a": ["x", "x"]}),
+    ],
+    ids=["metadata", "a name twice", "another name", "a column more", "a row more"],
+)
+def test_files_of_other_columns_or_rows_are_not_the_same(tmp_path, stored):
+    csv, parquet = tmp_path / "T.csv", tmp_path / "T.parquet"
+    csv.write_bytes(b"a\nx\n")
+    pq.write_table(pa.table({"a": ["x"]}), parquet, store_schema=False)
+    assert same_rows(csv.open("rb"), parquet.open("rb"))
+    pq.write_table(stored, parquet, store_schema=stored.schema.metadata is not None)
+    assert not same_rows(csv.open("rb"), parquet.open("rb"))
+
+
+def test_files_of_another_user_are_found(tmp_path, monkeypatch):
+    (tmp_path / "T.csv").write_bytes(b"a\n")
+    assert oddities(tmp_path) == []
+    monkeypatch.setattr(proof.os, "geteuid", lambda user=os.geteuid(): user + 1)
+    assert oddities(tmp_path) == [". belongs to another user", "T.csv belongs to another user"]
+
+
 def test_what_is_not_tampered_with_is_proven_and_published(releases, connection):
     with releases.stage("heritage") as staging:
         staging.write_table(connection, "T", ROWS, ["MemberID"])
@@ -247,10 +321,17 @@ def test_the_digest_of_a_file_is_of_what_was_rendered_and_not_of_what_lies_there
             staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
 
 
-@pytest.mark.parametrize("value", [{"a": float("nan")}, {"a": {1, 2}}, {1: "a", "1": "b"}])
+@pytest.mark.parametrize("value", [{"a": float("nan")}, {"a": {1, 2}}, {1: "a", "1": "b"}, {2: "a", 10: "b"}])
 def test_json_that_reads_back_as_something_else_is_not_staged(releases, value):
     with releases.stage("heritage") as staging, pytest.raises(ReleaseError):
         staging.write_json("data/dates.json", value)
+
+
+def test_json_is_staged_for_people_and_programs_to_read(releases):
+    with releases.stage("heritage") as staging:
+        file = staging.write_json("data/dates.json", {"b": [1, None], "a": "x"})
+        content = (staging.folder / "data" / "dates.json").read_bytes()
+    assert content == b'{\n "a": "x",\n "b": [\n  1,\n  null\n ]\n}\n' and file.sha256 == bytes_digest(content)
 
 
 def test_nothing_of_rows_that_are_not_released_is_in_the_bytes(connection, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import stat
 import threading
 
@@ -10,6 +11,7 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.manifest.editions import editions
+from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
@@ -349,6 +351,75 @@ def test_a_registry_that_cannot_be_written_is_told_and_mended_at_the_next_start(
             publish(releases, "first")
     [completed] = releases.recover().completed
     assert verify(releases.path("heritage", completed.number), releases.key.public, releases.registry.path).ok
+
+
+def test_what_else_lies_in_the_folder_of_a_policy_takes_no_number(releases, published):
+    (published.folder.parent / "notes.txt").write_text("made by hand")
+    assert publish(releases, "second").entry.number == 2
+
+
+def test_a_staging_folder_whose_lock_somebody_else_takes_is_not_used(releases, monkeypatch):
+    take_lock = publication.durable.take_lock
+    monkeypatch.setattr(publication.durable, "take_lock", lambda path, wait: take_lock(path, wait) if wait else None)
+    with pytest.raises(ReleaseError, match="another process holds the lock"), releases.stage("heritage"):
+        pass
+
+
+def stage_text(staging):
+    staging.write_file("data/Members.txt", b"")
+    stage_certificate(staging)
+
+
+def test_a_release_that_began_before_the_newest_entry_is_not_published(releases, published):
+    with releases.stage("heritage") as staging:
+        stage_text(staging)
+        with pytest.raises(ReleaseError, match="before the registry's newest entry of 2024-01-01T00:00:01Z: correct the clock"):
+            staging.publish(describe, "2024", "b" * 64, "2023-12-31T00:00:00Z")
+    assert names(releases.folder / "heritage") == ["0001"]
+
+
+def test_a_folder_that_appears_in_the_place_of_a_release_is_not_overwritten(releases):
+    def describe_while_somebody_makes_a_folder(place):
+        releases.path("heritage", 1).mkdir()
+        return describe(place)
+
+    with releases.stage("heritage") as staging:
+        stage_text(staging)
+        with pytest.raises(ReleaseError, match="heritage/0001 already exists"):
+            staging.publish(describe_while_somebody_makes_a_folder, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+    assert list(releases.path("heritage", 1).iterdir()) == []
+    assert releases.registry.chain().entries == ()
+
+
+def test_another_release_of_the_same_key_does_not_take_the_place_of_a_staged_one(releases, published, monkeypatch):
+    """It verifies as a release does, but it is not the one that was just made."""
+
+    def swapped(folder, key):
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        shutil.copytree(published.folder, folder, dirs_exist_ok=True)
+        return verify(folder, key)
+
+    monkeypatch.setattr(publication, "verify", swapped)
+    with releases.stage("heritage") as staging:
+        stage_text(staging)
+        with pytest.raises(ReleaseError, match=r"nothing is published: manifest\.json is not the one that was created$"):
+            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+    assert names(releases.folder / "heritage") == ["0001"]
+
+
+def test_a_release_moved_to_another_policy_is_not_registered_there(releases, published):
+    releases.registry.path.unlink()
+    (releases.folder / "other").mkdir()
+    os.rename(published.folder, releases.path("other", 1))
+    [problem] = releases.recover().problems
+    assert problem == "release other/0001 is not in the registry: its manifest says that it is heritage/0001"
+
+
+def test_tables_are_written_as_csv_or_parquet(connection, tmp_path):
+    with pytest.raises(ReleaseError, match=r"as csv or parquet, not as \.json"):
+        write_ordered(connection, CLAIMS, tmp_path / "Claims.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_releases_show_no_key(releases):

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.keys import SigningKey
 from deid_assets.release.registry.chain import GENESIS, Registry, read_chain
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.entries import Entry, KeyRotation, Line, signed_correction, signed_rotation
 from deid_assets.store.digests import canonical_json, parse_json
 
 
@@ -135,3 +136,59 @@ def test_an_entry_says_what_the_manifest_says():
     for broken in (b"", b"[]", b"3", canonical_json(value | {"number": "3"}), canonical_json(value | {"policy": "x"})):
         with pytest.raises(ReleaseError):
             Entry.from_manifest(broken)
+
+
+def problem_of(registry: Registry, *added: Line) -> str:
+    """What is wrong with a registry once somebody who can write the file has added these lines to it."""
+    registry.path.write_bytes(registry.path.read_bytes() + b"".join(line.line for line in added))
+    chain = read_chain(registry.path)
+    assert len(chain.lines) == 3 + len(added) - 1, "only the last line contradicts those before it"
+    return chain.problem
+
+
+def test_a_line_that_uses_a_number_again_breaks_the_chain(registry):
+    assert problem_of(registry, entry(2, registry.head, manifest_digest="d" * 64)) == (
+        "line 4 of the registry uses the number of an earlier release"
+    )
+
+
+def test_a_rotation_that_contradicts_an_earlier_one_breaks_the_chain(registry):
+    first, second, third = (SigningKey.generated() for _ in range(3))
+    time = "2024-01-02T00:00:00Z"
+    rotated = signed_rotation(first, second, "", registry.head, time)
+    whole = registry.path.read_bytes()
+    assert "replaces a key that was not in force" in problem_of(
+        registry, rotated, signed_rotation(first, third, "", rotated.hash, time)
+    )
+    registry.path.write_bytes(whole)
+    assert "brings back a key that was replaced" in problem_of(
+        registry, rotated, signed_rotation(second, first, "", rotated.hash, time)
+    )
+
+
+def test_a_rotation_to_the_same_key_breaks_the_chain(registry):
+    key = SigningKey.generated()
+    assert "not which one it replaces" in problem_of(
+        registry, signed_rotation(key, key, "", registry.head, "2024-01-02T00:00:00Z")
+    )
+
+
+@pytest.mark.parametrize("signature", ["", "00", "no hexadecimal digits"])
+def test_a_line_without_a_signature_that_can_be_read_breaks_the_chain(registry, signature):
+    key = SigningKey.generated()
+    correction = signed_correction(key, "the clock was ahead", registry.head, "2024-01-01T00:00:00Z")
+    assert "its signature is not valid" in problem_of(registry, replace(correction, signature=signature))
+    rotated = KeyRotation("", key.public.raw.hex(), "lost", GENESIS, correction.time, "", signature)
+    with pytest.raises(ReleaseError, match="its signatures are not valid"):
+        rotated.require_signed()
+
+
+def test_a_time_that_cannot_be_read_goes_back_and_is_never_the_latest(registry):
+    odd = entry(4, registry.head, time="yesterday")
+    later = entry(5, odd.hash, time="2024-01-03T00:00:00Z")
+    registry.path.write_bytes(registry.path.read_bytes() + odd.line + later.line)
+    chain = registry.chain()
+    assert chain.times_that_go_back() == (4,)
+    assert chain.last_time == "2024-01-03T00:00:00Z"
+    registry.path.write_bytes(registry.path.read_bytes() + entry(6, later.hash, time="tomorrow").line)
+    assert registry.chain().last_time == "2024-01-03T00:00:00Z"

@@ -384,3 +384,20 @@ def test_a_stored_number_that_is_none_is_not_read(number):
     frame["try_number"] = number
     with pytest.raises(ReleaseError, match="try number that is not valid|counted from 1"):
         from_frame(frame)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"number": "1"}, "missing or unknown fields"),
+        ({"number": True}, "missing or unknown fields"),
+        ({"more": 1}, "missing or unknown fields"),
+        ({"sample": "600"}, "identified by digests"),
+        ({"subject": None}, "identified by digests"),
+    ],
+)
+def test_a_stored_try_that_was_changed_is_refused(changes, message):
+    stored = tried("a").to_json()
+    assert Tried.from_json(stored) == tried("a")
+    with pytest.raises(ValueError, match=message):
+        Tried.from_json(stored | changes)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -321,3 +322,15 @@ def test_the_exact_certificate_is_checked_where_it_is_given(releases, published,
     for wrong in (other, tmp_path / "absent.json", tmp_path):
         failures = verify(published.folder, releases.key.public, exact_certificate=wrong).failures
         assert [check.name for check in failures] == [EXACTLY]
+
+
+def test_a_folder_that_cannot_be_read_is_not_in_order(check, published, monkeypatch):
+    listed = Path.iterdir
+
+    def closed(folder):
+        if folder == published.folder / "data":
+            raise PermissionError(13, "Permission denied")
+        return listed(folder)
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    assert check() == {"the files are as listed"}

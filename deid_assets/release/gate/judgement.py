@@ -94,6 +94,9 @@ def consistency_refusals(
         WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"""
     demographics = generalized_members(profiles, domains, {column: levels[column] for column in member_columns})
     names = ", ".join(quoted(column) for column in member_columns)
+    expected = generalized_claims(held, domains, {column: levels[column] for column in claim_names}, ["year"])
+    columns = ", ".join(f"e.{quoted(column)}" for column in claim_names)
+    released = ", ".join(quoted(name) for name in claim_names.values())
     differences = {
         # Joined by MemberID, to cover the days in hospital too.
         "release_members": either_way(
@@ -102,17 +105,13 @@ def consistency_refusals(
                 JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
                 WHERE x.pseudonym IN ({own})""",
         ),
-    }
-    if claim_names:
-        expected = generalized_claims(held, domains, {column: levels[column] for column in claim_names}, ["year"])
-        columns = ", ".join(f"e.{quoted(column)}" for column in claim_names)
-        released = ", ".join(quoted(name) for name in claim_names.values())
-        differences["release_claims"] = either_way(
+        "release_claims": either_way(
             f"""SELECT "MemberID", "Year", {released} FROM {staged.claims.sql}""",
             f"""SELECT x.pseudonym, 'Y' || e.year, {columns} FROM ({expected}) AS e
                 JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = e.member_id
                 WHERE x.pseudonym IN ({own})""",
-        )
+        ),
+    }
     found = []
     for name, sql in differences.items():
         rows = int(staged.members.query(sql)["n"].iloc[0])

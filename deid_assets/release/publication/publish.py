@@ -196,13 +196,10 @@ class Staging:
         self.policy = policy
         self.number = number
         self.folder = folder
-        self._lock: int | None = lock
+        self._lock = lock
         self._files: list[ReleasedFile] = []
         self._tables: dict[str, StagedTable] = {}
         self._proven = False
-
-    def __repr__(self) -> str:
-        return f"<Staging of {self.policy}/{self.number:04d}>"
 
     @property
     def files(self) -> tuple[ReleasedFile, ...]:
@@ -416,14 +413,11 @@ class Staging:
         return entry
 
     def discard(self) -> None:
-        """Remove whatever was not published and release the lock; harmless after publication."""
-        if self._lock is None:
-            return
+        """Remove whatever was not published and release the lock; `Releases.stage` calls it once."""
         with self.releases._locked():  # otherwise another start takes the half-removed folder for a dead one
             if self.folder.exists():
                 shutil.rmtree(self.folder)
         os.close(self._lock)
-        self._lock = None
 
 
 def _without_quotes(problem: str, work: Callable[[], Any]) -> Any:
