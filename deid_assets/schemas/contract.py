@@ -11,6 +11,7 @@ import pandas as pd
 import pandera.backends.ibis.builtin_checks  # before any contract copies its rules, which then know ibis
 import pandera.errors
 from pandera.api.ibis.types import IbisData
+from pandera.backends.ibis.checks import IbisCheckBackend
 from pandera.config import ValidationDepth, config_context
 from pandera.ibis import Check, Column, DataFrameSchema
 
@@ -117,7 +118,7 @@ def _satisfied(expression: ir.Table, name: str, check: Check) -> ir.BooleanColum
 
     Pandera's own rules return a projection of the table, which pandera joins to the table again.
     """
-    satisfied = check.get_backend(expression)(check).check_fn(IbisData(expression, name))
+    satisfied = IbisCheckBackend(check).check_fn(IbisData(expression, name))
     if isinstance(satisfied, ir.Table):
         satisfied = satisfied.op().values[name].to_expr()
     return satisfied | expression[name].isnull() if check.ignore_na else satisfied
