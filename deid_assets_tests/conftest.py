@@ -2,26 +2,48 @@
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_engines() -> Iterator[None]:
-    """Dagster's event log makes a new database engine for every event, a quarter of a small run; here it keeps them.
+def kept_connections() -> Iterator[None]:
+    """Dagster's run history opens a new engine and connection for every event, a third of a small run; here it keeps them.
 
-    Nothing else changes: every event still opens and closes a connection of its own.
+    They are closed with the instance, so that a home can be copied, damaged or opened by another process as ever. Nothing
+    waits for the disk: no test asks what a power cut would leave of the run history.
     """
     from dagster._core.storage.event_log.sqlite import sqlite_event_log
+    from dagster._core.storage.runs.sqlite import sqlite_run_storage
+    from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
+    from sqlalchemy import Engine, create_engine, event
+    from sqlalchemy.pool import QueuePool
 
-    make = sqlite_event_log.create_engine
-    kept = functools.lru_cache(maxsize=32)(
-        lambda url, pool, timeout: make(url, poolclass=pool, connect_args={"timeout": timeout})
-    )
+    engines: dict[str, Engine] = {}
 
-    def create_engine(url: str, *, poolclass: type, connect_args: dict):
-        return kept(url, poolclass, connect_args["timeout"])
+    def do_not_wait(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA synchronous = OFF")
+
+    def kept(url: str, **_: object) -> Engine:
+        if url not in engines:
+            engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": 30, "check_same_thread": False})
+            event.listen(engine, "connect", do_not_wait)
+            # Dagster disposes of an event log's engine after every event.
+            engine.close, engine.dispose = engine.dispose, lambda: None
+            engines[url] = engine
+        return engines[url]
+
+    dispose = DagsterSqliteStorage.dispose
+
+    @functools.wraps(dispose)
+    def dispose_of_all(storage: DagsterSqliteStorage) -> None:
+        dispose(storage)
+        for url in [url for url in engines if url.startswith(f"sqlite:///{storage.base_dir}/")]:
+            engines.pop(url).close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_event_log, "create_engine", create_engine)
+        for module in (sqlite_event_log, sqlite_run_storage):
+            patch.setattr(module, "create_engine", kept)
+        patch.setattr(DagsterSqliteStorage, "dispose", dispose_of_all)
         yield

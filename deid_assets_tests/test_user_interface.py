@@ -24,7 +24,7 @@ from deid_assets.command_line.instance import workspace_file
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGES, STAGES_WITH_DATES
 from deid_assets.store.home import Home
-from deid_assets_tests.scenarios.command_line import ERROR, deid
+from deid_assets_tests.scenarios.command_line import ERROR, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 KEY = "mended"
@@ -84,7 +84,7 @@ def root(tmp_path_factory) -> Path:
     (folder / "delivery").mkdir()
     write_policy(folder / "elsewhere", SMALL)
     policy, delivery = folder / "elsewhere" / "small.yaml", folder / "delivery"
-    exit_code, printed = deid(folder / "deid", "run", "--policy", policy, "--delivery", delivery, "--key", KEY)
+    exit_code, printed = deid_here(folder / "deid", "run", "--policy", policy, "--delivery", delivery, "--key", KEY)
     assert exit_code == ERROR and "missing file" in printed, printed
     return folder / "deid"
 

@@ -8,7 +8,10 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import pandas as pd
+import pandera.backends.ibis.builtin_checks  # before any contract copies its rules, which then know ibis
 import pandera.errors
+from pandera.api.ibis.types import IbisData
+from pandera.backends.ibis.checks import IbisCheckBackend
 from pandera.config import ValidationDepth, config_context
 from pandera.ibis import Check, Column, DataFrameSchema
 
@@ -84,10 +87,46 @@ def violations(table: Table, expected: DataFrameSchema) -> dict[str, int]:
 
 def _broken_columns(expression: ir.Table, expected: DataFrameSchema, filled: bool) -> dict[str, int]:
     """Violations of single-column rules, without keys."""
-    # Both settings are explicit, because the environment may tell pandera to check less, or nothing. Without rows,
-    # DuckDB answers null to "do all rows satisfy the rule", which pandera takes for a no.
-    depth = ValidationDepth.SCHEMA_AND_DATA if filled else ValidationDepth.SCHEMA_ONLY
+    found = _by_pandera(expression, expected, ValidationDepth.SCHEMA_ONLY)
+    # Without rows, DuckDB answers null to "do all rows satisfy the rule", which pandera takes for a no.
+    if not filled or (not found and _all_rules_hold(expression, expected)):
+        return found
+    return _by_pandera(expression, expected, ValidationDepth.SCHEMA_AND_DATA)
+
+
+def _all_rules_hold(expression: ir.Table, expected: DataFrameSchema) -> bool:
+    """Whether every row of a table with the right columns satisfies every rule, in one query.
+
+    Pandera compiles and runs a query for every rule, which takes most of the time of a contract. What each rule asks is
+    still pandera's. Only a clear yes to all of them counts; where rules are broken, pandera counts the rows.
+    """
+    held = []
+    for name, rules in expected.columns.items():
+        values = expression[name]
+        if not rules.nullable:
+            missing = values.isnull() | values.isnan() if values.type().is_floating() else values.isnull()
+            held.append((~missing).all())
+        held += [_satisfied(expression, name, check).all() for check in rules.checks]
+    if not held:
+        return True
+    answers = expression.aggregate(**{f"rule_{i}": rule for i, rule in enumerate(held)}).to_pyarrow().to_pylist()
+    return len(answers) == 1 and all(answer is True for answer in answers[0].values())
+
+
+def _satisfied(expression: ir.Table, name: str, check: Check) -> ir.BooleanColumn:
+    """Whether each row satisfies a rule, as a column of the table itself.
+
+    Pandera's own rules return a projection of the table, which pandera joins to the table again.
+    """
+    satisfied = IbisCheckBackend(check).check_fn(IbisData(expression, name))
+    if isinstance(satisfied, ir.Table):
+        satisfied = satisfied.op().values[name].to_expr()
+    return satisfied | expression[name].isnull() if check.ignore_na else satisfied
+
+
+def _by_pandera(expression: ir.Table, expected: DataFrameSchema, depth: ValidationDepth) -> dict[str, int]:
     broken: dict[str, int] = {}
+    # Both settings are explicit, because the environment may tell pandera to check less, or nothing.
     with config_context(validation_enabled=True, validation_depth=depth):
         try:
             DataFrameSchema(expected.columns, strict=bool(expected.strict)).validate(expression, lazy=True)

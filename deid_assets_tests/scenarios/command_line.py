@@ -1,9 +1,16 @@
-"""The `deid` command in a process of its own, as a person starts it."""
+"""The `deid` command: in a process of its own, as a person starts it, or in this one, where a process is not what is tested."""
 
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from deid_assets import definitions, interruption
+from deid_assets.command_line.main import main
 
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
 
@@ -22,8 +29,23 @@ def start_deid(home: Path, *arguments: object) -> subprocess.Popen:
 def deid(home: Path, *arguments: object) -> tuple[int, str]:
     """Run `deid` with this home; returns its exit code and all that it printed, with line breaks as single spaces."""
     process = start_deid(home, *arguments)
-    printed, _ = process.communicate(timeout=300)
+    printed, _ = process.communicate(timeout=3_000)
     return process.returncode, printed
+
+
+def deid_here(home: Path, *arguments: object) -> tuple[int, str]:
+    """The same in this process, which has loaded everything already; what no command may raise is raised."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("DEID_HOME", str(home))
+        patch.setenv("COLUMNS", "200")
+        warnings.simplefilter("ignore")
+        # A run loads the definitions anew and remembers its release; neither is to outlast it.
+        patch.setitem(sys.modules, definitions.__name__, definitions)
+        patch.setattr(interruption._command, "released", None)
+        ran = CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="deid")
+    if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+        raise ran.exception
+    return ran.exit_code, ran.output
 
 
 def unwrapped(printed: str) -> str:

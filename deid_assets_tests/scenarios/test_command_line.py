@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.store.home import Home
-from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid, start_deid, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid, deid_here, start_deid, unwrapped
 from deid_assets_tests.scenarios.policies import write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables
 
@@ -60,7 +60,7 @@ def test_a_policy_from_elsewhere_is_run_at_once(tmp_path):
     write_policy(file.parent, TABLES)
     delivery = good_tables(tmp_path / "delivery")
     (delivery / "claims.csv").unlink()
-    code, printed = deid(tmp_path / "deid", "run", "--policy", file, "--delivery", delivery)
+    code, printed = deid_here(tmp_path / "deid", "run", "--policy", file, "--delivery", delivery)
     assert (tmp_path / "deid" / "policies" / "tables" / "adopted.json").exists()
     assert "Traceback" not in printed
     assert "claims.csv" in printed and "missing file" in printed
@@ -75,7 +75,7 @@ def test_a_policy_from_elsewhere_is_run_at_once(tmp_path):
     ],
 )
 def test_a_wrong_argument_is_an_error_in_one_paragraph(tmp_path, arguments, named):
-    code, printed = deid(tmp_path / "deid", "run", *arguments)
+    code, printed = deid_here(tmp_path / "deid", "run", *arguments)
     assert code == ERROR and named in printed and "Traceback" not in printed
 
 

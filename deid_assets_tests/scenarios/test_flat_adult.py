@@ -9,7 +9,7 @@ import yaml
 
 from deid_assets.errors import PUBLISHED
 from deid_assets_tests.public_data import public_data
-from deid_assets_tests.scenarios.command_line import deid
+from deid_assets_tests.scenarios.command_line import deid_here
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
@@ -33,7 +33,7 @@ def test_adult_is_released_at_the_published_optimum(tmp_path):
     for file in source.glob("adult_hierarchy_*.csv"):
         shutil.copyfile(file, folder / file.name)
     (folder / "adult.yaml").write_text(yaml.safe_dump(policy, sort_keys=False))
-    code, printed = deid(tmp_path / "deid", "run", "--policy", folder / "adult.yaml", "--delivery", source / "adult.csv")
+    code, printed = deid_here(tmp_path / "deid", "run", "--policy", folder / "adult.yaml", "--delivery", source / "adult.csv")
     assert code == PUBLISHED, printed
     with pipeline_in(tmp_path / "deid", "adult") as pipeline:
         chosen = pipeline.table("adult", "record_lattice").query(

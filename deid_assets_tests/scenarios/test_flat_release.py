@@ -26,7 +26,7 @@ from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import verify
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.stages import FLAT_STAGES
-from deid_assets_tests.scenarios.command_line import deid, unwrapped
+from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 
@@ -393,7 +393,7 @@ def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_chan
     (tmp_path / "policies").mkdir()
     file = tmp_path / "policies" / "p.yaml"
     file.write_text(yaml.safe_dump(FLAT, sort_keys=False))
-    code, printed = deid(tmp_path / "deid", "run", "--policy", file, "--delivery", folder)
+    code, printed = deid_here(tmp_path / "deid", "run", "--policy", file, "--delivery", folder)
     assert code == REFUSED and "Nothing was published." in printed
     (report,) = (tmp_path / "deid" / "store" / "flat_table").glob("*.refused.html")
     assert report.stat().st_mode & 0o777 == 0o600, "it holds exact numbers"

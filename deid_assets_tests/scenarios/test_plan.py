@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import deid_assets
-from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid, unwrapped
+from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here, unwrapped
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people
 
@@ -16,7 +16,7 @@ def nothing_is_published(home: Path) -> bool:
 
 
 def test_what_sizes_prove_ends_with_2_before_any_search(tmp_path):
-    code, printed = deid(tmp_path / "deid", "plan", "--policy", "heritage", "--members", 1_000, "--release", 100)
+    code, printed = deid_here(tmp_path / "deid", "plan", "--policy", "heritage", "--members", 1_000, "--release", 100)
     said = unwrapped(printed)
     assert code == REFUSED, printed
     assert re.search(r"demographic classes │ 0[.]\d+ │ 0[.]\d+ │ 0[.]0080 │ cannot pass", said), said
@@ -30,13 +30,13 @@ def test_a_plan_promises_nothing_and_leaves_the_way_free_for_the_run(tmp_path):
     folder = write_people(tmp_path / "in", people())
     write_policy(tmp_path, FLAT)
     asked = ("--policy", tmp_path / "flat_table.yaml", "--delivery", folder)
-    code, printed = deid(tmp_path / "deid", "plan", *asked)
+    code, printed = deid_here(tmp_path / "deid", "plan", *asked)
     assert code == PUBLISHED and "This is no guarantee" in printed and nothing_is_published(tmp_path / "deid"), printed
     assert "record_generalization" in printed and "record_risk" not in printed
-    code, printed = deid(tmp_path / "deid", "run", *asked)
+    code, printed = deid_here(tmp_path / "deid", "run", *asked)
     assert code == PUBLISHED and not nothing_is_published(tmp_path / "deid"), printed
     write_policy(tmp_path, changed(FLAT, risk={"k": 400, "max_suppressed": 0.0}))
-    code, printed = deid(tmp_path / "deid", "plan", *asked)
+    code, printed = deid_here(tmp_path / "deid", "plan", *asked)
     assert code == REFUSED and "even at the coarsest node" in unwrapped(printed), printed
 
 

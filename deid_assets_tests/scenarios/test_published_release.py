@@ -26,7 +26,7 @@ from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.stages import STAGE_OF, STAGES
-from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
+from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED
 from deid_assets_tests.scenarios.pipeline import copy_of
 
@@ -199,19 +199,19 @@ def test_members_sampled_and_not_suppressed_are_those_released(published):
 
 def test_release_verifies_offline_with_the_exported_key(published, tmp_path):
     root = published.pipeline.home.root
-    code, _ = deid(root, "key", "export", "--output", tmp_path / "key.pem")
+    code, _ = deid_here(root, "key", "export", "--output", tmp_path / "key.pem")
     assert code == 0
-    code, printed = deid(root, "verify", published.release, "--key", tmp_path / "key.pem")
+    code, printed = deid_here(root, "verify", published.release, "--key", tmp_path / "key.pem")
     assert code == 0 and "is in order" in printed and "NOT" not in printed
-    code, printed = deid(root, "verify", published.release)
+    code, printed = deid_here(root, "verify", published.release)
     assert code == 1 and "unanchored" in printed, "a signature proves nothing without a trusted key"
 
 
 def test_the_certificate_rules_out_every_node_that_would_lose_less(published, tmp_path):
     root = published.pipeline.home.root
-    deid(root, "key", "export", "--output", tmp_path / "key.pem")
+    deid_here(root, "key", "export", "--output", tmp_path / "key.pem")
     exact = root / "store" / "manifests" / published.release.parent.name / "0001.certificate.json"
-    code, printed = deid(root, "verify", published.release, "--key", tmp_path / "key.pem", "--certificate", exact)
+    code, printed = deid_here(root, "verify", published.release, "--key", tmp_path / "key.pem", "--certificate", exact)
     assert code == 0 and "so does its exact edition" in printed, printed
     told = json.loads((published.release / "certificate.json").read_bytes())
     nodes = published.pipeline.table(KEY, "generalization_lattice").frame().set_index("node")

@@ -9,7 +9,7 @@ import pytest
 from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets_tests.public_data import public_data
-from deid_assets_tests.scenarios.command_line import deid, unwrapped
+from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, claim, member, write_tables
@@ -72,7 +72,7 @@ def test_a_delivery_of_which_nobody_is_eligible_is_an_error(tmp_path):
 
     Nothing was judged: exit code 2 would say that somebody's privacy is not protected.
     """
-    code, printed = deid(
+    code, printed = deid_here(
         tmp_path / "deid", "run", "--policy", "desynpuf", "--delivery", public_data("desynpuf", "header-samples")
     )
     assert code == ERROR, printed

@@ -2,13 +2,16 @@
 
 import logging
 
+import ibis
 import ibis.expr.datatypes as dt
 import pandas as pd
 import pytest
+from pandera.config import ValidationDepth
 from pandera.ibis import Check
 
+from deid_assets.schemas import contract as contract_module
 from deid_assets.schemas.contract import Role, column, contract, violations
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.tables import Table, connect, write_table
 
 CANARY = "CANARY-4711"
 
@@ -112,3 +115,50 @@ def test_roles_and_units_are_kept_with_the_column():
 def test_a_contract_allows_its_columns_and_no_others():
     assert CONTRACT.strict is True
     assert CONTRACT.unique == ["id"]
+
+
+KINDS = contract(
+    {
+        "least": column(dt.float64, Role.OTHER, "at least 0", Check.ge(0, error="at least 0")),
+        "range": column(dt.int32, Role.OTHER, "0 to 10", Check.in_range(0, 10, error="0 to 10")),
+        "listed": column(dt.string, Role.OTHER, "a or b", Check.isin(["a", "b"], error="a or b"), nullable=True),
+        "text": column(dt.string, Role.OTHER, "digits", Check.str_matches(r"^[0-9]+$", error="digits"), nullable=True),
+        "one": column(dt.int32, Role.OTHER, "1", Check.eq(1, error="1"), nullable=True),
+        "even": column(
+            dt.int32, Role.OTHER, "even", Check(lambda data: data.table[data.key] % 2 == 0, error="even"), nullable=True
+        ),
+    }
+)
+"""Every kind of rule that contracts use."""
+
+GOOD = {"least": "0::DOUBLE", "range": "10::INTEGER", "listed": "'a'", "text": "'1'", "one": "1::INTEGER", "even": "2::INTEGER"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "broken"),
+    [
+        (None, None, {}),
+        *((name, "NULL", {}) for name in ("listed", "text", "one", "even")),
+        ("least", "-0.5", {"least: at least 0": 1}),
+        ("least", "NULL", {"least: not_nullable": 1}),
+        ("least", "'nan'", {"least: not_nullable": 1}),
+        ("range", "11", {"range: 0 to 10": 1}),
+        ("range", "NULL", {"range: not_nullable": 1}),
+        ("listed", "'c'", {"listed: a or b": 1}),
+        ("text", "'x'", {"text: digits": 1}),
+        ("one", "2", {"one: 1": 1}),
+        ("even", "3", {"even: even": 1}),
+    ],
+)
+def test_one_query_for_all_rules_finds_what_pandera_finds_rule_by_rule(tmp_path, name, value, broken):
+    table = Table(tmp_path / "store.duckdb", "tests", "held")
+    good = ", ".join(f"{sql} AS {column}" for column, sql in GOOD.items())
+    kinds = {column: sql.split("::")[1] if "::" in sql else "VARCHAR" for column, sql in GOOD.items()}
+    changed = GOOD if name is None else {**GOOD, name: f"{value}::{kinds[name]}"}
+    bad = ", ".join(f"{sql} AS {column}" for column, sql in changed.items())
+    write_table(table, f"SELECT {good} UNION ALL SELECT {bad}")
+    with connect(table.file) as connection:
+        rows = ibis.duckdb.from_connection(connection).table(table.name, database=table.schema)
+        alone = contract_module._by_pandera(rows, KINDS, ValidationDepth.SCHEMA_AND_DATA)
+        assert contract_module._all_rules_hold(rows, KINDS) == (not alone)
+    assert violations(table, KINDS) == alone == broken
