@@ -40,7 +40,9 @@ class Ranges:
     proven: np.ndarray
 
 
-def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray) -> Ranges:
+def ranges(
+    matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray, enough: np.ndarray | None = None
+) -> Ranges:
     """Return the exact range of every unknown x with `matrix` @ x = 0 and `low` <= x <= `high`.
 
     Parameters
@@ -49,6 +51,9 @@ def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray) -> Range
         Sums x unknowns, of 1 and -1.
     low, high
         float64 arrays of whole numbers; `low` is finite, `high` may be infinite.
+    enough
+        Per unknown, a difference of largest and smallest value beyond which its range need not be exact, which saves time:
+        the true range is then possibly wider than the one returned. By default all ranges are exact.
 
     Raises
     ------
@@ -63,6 +68,7 @@ def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray) -> Range
     >>> found.low.tolist(), found.high.tolist()
     ([2.0, 2.0, 12.0], [10.0, 10.0, 12.0])
     """
+    enough = np.full(len(low), np.inf) if enough is None else enough
     low, high, settled = _narrowed(matrix, low.astype(float), high.astype(float))
     proven = np.ones(len(low), bool)
     for unknowns, sums, is_tree in _components(matrix, low < high):
@@ -71,7 +77,8 @@ def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray) -> Range
         part = matrix[sums]
         rest = np.where(low < high, 0.0, low)
         target = -(part @ rest)
-        low[unknowns], high[unknowns], proven[unknowns] = _solved(part[:, unknowns], target, low[unknowns], high[unknowns])
+        limits = low[unknowns], high[unknowns], enough[unknowns]
+        low[unknowns], high[unknowns], proven[unknowns] = _solved(part[:, unknowns], target, *limits)
     return Ranges(low, high, proven)
 
 
@@ -123,7 +130,7 @@ def _components(matrix: sparse.csr_array, unknown: np.ndarray) -> list[tuple[np.
 
 
 def _solved(
-    matrix: sparse.csr_array, target: np.ndarray, low: np.ndarray, high: np.ndarray
+    matrix: sparse.csr_array, target: np.ndarray, low: np.ndarray, high: np.ndarray, enough: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ranges of one component by integer programming; outer ranges are given, inner ones grow with every solution."""
     # Beyond this, a value is called unbounded: it exceeds everything that is bounded, taken together.
@@ -160,7 +167,7 @@ def _solved(
     for sign, outer in ((1.0, low), (-1.0, outer_high)):
         for unknown in range(size):
             inner = inner_low if sign > 0 else inner_high
-            if inner[unknown] != outer[unknown]:
+            if inner[unknown] != outer[unknown] and inner_high[unknown] - inner_low[unknown] < enough[unknown]:
                 direction = np.zeros(size)
                 direction[unknown] = sign
                 proven[unknown] &= solve(direction)

@@ -83,12 +83,16 @@ class _State:
 
     def disclosed(self, rule: SmallCounts) -> np.ndarray:
         """Positions of the cells that fail the audit in either reading."""
-        failed = np.zeros(len(self.counts), bool)
-        for taken_for_large in (True, False):
-            low, high = self.seen(taken_for_large)
-            found = findings_of(ranges(self.matrix, low, high), low < high, self.contribution, rule)
-            failed |= np.isin(found, [one.name for one in DISCLOSED])
-        return np.flatnonzero(failed)
+        width = rule.width(self.contribution).astype(float)
+        low, high = self.seen(taken_for_large=True)
+        found = ranges(self.matrix, low, high, width)
+        is_narrow = (low < high) & (found.high - found.low < width)
+        if (is_narrow & ~self.is_small).any():
+            low, high = self.seen(taken_for_large=False)
+            found = ranges(self.matrix, low, high, width)
+            findings = findings_of(found, low < high, self.contribution, rule)
+            is_narrow = (is_narrow & self.is_small) | np.isin(findings, [one.name for one in DISCLOSED])
+        return np.flatnonzero(is_narrow)
 
     def hiding(self, cells: np.ndarray) -> "_State":
         """The same with these cells hidden as well."""
@@ -230,7 +234,8 @@ def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, 
         rows.append(LinearConstraint(sparse.hstack([stacked, sparse.vstack([-limits] * copies)]), -np.inf, 0))
         bounds_low, bounds_high = np.append(bounds_low, np.zeros(size)), np.append(bounds_high, np.ones(size))
         price, integral = np.append(0 * price, state.costs), np.append(integral, np.ones(size))
-    options = {"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST}
+    # With presolve, HiGHS prints to standard output what it repairs.
+    options = {"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST, "presolve": False}
     found = milp(price, constraints=rows, bounds=Bounds(bounds_low, bounds_high), integrality=integral, options=options)
     if found.x is None:
         raise CountsError(f"{len(cells)} small counts cannot be hidden: merge rows or columns of these tables")
