@@ -40,9 +40,7 @@ class Ranges:
     proven: np.ndarray
 
 
-def ranges(
-    matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray, enough: np.ndarray | None = None
-) -> Ranges:
+def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray, enough: np.ndarray | None = None) -> Ranges:
     """Return the exact range of every unknown x with `matrix` @ x = 0 and `low` <= x <= `high`.
 
     Parameters
@@ -114,9 +112,7 @@ def _components(matrix: sparse.csr_array, unknown: np.ndarray) -> list[tuple[np.
     """The unknowns and the sums of every connected component with a sum, and whether it is a tree."""
     links = matrix[:, np.flatnonzero(unknown)].tocoo()
     sums, unknowns = links.shape
-    graph = sparse.coo_array(
-        (np.ones(len(links.row)), (links.row, links.col + sums)), shape=(sums + unknowns, sums + unknowns)
-    )
+    graph = sparse.coo_array((np.ones(len(links.row)), (links.row, links.col + sums)), shape=(sums + unknowns, sums + unknowns))
     number, label = connected_components(graph, directed=False)
     size, edges = np.bincount(label, minlength=number), np.bincount(label[links.row], minlength=number)
     positions = np.flatnonzero(unknown)
@@ -147,7 +143,7 @@ def _solved(
             direction,
             constraints=constraint,
             bounds=bounds,
-            integrality=np.ones(size),
+            integrality=np.ones(size, np.int64),
             options={"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST},
         )
         if found.status == 2:

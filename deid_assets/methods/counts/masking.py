@@ -50,6 +50,7 @@ class MaskedCounts:
     cost: float
     is_optimal: bool
 
+
 @dataclass(frozen=True, eq=False)
 class _State:
     """Cells, and which of them are hidden beyond the small ones.
@@ -140,7 +141,9 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
         is_optimal &= proven
     state = state.hiding(is_hidden)
     if left := len(state.disclosed(rule)):
-        raise CountsError(f"{left} small counts stay exposed although all else is hidden; merge rows or columns of these tables")
+        raise CountsError(
+            f"{left} small counts stay exposed although all else is hidden; merge rows or columns of these tables"
+        )
     marks = zip(tables.counts, state.is_small, is_hidden, strict=True)
     shown = tuple(HIDDEN if hidden else SMALL if small else int(count) for count, small, hidden in marks)
     published = PublishedCounts.of_marks((tables.cells, tables.sums), shown, tables.contribution, rule.threshold)
@@ -210,43 +213,41 @@ def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, 
     reach = 4.0 * rule.width(state.contribution[cells]).max()
     low, high = (np.clip(bound - state.counts, -reach, reach) for bound in state.seen(taken_for_large=True))
     can_hide = state.counts > 0 if rule.zeros_shown else np.ones(size, bool)
-    least = np.where(state.is_small, -state.counts, np.maximum(state.least - state.counts, -reach))
-    up, down = np.where(can_hide, reach - high, 0), np.where(can_hide, low - least, 0)
-    one = sparse.eye_array(size)
-    # Of every copy: the free deviation, further up, further down. At the end, whether each cell is hidden.
-    deviation = sparse.hstack([one, one, -one])
-    sums = sparse.kron(sparse.eye_array(copies), state.matrix @ deviation)
-    wide = sparse.vstack(
-        [(deviation.tocsr()[[cell]]).reshape((1, 3 * size)) for cell in cells], format="csr"
-    )
-    apart = sparse.block_diag([sparse.hstack([wide[[i]], -wide[[i]]]) for i in range(len(cells))])
+    lowest = np.where(state.is_small, -state.counts, np.maximum(state.least - state.counts, -reach))
+    up, down = np.where(can_hide, reach - high, 0), np.where(can_hide, low - lowest, 0)
+    # The columns of every copy: deviation that is free, further up, further down. At the end, whether each cell is hidden.
+    deviation = sparse.hstack([sparse.eye_array(size), sparse.eye_array(size), -sparse.eye_array(size)], format="csr")
+    pair = np.array([[1.0, -1.0]])
+    apart = sparse.block_diag([sparse.kron(pair, deviation[[cell]]) for cell in cells])
+    rows: list[tuple[sparse.sparray, np.ndarray | float, float]] = [
+        (sparse.kron(sparse.eye_array(copies), state.matrix @ deviation), 0.0, 0.0),
+        (apart, rule.width(state.contribution[cells]).astype(float), np.inf),
+    ]
     bounds_low = np.tile(np.concatenate([low, np.zeros(2 * size)]), copies)
     bounds_high = np.tile(np.concatenate([high, up, down]), copies)
     price = np.tile(np.concatenate([np.zeros(size), state.costs, state.costs]), copies)
-    width = rule.width(state.contribution[cells]).astype(float)
-    rows = [LinearConstraint(sums, 0, 0), LinearConstraint(apart, width, np.inf)]
-    integral = np.full(len(price), float(whole))
+    integral = np.full(len(price), int(whole))
     if at_once:
-        linked = sparse.hstack([sparse.csr_array((2 * size, size)), sparse.eye_array(2 * size)])
-        limits = sparse.vstack([sparse.diags_array(up), sparse.diags_array(down)])
-        stacked = sparse.vstack([sparse.kron(sparse.eye_array(copies), linked)])
-        rows = [LinearConstraint(_wider(row.A, size), row.lb, row.ub) for row in rows]
-        rows.append(LinearConstraint(sparse.hstack([stacked, sparse.vstack([-limits] * copies)]), -np.inf, 0))
+        further = sparse.kron(sparse.eye_array(copies), sparse.eye_array(2 * size, 3 * size, k=size))
+        allowed = sparse.vstack([sparse.diags_array(-up), sparse.diags_array(-down)] * copies)
+        rows = [(sparse.hstack([a, sparse.coo_array(np.zeros((a.shape[0], size)))]), least, most) for a, least, most in rows]
+        rows.append((sparse.hstack([further, allowed]), -np.inf, 0.0))
         bounds_low, bounds_high = np.append(bounds_low, np.zeros(size)), np.append(bounds_high, np.ones(size))
-        price, integral = np.append(0 * price, state.costs), np.append(integral, np.ones(size))
+        price, integral = np.append(0 * price, state.costs), np.append(integral, np.ones(size, np.int64))
     # With presolve, HiGHS prints to standard output what it repairs.
-    options = {"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST, "presolve": False}
-    found = milp(price, constraints=rows, bounds=Bounds(bounds_low, bounds_high), integrality=integral, options=options)
+    found = milp(
+        price,
+        constraints=[LinearConstraint(matrix, least, most) for matrix, least, most in rows],
+        bounds=Bounds(bounds_low, bounds_high),
+        integrality=integral,
+        options={"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST, "presolve": False},
+    )
     if found.x is None:
         raise CountsError(f"{len(cells)} small counts cannot be hidden: merge rows or columns of these tables")
     if at_once:
         return found.x[-size:] > 0.5, found.status == 0
     moved = found.x.reshape(copies, 3, size)[:, 1:] > _ROUND_OFF
-    return moved.any(axis=(0, 1)), False
-
-
-def _wider(matrix: sparse.sparray, columns: int) -> sparse.sparray:
-    return sparse.hstack([matrix, sparse.csr_array((matrix.shape[0], columns))])
+    return np.asarray(moved.any(axis=(0, 1))), False
 
 
 def _shown_again(state: _State, rule: SmallCounts) -> _State:

@@ -83,7 +83,9 @@ class CountTables:
                 raise CountsError(f"{name} must be whole numbers, one per cell")
             object.__setattr__(self, name, values.astype(np.int64))
         if (self.counts < 0).any() or (self.counts >= LARGEST_COUNT).any():
-            raise CountsError(f"{_where(self.cells, (self.counts < 0) | (self.counts >= LARGEST_COUNT))}: a count is negative or too large")
+            raise CountsError(
+                f"{_where(self.cells, (self.counts < 0) | (self.counts >= LARGEST_COUNT))}: a count is negative or too large"
+            )
         if (self.contribution < 1).any():
             raise CountsError(f"{_where(self.cells, self.contribution < 1)}: one person contributes at least 1 to a cell")
         broken = (sum_matrix(self.cells, self.sums) @ self.counts) != 0
@@ -143,9 +145,11 @@ class PublishedCounts:
         persons = np.ones(len(cells), np.int64) if contribution is None else np.asarray(contribution, np.int64)
         if strange := {value for value in shown if isinstance(value, str) and value not in (SMALL, HIDDEN)}:
             raise CountsError(f"{len(strange)} marks are neither {SMALL!r} nor {HIDDEN!r}")
-        low = np.array([{SMALL: 1, HIDDEN: 0}.get(value, value) for value in shown], float)  # type: ignore[call-overload]
-        high = np.array([{HIDDEN: np.inf, SMALL: np.nan}.get(value, value) for value in shown], float)  # type: ignore[call-overload]
-        high = np.where(np.isnan(high), threshold * persons - 1, high)
+        is_small = np.array([value == SMALL for value in shown], bool)
+        is_hidden = np.array([value == HIDDEN for value in shown], bool)
+        counts = np.array([0 if isinstance(value, str) else value for value in shown], np.float64)
+        low = np.where(is_small, 1.0, counts)
+        high = np.where(is_hidden, np.inf, np.where(is_small, threshold * persons - 1.0, counts))
         return cls(tuple(cells), low, high, tuple(sums), persons)
 
     @property
