@@ -8,6 +8,7 @@ result is audited before it is returned.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -24,6 +25,10 @@ _SHOWN_AGAIN_AT_MOST = 200  # hidden cells of a component that are tried one by 
 _NODES_AT_MOST = 20_000
 _ROUNDS = 3
 _ROUND_OFF = 1e-6
+
+
+class UnprotectedError(CountsError):
+    """Small counts stay exposed, whatever is hidden."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +119,7 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
 
     Raises
     ------
-    CountsError
+    UnprotectedError
         If small counts cannot be protected even if every other count is hidden.
 
     References
@@ -141,7 +146,7 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
         is_optimal &= proven
     state = state.hiding(is_hidden)
     if left := len(state.disclosed(rule)):
-        raise CountsError(
+        raise UnprotectedError(
             f"{left} small counts stay exposed although all else is hidden; merge rows or columns of these tables"
         )
     marks = zip(tables.counts, state.is_small, is_hidden, strict=True)
@@ -199,7 +204,7 @@ def _protected(state: _State, exposed: np.ndarray, rule: SmallCounts) -> tuple[_
             exposed = state.disclosed(rule)
             if not len(exposed):
                 return _shown_again(state, rule), False
-    raise CountsError(f"{len(exposed)} small counts stay exposed; merge rows or columns of these tables")
+    raise UnprotectedError(f"{len(exposed)} small counts stay exposed; merge rows or columns of these tables")
 
 
 def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, at_once: bool) -> tuple[np.ndarray, bool]:
@@ -219,7 +224,7 @@ def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, 
     deviation = sparse.hstack([sparse.eye_array(size), sparse.eye_array(size), -sparse.eye_array(size)], format="csr")
     pair = np.array([[1.0, -1.0]])
     apart = sparse.block_diag([sparse.kron(pair, deviation[[cell]]) for cell in cells])
-    rows: list[tuple[sparse.sparray, np.ndarray | float, float]] = [
+    rows: list[tuple[Any, np.ndarray | float, float]] = [
         (sparse.kron(sparse.eye_array(copies), state.matrix @ deviation), 0.0, 0.0),
         (apart, rule.width(state.contribution[cells]).astype(float), np.inf),
     ]
@@ -243,7 +248,7 @@ def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, 
         options={"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST, "presolve": False},
     )
     if found.x is None:
-        raise CountsError(f"{len(cells)} small counts cannot be hidden: merge rows or columns of these tables")
+        raise UnprotectedError(f"{len(cells)} small counts cannot be hidden: merge rows or columns of these tables")
     if at_once:
         return found.x[-size:] > 0.5, found.status == 0
     moved = found.x.reshape(copies, 3, size)[:, 1:] > _ROUND_OFF
