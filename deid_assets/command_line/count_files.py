@@ -99,7 +99,7 @@ def counts_csv(
     columns: dict[str, Iterable[object]] = {"count": shown, "contribution": contribution}
     if sd is not None:
         columns["sd"] = sd
-    columns["sums"] = [";".join(memberships[name]) for name in cells]
+    columns["sums"] = [";".join(sorted(memberships[name])) for name in cells]
     return table_csv(cells, columns)
 
 

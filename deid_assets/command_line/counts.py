@@ -15,6 +15,7 @@ from deid_assets.errors import CountsError, DeidError
 
 if TYPE_CHECKING:
     from deid_assets.command_line.count_files import CountFile
+    from deid_assets.methods.counts.audit import SmallCounts
 
 REFUSED = 2
 _DELTA = 1e-5
@@ -33,6 +34,11 @@ _VALUES = click.option(
     show_default=True,
     help="Number of possible values that a hidden small count keeps at least.",
 )
+_ZEROS = click.option(
+    "--zeros",
+    type=click.Choice(["shown", "protected"]),
+    help="Whether a count of 0 is shown; by default, masking shows it and noise does not.",
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
 
 
@@ -47,6 +53,7 @@ def counts() -> None:
 @_NO_SUMS
 @_THRESHOLD
 @_VALUES
+@_ZEROS
 @click.option("--sd", type=click.FloatRange(min=0, min_open=True), help="The counts have noise of this standard deviation.")
 @click.option(
     "--repeats",
@@ -65,6 +72,7 @@ def audit_command(
     no_sums: bool,
     threshold: int,
     values: int,
+    zeros: str | None,
     sd: float | None,
     repeats: int,
     as_json: bool,
@@ -72,12 +80,14 @@ def audit_command(
 ) -> None:
     """Compute what an adversary learns of every cell of published tables, from all files together.
 
-    Masked counts are T (1 to one less than the threshold) or H (any). Noisy counts have a column sd, or take --sd.
+    Masked counts are T (1, or 0 with --zeros protected, to one less than the threshold) or H (any). Noisy counts have a
+    column sd, or take --sd.
 
     Exit code 0: nothing is disclosed; 2: small counts are shown, exposed or nearly exposed; 1: error; 64: wrong command
     line; 130 and 143: interrupted.
     """
     from deid_assets.command_line.count_files import read_counts
+    from deid_assets.methods.counts.audit import SmallCounts
 
     def work() -> dict[str, Any]:
         read = [read_counts(file, sums_file if i == 0 else None, marks=True, negative=True) for i, file in enumerate(files)]
@@ -87,7 +97,8 @@ def audit_command(
             raise CountsError("some of these files have noise and some do not: audit them on their own, or give --sd")
         if repeats > 1 and not all(is_noisy):
             raise CountsError("--repeats is about noisy counts, but these have neither a column sd nor --sd")
-        found = _noisy_findings(read, sd, repeats) if all(is_noisy) else _masked_findings(read, threshold, values)
+        rule = SmallCounts(threshold, values, zeros != "protected")
+        found = _noisy_findings(read, sd, repeats) if all(is_noisy) else _masked_findings(read, rule)
         if output is not None:
             _write(output, found.pop("table"), files, 0o600)
         found.pop("table", None)
@@ -96,21 +107,24 @@ def audit_command(
     _answer(work, as_json)
 
 
-def _masked_findings(read: "list[CountFile]", threshold: int, values: int) -> dict[str, Any]:
+def _masked_findings(read: "list[CountFile]", rule: "SmallCounts") -> dict[str, Any]:
     """What the sums give away of masked tables."""
     import numpy as np
 
     from deid_assets.command_line.count_files import table_csv
-    from deid_assets.methods.counts.audit import Finding, SmallCounts, audit
+    from deid_assets.methods.counts.audit import Finding, audit
     from deid_assets.methods.counts.tables import PublishedCounts
 
     for file in read:
         if any(isinstance(value, int) and value < 0 for value in file.shown):
             raise CountsError(f"{file.path}: column 'count': negative counts have noise; give --sd")
     releases = [
-        PublishedCounts.of_marks((file.cells, file.sums), file.shown, np.array(file.contribution), threshold) for file in read
+        PublishedCounts.of_marks(
+            (file.cells, file.sums), file.shown, np.array(file.contribution), rule.threshold, rule.smallest()
+        )
+        for file in read
     ]
-    found = audit(PublishedCounts.together(releases), SmallCounts(threshold, values))
+    found = audit(PublishedCounts.together(releases), rule)
     upper = [int(high) if np.isfinite(high) else None for high in found.high]
     rows = [
         {**name._asdict(), "finding": finding.value, "low": int(low), "high": high}
@@ -206,11 +220,7 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
     show_default=True,
     help="Noise: what becomes of cells to which a person contributes more than 1.",
 )
-@click.option(
-    "--zeros",
-    type=click.Choice(["shown", "protected"]),
-    help="Whether a count of 0 is shown; by default, masking shows it and noise does not.",
-)
+@_ZEROS
 @click.option(
     "--secret-file",
     type=click.Path(path_type=Path),

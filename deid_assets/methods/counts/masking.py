@@ -151,7 +151,8 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
         )
     marks = zip(tables.counts, state.is_small, is_hidden, strict=True)
     shown = tuple(HIDDEN if hidden else SMALL if small else int(count) for count, small, hidden in marks)
-    published = PublishedCounts.of_marks((tables.cells, tables.sums), shown, tables.contribution, rule.threshold)
+    stated = tables.cells, tables.sums
+    published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
     return MaskedCounts(tables, shown, audit(published, rule), float(state.costs @ is_hidden), is_optimal)
 
 

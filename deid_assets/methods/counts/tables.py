@@ -124,6 +124,7 @@ class PublishedCounts:
         shown: Sequence[int | str],
         contribution: np.ndarray | None = None,
         threshold: int = THRESHOLD,
+        smallest: int = 1,
     ) -> "PublishedCounts":
         """Return what counts and marks say.
 
@@ -134,7 +135,9 @@ class PublishedCounts:
         shown
             A count, 'T' or 'H' for every cell.
         threshold
-            Of people. A 'T' is 1 to `threshold` times the cell's contribution, less 1.
+            Of people. A 'T' is `smallest` to `threshold` times the cell's contribution, less 1.
+        smallest
+            0 where zeros are masked too.
 
         Raises
         ------
@@ -148,7 +151,7 @@ class PublishedCounts:
         is_small = np.array([value == SMALL for value in shown], bool)
         is_hidden = np.array([value == HIDDEN for value in shown], bool)
         counts = np.array([0 if isinstance(value, str) else value for value in shown], np.float64)
-        low = np.where(is_small, 1.0, counts)
+        low = np.where(is_small, float(smallest), counts)
         high = np.where(is_hidden, np.inf, np.where(is_small, threshold * persons - 1.0, counts))
         return cls(tuple(cells), low, high, tuple(sums), persons)
 
