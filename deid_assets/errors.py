@@ -34,3 +34,7 @@ class EngineError(DeidError):
 
 class ExecutorError(DeidError):
     """The cluster that was asked for cannot be used, or was lost."""
+
+
+class CountsError(DeidError):
+    """Tables of counts cannot be read, contradict each other, or cannot be protected as asked."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deid_assets import __version__
+from deid_assets.command_line.counts import counts
 from deid_assets.errors import ERROR, DeidError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -88,6 +89,9 @@ def _errors_as_json(wanted: bool) -> Iterator[None]:
 @click.version_option(__version__, prog_name="deid_assets")
 def main() -> None:
     """De-identify longitudinal health claims, and prove that a release is safe."""
+
+
+main.add_command(counts)
 
 
 _OPTIONS_OF_A_RUN = (

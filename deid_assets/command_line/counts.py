@@ -1,0 +1,415 @@
+"""`deid counts`: what tables of counts give away, and tables that do not. Needs no home."""
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deid_assets.errors import REFUSED, CountsError, DeidError
+
+if TYPE_CHECKING:
+    from deid_assets.command_line.count_files import CountFile
+    from deid_assets.methods.counts.audit import SmallCounts
+
+_DELTA = 1e-5
+
+_SUMS = click.option(
+    "--sums", "sums_file", type=click.Path(path_type=Path), help="CSV with the columns table, row, column, sums."
+)
+_NO_SUMS = click.option("--no-sums", is_flag=True, help="No sums hold between these cells, and none can be guessed.")
+_THRESHOLD = click.option(
+    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Counts from 1 to one less are small."
+)
+_VALUES = click.option(
+    "--values",
+    type=click.IntRange(min=2),
+    default=5,
+    show_default=True,
+    help="Number of possible values that a hidden small count keeps at least.",
+)
+_ZEROS = click.option(
+    "--zeros",
+    type=click.Choice(["shown", "protected"]),
+    help="Whether a count of 0 is shown; by default, masking shows it and noise does not.",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
+
+
+@click.group()
+def counts() -> None:
+    """Audit and protect tables of counts."""
+
+
+@counts.command("audit")
+@click.argument("files", nargs=-1, required=True, metavar="TABLES.csv...", type=click.Path(path_type=Path))
+@_SUMS
+@_NO_SUMS
+@_THRESHOLD
+@_VALUES
+@_ZEROS
+@click.option("--sd", type=click.FloatRange(min=0, min_open=True), help="The counts have noise of this standard deviation.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Noisy counts: how often they were published with fresh noise.",
+)
+@_JSON
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="File for what can be computed of every cell; keep it restricted."
+)
+def audit_command(
+    files: tuple[Path, ...],
+    sums_file: Path | None,
+    no_sums: bool,
+    threshold: int,
+    values: int,
+    zeros: str | None,
+    sd: float | None,
+    repeats: int,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Compute what an adversary learns of every cell of published tables, from all files together.
+
+    Masked counts are T (1, or 0 with --zeros protected, to one less than the threshold) or H (any). Noisy counts have a
+    column sd, or take --sd.
+
+    Exit code 0: nothing is disclosed; 2: small counts are shown, exposed or nearly exposed; 1: error; 64: wrong command
+    line; 130 and 143: interrupted.
+    """
+    from deid_assets.command_line.count_files import read_counts
+    from deid_assets.methods.counts.audit import SmallCounts
+
+    def work() -> dict[str, Any]:
+        read = [read_counts(file, sums_file if i == 0 else None, marks=True, negative=True) for i, file in enumerate(files)]
+        _sums_are_stated(read, no_sums)
+        is_noisy = [sd is not None or any(width > 0 for width in file.sd or ()) for file in read]
+        if any(is_noisy) and not all(is_noisy):
+            raise CountsError("some of these files have noise and some do not: audit them on their own, or give --sd")
+        if repeats > 1 and not all(is_noisy):
+            raise CountsError("--repeats is about noisy counts, but these have neither a column sd nor --sd")
+        rule = SmallCounts(threshold, values, zeros != "protected")
+        found = _noisy_findings(read, sd, repeats) if all(is_noisy) else _masked_findings(read, rule)
+        if output is not None:
+            _write(output, found.pop("table"), files, 0o600)
+        found.pop("table", None)
+        return found
+
+    _answer(work, as_json)
+
+
+def _masked_findings(read: "list[CountFile]", rule: "SmallCounts") -> dict[str, Any]:
+    """What the sums give away of masked tables."""
+    import numpy as np
+
+    from deid_assets.command_line.count_files import table_csv
+    from deid_assets.methods.counts.audit import Finding, audit
+    from deid_assets.methods.counts.tables import PublishedCounts
+
+    for file in read:
+        if any(isinstance(value, int) and value < 0 for value in file.shown):
+            raise CountsError(f"{file.path}: column 'count': negative counts have noise; give --sd")
+    releases = [
+        PublishedCounts.of_marks(
+            (file.cells, file.sums), file.shown, np.array(file.contribution), rule.threshold, rule.smallest()
+        )
+        for file in read
+    ]
+    found = audit(PublishedCounts.together(releases), rule)
+    upper = [int(high) if np.isfinite(high) else None for high in found.high]
+    rows = [
+        {**name._asdict(), "finding": finding.value, "low": int(low), "high": high}
+        for name, finding, low, high in zip(found.cells, found.findings, found.low, upper, strict=True)
+    ]
+    disclosed = [rows[i] for i in found.disclosed()]
+    columns: dict[str, Iterable[object]] = {
+        key: [row[key] for row in rows] for key in ("low", "high", "finding")
+    }  # CSV writes None as nothing
+    hidden = sum(finding is Finding.HIDDEN for finding in found.findings)
+    doubt = "" if found.proven.all() else f"; {(~found.proven).sum()} ranges are possibly wider: they were too hard to prove"
+    return {
+        "refused": bool(disclosed),
+        "summary": f"{len(rows)} cells: {len(disclosed)} disclosed, {hidden} hidden{doubt}",
+        "disclosed": disclosed,
+        "table": table_csv(found.cells, columns),
+    }
+
+
+def _noisy_findings(read: "list[CountFile]", sd: float | None, repeats: int) -> dict[str, Any]:
+    """What can be estimated of noisy tables; cells of several files with different numbers are repeats."""
+    import numpy as np
+
+    from deid_assets.command_line.count_files import table_csv
+    from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
+
+    seen: dict[Any, set[tuple[int, float]]] = {}
+    for file in read:
+        widths = file.sd if file.sd is not None else [np.inf if isinstance(one, str) else sd or 0.0 for one in file.shown]
+        for name, one, width in zip(file.cells, file.shown, widths, strict=True):
+            if one == "T":
+                raise CountsError(f"{file.path}: column 'count': a noisy table cannot have the mark T; use H")
+            seen.setdefault(name, set()).add((0 if isinstance(one, str) else one, width))
+    sums = {(one.total, one.parts): one for file in read for one in file.sums}
+    names = list(seen)
+    pooled = [_pooled(seen[name]) for name in names]
+    numbers, widths_of = (np.array(column) for column in zip(*pooled, strict=True))
+    found = estimate_audit(names, list(sums.values()), numbers, widths_of, repeats)
+    columns = {
+        "estimate": found.estimates.round(3).tolist(),
+        "sd": found.sd.round(4).tolist(),
+        "chance": found.chances.round(4).tolist(),
+    }
+    disclosed = [
+        {**names[i]._asdict(), "finding": "estimated", **{key: column[i] for key, column in columns.items()}}
+        for i in found.disclosed()
+    ]
+    return {
+        "refused": bool(disclosed),
+        "summary": f"{len(names)} noisy cells: {len(disclosed)} are read exactly with a probability above {CHANCE_AT_MOST}; "
+        f"the highest is {found.chances[found.variance_factors > 0].max(initial=0.0):.3f}",
+        "disclosed": disclosed,
+        "table": table_csv(names, columns),
+    }
+
+
+def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
+    """The weighted mean of independent noisy counts of a cell, and its standard deviation before rounding."""
+    exact = {count for count, width in numbers if width == 0}
+    if len(exact) > 1:
+        raise CountsError("two files contradict each other about a count without noise")
+    if exact:
+        return float(exact.pop()), 0.0
+    weights = {(count, width): 1 / (width**2 + 1 / 12) for count, width in numbers}
+    total = sum(weights.values())
+    if not total:
+        return 0.0, float("inf")
+    if len(numbers) == 1:
+        return float(next(iter(numbers))[0]), next(iter(numbers))[1]
+    variance = 1 / total - 1 / 12
+    return sum(count * weight for (count, _), weight in weights.items()) / total, max(variance, 1e-9) ** 0.5
+
+
+@counts.command("protect")
+@click.argument("file", metavar="TABLES.csv", type=click.Path(path_type=Path))
+@click.option("--method", type=click.Choice(["mask", "noise"]), required=True, help="Mask small counts, or add noise to all.")
+@_SUMS
+@_NO_SUMS
+@_THRESHOLD
+@_VALUES
+@click.option("--sd", type=click.FloatRange(min=0, min_open=True), default=2.5, show_default=True, help="Width of the noise.")
+@click.option(
+    "--mechanism",
+    type=click.Choice(["rounded", "discrete", "script"]),
+    default="rounded",
+    show_default=True,
+    help="How noise is drawn.",
+)
+@click.option(
+    "--claims",
+    type=click.Choice(["scaled", "masked", "dropped"]),
+    default="scaled",
+    show_default=True,
+    help="Noise: what becomes of cells to which a person contributes more than 1.",
+)
+@_ZEROS
+@click.option(
+    "--secret-file",
+    type=click.Path(path_type=Path),
+    help="Noise: file with the secret; by default DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND.",
+)
+@_JSON
+@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the tables are printed.")
+def protect_command(
+    file: Path,
+    method: str,
+    sums_file: Path | None,
+    no_sums: bool,
+    threshold: int,
+    values: int,
+    sd: float,
+    mechanism: str,
+    claims: str,
+    zeros: str | None,
+    secret_file: Path | None,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Protect tables of true counts, and audit the result before it is written.
+
+    The same tables and secret give the same noise, however often they are protected; changed tables redraw every cell.
+    Protect all tables of a delivery in one file.
+
+    Exit code 0: written; 2: the tables would still give counts away, and nothing was written; 1: error; 64: wrong command
+    line; 130 and 143: interrupted.
+    """
+    from deid_assets.command_line.count_files import read_counts
+    from deid_assets.methods.counts.noise import Claims, Mechanism, NoiseRule, Zeros
+
+    if as_json and output is None:
+        raise click.UsageError("--json prints what was done, so the tables need a file: add --output")
+
+    def work() -> dict[str, Any]:
+        read = read_counts(file, sums_file)
+        if read.sd is not None:
+            raise CountsError(f"{file}: it has a column 'sd', so its counts have noise already; protect the true counts")
+        _sums_are_stated([read], no_sums)
+        if method == "mask":
+            found = _masked(read, threshold, values, zeros != "protected")
+        else:
+            shown = Zeros.SHOWN if zeros == "shown" else Zeros.NOISY
+            found = _noisy(read, NoiseRule(sd, Mechanism(mechanism), shown, Claims(claims)), secret_file)
+        content = found.pop("table")
+        if output is not None and not found["refused"]:
+            _write(output, content, (file,), 0o644)
+        elif not found["refused"]:
+            found["printed"] = content.decode()
+        return found
+
+    _answer(work, as_json)
+
+
+def _masked(read: "CountFile", threshold: int, values: int, zeros_shown: bool) -> dict[str, Any]:
+    import numpy as np
+
+    from deid_assets.command_line.count_files import counts_csv
+    from deid_assets.methods.counts.audit import SmallCounts
+    from deid_assets.methods.counts.masking import UnprotectedError, mask
+    from deid_assets.methods.counts.tables import CountTables
+
+    tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
+    try:
+        found = mask(tables, SmallCounts(threshold, values, zeros_shown))
+    except UnprotectedError as error:
+        return {"refused": True, "summary": str(error), "disclosed": [], "table": b""}
+    small, hidden = found.shown.count("T"), found.shown.count("H")
+    how = "as few as possible" if found.is_optimal else "few, but perhaps not as few as possible"
+    return {
+        "refused": not found.audit.passed,
+        "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them ({how})",
+        "disclosed": [],
+        "table": counts_csv(read.cells, found.shown, read.contribution, read.sums),
+    }
+
+
+def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, Any]:
+    import numpy as np
+
+    from deid_assets.command_line.count_files import counts_csv
+    from deid_assets.methods.counts.budget import meaning, rho_of_tables
+    from deid_assets.methods.counts.consistent import ConsistentNoise
+    from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
+    from deid_assets.methods.counts.noise import add_noise
+    from deid_assets.methods.counts.tables import CountTables
+    from deid_assets.release.keys import given_secret
+    from deid_assets.store.digests import canonical_json
+
+    secret = given_secret(os.environ if secret_file is None else {"DEID_SECRET_FILE": str(secret_file)})
+    if secret is None:
+        raise CountsError(
+            "noise needs a secret: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give --secret-file. Make one "
+            "with `openssl rand -hex 32`, and keep it: with another one, the same tables get fresh noise"
+        )
+    tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
+    content = sorted([*name, int(count), person] for name, count, person in zip(*_columns(tables), strict=True))
+    delivery = hashlib.sha256(canonical_json(content)).hexdigest()
+    shape = {"zeros": rule.zeros.value, "claims": rule.claims.value}
+    noise = ConsistentNoise(secret.derive("noise of count tables"), delivery, shape, rule.mechanism)
+    noisy = add_noise(tables, rule, noise.draw)
+    found = estimate_audit(noisy.cells, noisy.sums, noisy.counts, noisy.sd)
+    open_cells = found.disclosed()
+    highest = found.chances[found.variance_factors > 0].max(initial=0.0)
+    said = [f"{len(noisy.cells)} noisy cells; the sums give one exactly with a probability of at most {highest:.3f}"]
+    if len(noisy.dropped):
+        said.append(f"{len(noisy.dropped)} cells of claims were dropped")
+    if (noisy.sd > 0).all():
+        said.append(meaning(rho_of_tables(noisy.cells, noisy.sums, noisy.sd, noisy.contribution), _DELTA))
+    else:
+        said.append(f"{int((noisy.sd == 0).sum())} zeros are shown without noise, which no budget of noise covers")
+    marks = ["H" if masked else int(count) for count, masked in zip(noisy.counts, noisy.masked, strict=True)]
+    widths = ["" if masked else float(width) for width, masked in zip(noisy.sd, noisy.masked, strict=True)]
+    return {
+        "refused": bool(len(open_cells)),
+        "summary": ". ".join(said)
+        if not len(open_cells)
+        else f"{len(open_cells)} cells would be read exactly with a "
+        f"probability above {CHANCE_AT_MOST}: the noise is too narrow for their sums; raise --sd",
+        "disclosed": [],
+        "table": counts_csv(noisy.cells, marks, noisy.contribution.tolist(), noisy.sums, widths),
+    }
+
+
+def _columns(tables: Any) -> tuple[Any, list[int], list[int]]:
+    return tables.cells, tables.counts.tolist(), tables.contribution.tolist()
+
+
+def _sums_are_stated(read: "list[CountFile]", no_sums: bool) -> None:
+    stated = any(file.sums for file in read)
+    if no_sums and stated:
+        raise click.UsageError("--no-sums, but the tables state sums")
+    if not no_sums and not stated:
+        raise CountsError(
+            "no sums are stated, and without them nothing can be found. State which cells add up to which total in a column "
+            "'sums' or with --sums; if truly none do, say --no-sums"
+        )
+
+
+def _write(path: Path, content: bytes, sources: tuple[Path, ...], mode: int) -> None:
+    """Write a file whole or not at all; never over one that was read."""
+    from deid_assets.store import durable
+
+    if path.exists() and any(path.samefile(source) for source in sources):
+        raise CountsError(f"{path} is the file that was read; write to another one")
+    try:
+        durable.replace(path, content, mode)
+    except OSError as error:
+        raise CountsError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
+    """Do the work, print what came of it, and exit."""
+    try:
+        with _solvers_print_elsewhere():
+            found = work()
+    except DeidError as error:
+        if as_json:
+            click.echo(json.dumps({"outcome": "error", "exit_code": 1, "reasons": [str(error)]}, indent=1))
+        raise
+    refused, printed = found.pop("refused"), found.pop("printed", None)
+    if as_json:
+        outcome = {"outcome": "refused" if refused else "passed", "exit_code": REFUSED if refused else 0}
+        click.echo(json.dumps(outcome | found, indent=1))
+    else:
+        if printed is not None:
+            click.echo(printed, nl=False)
+        for row in found["disclosed"]:
+            name = " / ".join(row[part] for part in ("table", "row", "column"))
+            click.echo(f"{row['finding']:26} {name}: {_value(row)}")
+        click.echo(found["summary"], err=printed is not None)
+    sys.exit(REFUSED if refused else 0)
+
+
+def _value(row: dict[str, Any]) -> str:
+    if "chance" in row:
+        return f"about {row['estimate']:g}, right with probability {row['chance']:g}"
+    return f"{row['low']}" if row["low"] == row["high"] else f"{row['low']} to {row['high']}"
+
+
+@contextlib.contextmanager
+def _solvers_print_elsewhere() -> Iterator[None]:
+    """Send what HiGHS prints to standard error: standard output is the result."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

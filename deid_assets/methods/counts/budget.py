@@ -1,0 +1,247 @@
+"""What noisy counts cost in privacy, and a budget that refuses before a number is drawn (methods#budget-of-noise).
+
+Cost is counted in zero-concentrated differential privacy (zCDP): a cell with Gaussian noise of standard deviation sd, to
+which one person contributes at most c, costs c^2 / (2 sd^2), and costs add up. The cells of one table are not all touched by
+one person, whom the sums place in one part of a total: the most that anybody touches is a linear program.
+
+Noise that repeats costs nothing again: it is no new number.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize, special
+
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
+
+
+def rho_of_tables(cells: Sequence[CellName], sums: Sequence[Sum], sd: np.ndarray, contribution: np.ndarray) -> float:
+    """Return the cost of publishing every cell once with noise of its own: zCDP with respect to adding one person.
+
+    Parameters
+    ----------
+    cells, sums
+        Names, and the sums that hold; one person's contributions obey them too. A sum that is not stated raises the cost.
+    sd
+        Standard deviation of the noise in each cell; infinite where the cell is masked.
+    contribution
+        What one person contributes at most to each cell.
+
+    Raises
+    ------
+    CountsError
+        If a cell has no noise: its cost has no bound.
+
+    References
+    ----------
+    Bun M, Steinke T (2016), doi:10.1007/978-3-662-53641-4_24, proposition 1.6 and lemma 1.7.
+
+    Examples
+    --------
+    A person is in one of the two parts, and in the total: 2 x .08.
+
+    >>> names = tuple(CellName("sex", "all", name) for name in ("total", "F", "M"))
+    >>> round(rho_of_tables(names, [Sum("sex", names[0], names[1:])], np.full(3, 2.5), np.ones(3)), 6)
+    0.16
+    """
+    if (sd <= 0).any():
+        raise CountsError(
+            f"{(sd <= 0).sum()} cells have no noise, such as zeros that are shown: no budget of noise covers them"
+        )
+    # With a contribution x <= c, its square is at most c x: linear, and exact where people are counted.
+    price = contribution / (2 * sd**2)
+    worst = float(price @ contribution)
+    if not len(sums):
+        return worst
+    found = optimize.milp(
+        -price,
+        constraints=optimize.LinearConstraint(sum_matrix(cells, sums), 0, 0),
+        bounds=optimize.Bounds(0, contribution),
+    )
+    return worst if found.status != 0 else min(worst, -found.fun * (1 + 1e-9))
+
+
+def epsilon(rho: float, delta: float) -> float:
+    """Return the least epsilon at which rho-zCDP is known to imply (epsilon, delta)-differential privacy.
+
+    References
+    ----------
+    Canonne CL, Kamath G, Steinke T (2020), arXiv:2004.00010, corollary 13.
+
+    Examples
+    --------
+    >>> round(epsilon(0.08, 1e-5), 3)
+    1.693
+    """
+    _checked(rho, delta)
+    if rho == 0:
+        return 0.0
+
+    def at(log_order: float) -> float:
+        order = 1 + math.exp(log_order)
+        return order * rho + math.log(1 / (order * delta)) / (order - 1) + math.log1p(-1 / order)
+
+    found = optimize.minimize_scalar(at, bounds=(-12.0, 25.0), method="bounded", options={"xatol": 1e-10})
+    return max(0.0, float(found.fun))
+
+
+def gaussian_epsilon(rho: float, delta: float) -> float:
+    """Return the exact epsilon of Gaussian noise, rounded or not, whose zCDP cost is `rho`; at most `epsilon`.
+
+    References
+    ----------
+    Balle B, Wang YX (2018). Improving the Gaussian mechanism for differential privacy. ICML, PMLR 80:394-403, theorem 8.
+
+    Examples
+    --------
+    One count with standard deviation 2.5, and 24 with fresh noise:
+
+    >>> round(gaussian_epsilon(0.08, 1e-5), 2), round(gaussian_epsilon(24 * 0.08, 1e-5), 2)
+    (1.55, 9.75)
+    """
+    _checked(rho, delta)
+    mu = math.sqrt(2 * rho)
+
+    def excess(at: float) -> float:
+        return float(special.ndtr(mu / 2 - at / mu) - math.exp(at + special.log_ndtr(-mu / 2 - at / mu)) - delta)
+
+    return 0.0 if rho == 0 or excess(0.0) <= 0 else float(optimize.brentq(excess, 0.0, epsilon(rho, delta) + 1e-6))
+
+
+def best_guess(rho: float) -> float:
+    """Return the highest probability with which anybody, by Gaussian noise of this cost, tells who of two deliveries it is.
+
+    A person is in one of them and not in the other. Without any published number, the probability is .5.
+
+    Examples
+    --------
+    >>> round(best_guess(0.08), 3), round(best_guess(24 * 0.08), 3)
+    (0.579, 0.836)
+    """
+    return float(special.ndtr(math.sqrt(2 * rho) / 2))
+
+
+def meaning(rho: float, delta: float) -> str:
+    """Return what a cost means, in two sentences.
+
+    Examples
+    --------
+    >>> print(meaning(0.08, 1e-5))
+    The noisy counts cost 0.08 of zCDP, or (1.70, 1e-05)-differential privacy. Somebody who knows everything but whether one \
+person is in the data guesses that right with a probability of at most 0.58.
+    """
+    shown = math.ceil(epsilon(rho, delta) * 100) / 100
+    return (
+        f"The noisy counts cost {rho:.3g} of zCDP, or ({shown:.2f}, {delta:g})-differential privacy. Somebody who knows "
+        "everything but whether one person is in the data guesses that right with a probability of at most "
+        f"{math.ceil(best_guess(rho) * 100 - 1e-9) / 100:.2f}."
+    )
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A publication of noisy cells that were not published before with this noise.
+
+    Attributes
+    ----------
+    noise
+        Which noise: `ConsistentNoise.identity`.
+    cells
+        Digests of the cells' definitions, sorted.
+    rho
+        What it cost.
+    """
+
+    noise: str
+    cells: tuple[str, ...]
+    rho: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The total that noisy counts of one population may cost, and what was spent.
+
+    Attributes
+    ----------
+    total
+        Largest sum of all costs (zCDP).
+    lockout
+        How often one cell may be published with fresh noise.
+    charges
+        What was published, oldest first.
+
+    Examples
+    --------
+    >>> names = (CellName("sex", "F", "people"),)
+    >>> budget = Budget(total=0.2, lockout=10)
+    >>> spent = budget.charged("delivery 1", names, (), np.array([2.5]), np.ones(1))
+    >>> spent = spent.charged("delivery 2", names, (), np.array([2.5]), np.ones(1))
+    >>> round(spent.spent, 6), spent.charged("delivery 1", names, (), np.array([2.5]), np.ones(1)) == spent
+    (0.16, True)
+    """
+
+    total: float
+    lockout: int
+    charges: tuple[Charge, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.total) and self.total > 0) or self.lockout < 1:
+            raise CountsError("a budget of noise needs a finite total above 0, and a lockout of at least 1")
+
+    @property
+    def spent(self) -> float:
+        """The sum of all costs."""
+        return math.fsum(charge.rho for charge in self.charges)
+
+    def charged(
+        self, noise: str, cells: Sequence[CellName], sums: Sequence[Sum], sd: np.ndarray, contribution: np.ndarray
+    ) -> "Budget":
+        """Return the budget after a publication; call it before any noise is drawn.
+
+        Cells that were published with the same noise are not charged again.
+
+        Raises
+        ------
+        CountsError
+            If the total would be exceeded, or a cell would be published more often than the lockout allows.
+        """
+        digests = [cell_digest(name) for name in cells]
+        before = {digest for charge in self.charges if charge.noise == noise for digest in charge.cells}
+        fresh = [i for i, digest in enumerate(digests) if digest not in before and np.isfinite(sd[i])]
+        if not fresh:
+            return self
+        often = {digests[i]: 1 for i in fresh}
+        for charge in self.charges:
+            for digest in charge.cells:
+                if digest in often:
+                    often[digest] += 1
+        if locked := sum(times > self.lockout for times in often.values()):
+            raise CountsError(
+                f"{locked} cells were published {self.lockout} times with noise of their own, as often as the policy allows; "
+                "publish a delivery again whose numbers repeat, or leave these cells out"
+            )
+        names = [cells[i] for i in fresh]
+        kept = set(names)
+        among = [one for one in sums if kept.issuperset((one.total, *one.parts))]
+        rho = rho_of_tables(names, among, sd[fresh], contribution[fresh])
+        if self.spent + rho > self.total:
+            raise CountsError(
+                f"these counts cost {rho:.4g} of zCDP, but only {max(0.0, self.total - self.spent):.4g} of the total of "
+                f"{self.total:g} are left; publish fewer cells, or wider noise, or raise the total in the policy"
+            )
+        return replace(self, charges=(*self.charges, Charge(noise, tuple(sorted(digests[i] for i in fresh)), rho)))
+
+
+def cell_digest(name: CellName) -> str:
+    """Return a digest of a cell's definition."""
+    return hashlib.sha256(json.dumps(list(name)).encode()).hexdigest()
+
+
+def _checked(rho: float, delta: float) -> None:
+    if not (rho >= 0 and math.isfinite(rho) and 0 < delta < 1):
+        raise CountsError("a cost must be finite and not negative, and delta between 0 and 1")

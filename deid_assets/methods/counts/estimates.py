@@ -1,0 +1,126 @@
+"""The adversary of noisy tables: the best linear estimate of every count (methods#noisy-count-estimates).
+
+Sums hold for the true counts, so noisy totals say something about noisy parts. Weighted least squares combines them: no
+linear unbiased estimate has a smaller variance (Gauss and Markov).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse, special
+from scipy.sparse.csgraph import connected_components
+
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
+
+CHANCE_AT_MOST = 0.5
+"""By default, an adversary's best guess of a count must not be more likely right than wrong."""
+_RANK, _WIDE = 1e-10, 1e8
+
+
+@dataclass(frozen=True, eq=False)
+class EstimateAudit:
+    """How well an adversary can estimate every count of noisy tables.
+
+    Attributes
+    ----------
+    cells
+        Names.
+    estimates
+        float64 array: the best linear estimate.
+    sd
+        float64 array: its standard deviation; 0 where the sums give the count, infinite where nothing does.
+    variance_factors
+        float64 array: its variance over that of the noise in the cell alone; nan where the cell has no noise.
+    chances
+        float64 array: probability that the estimate is less than .5 away from the count, which names it; 1 for exact counts.
+    """
+
+    cells: tuple[CellName, ...]
+    estimates: np.ndarray
+    sd: np.ndarray
+    variance_factors: np.ndarray
+    chances: np.ndarray
+
+    def disclosed(self, at_most: float = CHANCE_AT_MOST) -> np.ndarray:
+        """Positions of the noisy cells whose count is named with a higher probability."""
+        return np.flatnonzero((self.chances > at_most) & ~np.isnan(self.variance_factors))
+
+
+def estimate_audit(
+    cells: Sequence[CellName], sums: Sequence[Sum], counts: np.ndarray, sd: np.ndarray, repeats: int = 1
+) -> EstimateAudit:
+    """Estimate every count of noisy tables as an adversary would.
+
+    Parameters
+    ----------
+    cells, sums
+        Names, and the sums that hold for the true counts.
+    counts
+        Noisy counts; where there are several repeats, their mean.
+    sd
+        Standard deviation of the Gaussian in each cell before rounding: 0 where the count is exact, infinite where it is
+        masked.
+    repeats
+        Number of publications with independent noise that the adversary averages.
+
+    Raises
+    ------
+    CountsError
+        If exact counts contradict a sum.
+
+    References
+    ----------
+    Aitken AC (1936). On least squares and linear combinations of observations. Proc R Soc Edinb 55:42-48.
+    doi:10.1017/S0370164600014346
+
+    Examples
+    --------
+    Two parts and their total:
+
+    >>> names = tuple(CellName("sex", "all", name) for name in ("total", "F", "M"))
+    >>> sums = [Sum("sex", names[0], names[1:])]
+    >>> found = estimate_audit(names, sums, np.array([101, 98, 5]), np.full(3, 2.5))
+    >>> found.variance_factors.round(3).tolist(), found.estimates.round(2).tolist()
+    ([0.667, 0.667, 0.667], [101.67, 97.33, 4.33])
+    """
+    matrix = sum_matrix(cells, sums)
+    # The rounding adds 1/12 to the variance of a Gaussian with more than one person's width.
+    variance = np.where(sd > 0, (sd**2 + 1 / 12) / repeats, 0.0)
+    estimates, left = counts.astype(float), variance.copy()
+    for inside, rows in _components(matrix):
+        part = matrix[rows][:, inside].toarray().astype(float)
+        estimates[inside], left[inside] = _adjusted(part, estimates[inside], variance[inside])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = np.where(np.isfinite(variance) & (variance > 0), left / variance, np.nan)
+        chances = np.where(left > 0, special.erf(0.5 / np.sqrt(2 * left)), 1.0)
+    return EstimateAudit(tuple(cells), estimates, np.sqrt(left), factors, chances)
+
+
+def _components(matrix: sparse.csr_array) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Cells and sums of every connected component with a sum."""
+    links = matrix.tocoo()
+    sums, cells = links.shape
+    graph = sparse.coo_array((np.ones(links.nnz), (links.row, links.col + sums)), shape=(sums + cells, sums + cells))
+    label = connected_components(graph, directed=False)[1]
+    return [(np.flatnonzero(label[sums:] == one), np.flatnonzero(label[:sums] == one)) for one in np.unique(label[:sums])]
+
+
+def _adjusted(matrix: np.ndarray, counts: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Best linear estimates given `matrix` @ x = 0, and their variances."""
+    unknown = np.isinf(variance)
+    widest = variance[~unknown].max(initial=1.0)
+    # A masked cell is a count with very wide noise; what stays that wide is not known.
+    variance = np.where(unknown, _WIDE * widest, variance)
+    scaled = matrix * np.sqrt(variance)
+    left_vectors, size, right = np.linalg.svd(scaled, full_matrices=False)
+    is_used = size > _RANK * size.max(initial=0.0)
+    misfit = matrix @ counts
+    used = left_vectors[:, is_used]
+    if np.abs(misfit - used @ (used.T @ misfit)).max(initial=0.0) > 1e-6 * (1 + np.abs(counts).max(initial=0.0)):
+        raise CountsError("counts without noise contradict a sum")
+    correction = np.sqrt(variance) * (right[is_used].T @ ((used.T @ misfit) / size[is_used]))
+    leverage = (right[is_used] ** 2).sum(axis=0)
+    left = variance * np.clip(1 - leverage, 0.0, 1.0)
+    return counts - correction, np.where(left > np.sqrt(_WIDE) * widest, np.inf, left)

@@ -1,0 +1,156 @@
+"""Noisy tables of counts: what is drawn, for which cells, and what is shown (methods#noisy-counts)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.protected_counts import NOISE_SD
+from deid_assets.methods.counts.tables import CellName, CountTables, Sum
+
+_STEP_OF_SCRIPT = 5
+
+
+class Mechanism(StrEnum):
+    """How noise is drawn."""
+
+    ROUNDED = "rounded"
+    """round(N(0, sd)), as in Klann et al. (2018)."""
+    DISCRETE = "discrete"
+    """The discrete Gaussian: its differential privacy also holds for the numbers that a computer really draws."""
+    SCRIPT = "script"
+    """floor(N(0, sd)), then the sum rounded to the nearest 5: what the published SAS script does. Its mean is -.5."""
+
+
+class Zeros(StrEnum):
+    """What becomes of counts of 0."""
+
+    NOISY = "noisy"
+    SHOWN = "shown"
+    """Shown as 0 and listed, so that sums know which have no noise. They tell that nobody is in the cell."""
+
+
+class Claims(StrEnum):
+    """What becomes of cells to which one person contributes more than 1."""
+
+    SCALED = "scaled"
+    """Their noise is that many times wider."""
+    MASKED = "masked"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class NoiseRule:
+    """How counts become noisy.
+
+    Attributes
+    ----------
+    sd
+        Standard deviation of the noise, in persons.
+    mechanism, zeros, claims
+        See there.
+    """
+
+    sd: float = NOISE_SD
+    mechanism: Mechanism = Mechanism.ROUNDED
+    zeros: Zeros = Zeros.NOISY
+    claims: Claims = Claims.SCALED
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.sd) and self.sd > 0):
+            raise CountsError("the noise needs a standard deviation above 0")
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """Noisy tables.
+
+    Attributes
+    ----------
+    cells
+        Names of the cells that are shown or masked.
+    counts
+        int64 array, negative ones kept; 0 where `masked`.
+    sd
+        float64 array: standard deviation of the noise in each cell; 0 for zeros without noise, the reference that sums need,
+        and infinite where the cell is masked.
+    sums
+        Those of cells that were not dropped. Noisy counts do not obey them.
+    contribution
+        int64 array, as in `CountTables`.
+    dropped
+        Names of the cells that are not published at all.
+    """
+
+    cells: tuple[CellName, ...]
+    counts: np.ndarray
+    sd: np.ndarray
+    sums: tuple[Sum, ...]
+    contribution: np.ndarray
+    dropped: tuple[CellName, ...]
+
+    @property
+    def masked(self) -> np.ndarray:
+        """Whether a cell is masked, a bool array."""
+        return np.isinf(self.sd)
+
+
+Draw = Callable[[CellName, float], int]
+"""The noise of a cell at a standard deviation, such as `consistent.ConsistentNoise.draw`."""
+
+
+def add_noise(tables: CountTables, rule: NoiseRule, draw: Draw) -> NoisyCounts:
+    """Return tables with noise in every cell.
+
+    Parameters
+    ----------
+    tables
+        True counts.
+    rule
+        How.
+    draw
+        Gives the noise of a cell.
+
+    References
+    ----------
+    Klann JG et al. (2018), Proposed Solution and Table 3.
+
+    Examples
+    --------
+    >>> names = CellName("sex", "F", "people"), CellName("sex", "F", "claims")
+    >>> tables = CountTables(names, np.array([7, 90]), contribution=np.array([1, 100]))
+    >>> noisy = add_noise(tables, NoiseRule(), lambda cell, sd: round(sd))
+    >>> noisy.counts.tolist(), noisy.sd.tolist()
+    ([9, 340], [2.5, 250.0])
+    """
+    of_claims = tables.contribution > 1
+    kept = np.flatnonzero(~of_claims) if rule.claims is Claims.DROPPED else np.arange(len(tables.cells))
+    names = tuple(tables.cells[i] for i in kept)
+    sd = rule.sd * tables.contribution[kept].astype(float)
+    if rule.claims is Claims.MASKED:
+        sd[of_claims[kept]] = np.inf
+    if rule.zeros is Zeros.SHOWN:
+        sd[(tables.counts[kept] == 0) & np.isfinite(sd)] = 0.0
+    is_noisy = np.isfinite(sd) & (sd > 0)
+    noise = np.array([draw(name, width) if noisy else 0 for name, width, noisy in zip(names, sd, is_noisy, strict=True)])
+    counts = np.where(np.isinf(sd), 0, tables.counts[kept] + noise.astype(np.int64))
+    if rule.mechanism is Mechanism.SCRIPT:
+        counts = np.where(is_noisy, nearest_step(counts), counts)
+    dropped = set(tables.cells) - set(names)
+    sums = tuple(one for one in tables.sums if dropped.isdisjoint((one.total, *one.parts)))
+    in_order = tuple(name for name in tables.cells if name in dropped)
+    return NoisyCounts(names, counts, sd, sums, tables.contribution[kept], in_order)
+
+
+def nearest_step(counts: np.ndarray, step: int = _STEP_OF_SCRIPT) -> np.ndarray:
+    """Return whole numbers rounded to the nearest multiple of an odd step.
+
+    Examples
+    --------
+    >>> nearest_step(np.array([-3, -2, 2, 3, 7])).tolist()
+    [-5, 0, 0, 5, 5]
+    """
+    return step * ((counts + step // 2) // step)

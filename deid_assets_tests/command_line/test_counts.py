@@ -1,0 +1,234 @@
+"""`deid counts audit` and `deid counts protect`, as a person uses them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner, Result
+
+from deid_assets.command_line.main import main
+
+ATTRITION = """table,row,column,count,sums
+attrition,1,remaining,100100,=step 2
+attrition,2,remaining,100,step 2;=step 3
+attrition,2,excluded,100000,step 2
+attrition,3,remaining,{},step 3
+attrition,3,excluded,98,step 3
+"""
+CHARACTERISTICS = """table,row,column,count
+characteristics,overall,N,100
+characteristics,age,18-24,99
+characteristics,age,25-35,T
+characteristics,sex,male,50
+characteristics,sex,female,50
+"""
+SUMS = """table,row,column,sums
+characteristics,overall,N,=age;=sex
+characteristics,age,18-24,age
+characteristics,age,25-35,age
+characteristics,sex,male,sex
+characteristics,sex,female,sex
+"""
+SECRET = "0123456789abcdef" * 2
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder without a home, with tables and no secret."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DEID_HOME", "DEID_SECRET", "DEID_SECRET_FILE", "DEID_SECRET_COMMAND"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "masked.csv").write_text(ATTRITION.format("T"))
+    (tmp_path / "true.csv").write_text(ATTRITION.format(2))
+    (tmp_path / "characteristics.csv").write_text(CHARACTERISTICS)
+    (tmp_path / "sums.csv").write_text(SUMS)
+    (tmp_path / "secret").write_text(SECRET)
+    yield tmp_path
+    assert not (tmp_path / ".deid").exists()
+
+
+def deid(*arguments) -> Result:
+    return CliRunner().invoke(main, ["counts", *(str(argument) for argument in arguments)])
+
+
+def test_the_audit_of_table_1_of_klann_2018_computes_the_masked_count():
+    found = deid("audit", "masked.csv")
+    assert found.exit_code == 2
+    assert "exposed" in found.stdout and "attrition / 3 / remaining: 2" in found.stdout
+    told = json.loads(deid("audit", "masked.csv", "--json").stdout)
+    assert told["outcome"] == "refused" and told["exit_code"] == 2
+    assert [(cell["low"], cell["high"]) for cell in told["disclosed"]] == [(2, 2)]
+
+
+def test_sums_from_a_file_of_their_own(here):
+    found = deid("audit", "characteristics.csv", "--sums", "sums.csv", "--output", "found.csv")
+    assert found.exit_code == 2 and "characteristics / age / 25-35: 1" in found.stdout
+    assert "characteristics,age,25-35,1,1,exposed" in (here / "found.csv").read_text()
+    assert (here / "found.csv").stat().st_mode & 0o077 == 0
+
+
+def test_several_files_are_audited_together(here):
+    deid("protect", "true.csv", "--method", "mask", "--output", "first.csv")
+    assert deid("audit", "first.csv").exit_code == 0
+    (here / "later.csv").write_text("table,row,column,count\nattrition,3,excluded,98\n")
+    found = deid("audit", "first.csv", "later.csv")
+    assert found.exit_code == 2 and "attrition / 3 / remaining: 2" in found.stdout
+
+
+def test_masked_tables_pass_the_audit(here):
+    done = deid("protect", "true.csv", "--method", "mask", "--output", "safe.csv", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["outcome"] == "passed"
+    text = (here / "safe.csv").read_text()
+    assert "attrition,3,remaining,T" in text and "attrition,3,excluded,H" in text
+    assert deid("audit", "safe.csv").exit_code == 0
+    assert deid("protect", "true.csv", "--method", "mask").stdout == text
+
+
+def test_noisy_tables_repeat_and_change_with_secret_and_counts(here):
+    def noisy(file="true.csv", secret="secret") -> str:
+        done = deid("protect", file, "--method", "noise", "--secret-file", secret)
+        assert done.exit_code == 0 and "differential privacy" in done.stderr
+        return done.stdout
+
+    (here / "other").write_text(SECRET[::-1])
+    (here / "changed.csv").write_text(ATTRITION.format(2).replace("100100", "100101").replace("100000", "100001"))
+    lines = (here / "true.csv").read_text().splitlines()
+    (here / "turned.csv").write_text("\n".join([lines[0], *lines[:0:-1]]))
+    assert noisy() == noisy() and sorted(noisy().splitlines()) == sorted(noisy("turned.csv").splitlines())
+    assert noisy() != noisy(secret="other") and noisy().splitlines()[3:] != noisy("changed.csv").splitlines()[3:]
+    (here / "noisy.csv").write_text(noisy())
+    found = deid("audit", "noisy.csv")
+    assert found.exit_code == 0 and "5 noisy cells: 0 are read exactly" in found.stdout
+    assert deid("audit", "noisy.csv", "--repeats", 60).exit_code == 2
+
+
+def test_the_secret_comes_from_the_environment_or_there_is_no_noise(monkeypatch):
+    missing = deid("protect", "true.csv", "--method", "noise", "--output", "noisy.csv")
+    assert missing.exit_code == 1 and "noise needs a secret" in missing.stderr and not os.path.exists("noisy.csv")
+    monkeypatch.setenv("DEID_SECRET", "short")
+    assert "fewer than 32 bytes" in deid("protect", "true.csv", "--method", "noise").stderr
+    monkeypatch.setenv("DEID_SECRET", SECRET)
+    assert deid("protect", "true.csv", "--method", "noise", "--mechanism", "discrete").exit_code == 0
+
+
+def test_noise_that_is_too_narrow_is_refused_and_nothing_is_written(here):
+    arguments = ("protect", "true.csv", "--method", "noise", "--secret-file", "secret")
+    done = deid(*arguments, "--sd", 0.4, "--output", "noisy.csv")
+    assert done.exit_code == 2 and "too narrow" in done.stdout and not (here / "noisy.csv").exists()
+    assert deid(*arguments, "--zeros", "shown").exit_code == 0
+
+
+def test_claims_are_masked_or_dropped(here):
+    (here / "claims.csv").write_text("table,row,column,count,contribution\na,b,people,7,1\na,b,claims,90,40\n")
+    arguments = ("protect", "claims.csv", "--no-sums", "--method", "noise", "--secret-file", "secret", "--claims")
+    assert ",H,40,,\n" in deid(*arguments, "masked").stdout
+    assert "claims,90" not in deid(*arguments, "dropped").stdout
+    assert ",40,100.0," in deid(*arguments, "scaled").stdout
+
+
+def test_counts_that_cannot_be_protected_are_refused(here):
+    """Every count is twice the one before, so that hiding the first as it should be moves the last too far."""
+    rows = ["a,0,n,1,s0;=e0"]
+    for i in range(4):
+        rows += [f"a,{i},copy,{2**i},s{i};e{i}", f"a,{i + 1},n,{2 ** (i + 1)},=s{i};s{i + 1};=e{i + 1}"]
+    rows[-1] = "a,4,n,16,=s3"
+    (here / "doubling.csv").write_text("table,row,column,count,sums\n" + "\n".join(rows))
+    done = deid("protect", "doubling.csv", "--method", "mask", "--output", "safe.csv")
+    assert done.exit_code == 2 and "merge rows or columns" in done.stdout and not (here / "safe.csv").exists()
+
+
+def test_zeros_may_be_masked_too(here):
+    (here / "zeros.csv").write_text("table,row,column,count,sums\na,all,n,90,=s\na,1,n,0,s\na,2,n,7,s\na,3,n,83,s\n")
+    assert deid("protect", "zeros.csv", "--method", "mask", "--output", "shown.csv").exit_code == 0
+    assert deid("protect", "zeros.csv", "--method", "mask", "--zeros", "protected", "--output", "safe.csv").exit_code == 0
+    assert "a,1,n,0," in (here / "shown.csv").read_text() and "a,1,n,T," in (here / "safe.csv").read_text()
+    assert deid("audit", "safe.csv", "--zeros", "protected").exit_code == 0
+    assert deid("audit", "shown.csv", "--zeros", "protected").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "made.csv: it is missing"),
+        ("", "made.csv: it is empty"),
+        ("table,row,column\n", "row 1: it has no column 'count'"),
+        ("table,row,column,count,sum\n", "a column 'sum' that is not known"),
+        ("table,row,column,count,count\n", "the column 'count' twice"),
+        ("table,row,column,count\n", "it has no rows"),
+        ("table,row,column,count\na,b,c\n", "row 2: not as many values"),
+        ("table,row,column,count\na,b,,3\n", "column 'column': row 2: it is empty"),
+        ("table,row,column,count\na,b,c,3\na,b,d,x\na,b,e,-1.5\n", "column 'count': rows 3, 4: not a whole number"),
+        ("table,row,column,count\na,b,c,3\na,b,c,3\n", "row 3 (as 2): a cell that is there already"),
+        ("table,row,column,count,contribution\na,b,c,3,0\n", "column 'contribution': row 2"),
+        ("table,row,column,count,sd\na,b,c,3,\n", "column 'sd': row 2: a count needs one"),
+        ("table,row,column,count,sums\na,b,c,3,s\n", "the sum 's' needs one total"),
+        ("table,row,column,count,sums\na,b,c,3,=s\n", "the sum 's' has a total but no parts"),
+        ("table,row,column,count,sums\na,b,c,3,=\n", "column 'sums': row 2: a sum has no name"),
+        ("table,row,column,count,sums\na,b,c,3,=s\na,b,d,4,s\n", "the counts contradict the sums"),
+        ("table,row,column,count\na,b,c,3\n", "no sums are stated"),
+        ('table,row,column,count\na,b,"c,3\n', "it is not CSV"),
+        (b"\xff\xfe", "it is not text in UTF-8"),
+    ],
+)
+def test_errors_name_file_rows_and_column(here, text, said):
+    if text is not None:
+        (here / "made.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    found = deid("audit", "made.csv", "--output", "found.csv")
+    assert found.exit_code == 1 and said in found.stderr and found.stderr.startswith("error: ")
+    assert not (here / "found.csv").exists()
+    told = json.loads(deid("audit", "made.csv", "--json").stdout)
+    assert told["outcome"] == "error" and said in told["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("audit",), 64, "Missing argument"),
+        (("protect", "true.csv"), 64, "--method"),
+        (("protect", "true.csv", "--method", "mask", "--json"), 64, "add --output"),
+        (("protect", "true.csv", "--method", "noise", "--sd", "0"), 64, "--sd"),
+        (("audit", "masked.csv", "--threshold", "1"), 64, "--threshold"),
+        (("audit", "masked.csv", "--no-sums"), 64, "the tables state sums"),
+        (("audit", "masked.csv", "--repeats", "3"), 1, "neither a column sd nor --sd"),
+        (("audit", "masked.csv", "--sd", "2.5"), 1, "cannot have the mark T"),
+        (("protect", "masked.csv", "--method", "mask"), 1, "column 'count': row 5"),
+        (("protect", "true.csv", "--method", "mask", "--output", "true.csv"), 1, "is the file that was read"),
+        (("protect", "true.csv", "--method", "mask", "--output", "no/where.csv"), 1, "cannot be written"),
+    ],
+)
+def test_what_is_asked_wrongly(arguments, code, said):
+    found = deid(*arguments)
+    assert found.exit_code == code and said in found.output
+
+
+def test_noisy_tables_are_not_made_noisier(here):
+    (here / "noisy.csv").write_text("table,row,column,count,sd\na,b,c,3,2.5\n")
+    assert "have noise already" in deid("protect", "noisy.csv", "--method", "mask", "--no-sums").output
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_command_and_leaves_nothing(here, number, code):
+    environment = os.environ | {"DEID_SECRET_COMMAND": "sh -c 'touch started; sleep 20'"}
+    command = [
+        sys.executable,
+        "-m",
+        "deid_assets",
+        "counts",
+        "protect",
+        "true.csv",
+        "--method",
+        "noise",
+        "--output",
+        "noisy.csv",
+    ]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    while not (here / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert "interrupted" in process.communicate(timeout=60)[1] and process.returncode == code
+    assert not (here / "noisy.csv").exists()

@@ -1,0 +1,178 @@
+"""What the sums of masked tables give away: worked numbers, and brute force on random systems (methods#inferred-counts)."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.audit import Finding, SmallCounts, audit, threshold_needed
+from deid_assets.methods.counts.inference import ranges
+from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
+from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, masked, solutions, two_way
+
+
+def exposed(published: PublishedCounts) -> dict[CellName, int]:
+    found = audit(published)
+    assert found.proven.all()
+    return {found.cells[i]: int(found.low[i]) for i in found.disclosed() if found.findings[i] is Finding.EXPOSED}
+
+
+def test_table_1_of_klann_2018_gives_t_2():
+    stated, counts = attrition()
+    assert exposed(masked(stated, counts)) == {CellName("attrition", "3", "remaining"): 2}
+
+
+@pytest.mark.parametrize("sample", [1, 2])
+def test_table_2_of_klann_2018_gives_1_and_1(sample):
+    stated, counts = characteristics(sample)
+    found = exposed(masked(stated, counts))
+    assert {cell.row: count for cell, count in found.items()} == {"age": 1, "sex": 1}
+
+
+def test_thresholds_that_would_hide_these_counts():
+    assert threshold_needed(CountTables(attrition()[0][0], np.array(attrition()[1]), attrition()[0][1])) == 99
+    stated, counts = characteristics(2)
+    assert threshold_needed(CountTables(stated[0], np.array(counts), stated[1])) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("total", "low", "high", "finding"),
+    [
+        (2, 1, 1, Finding.EXPOSED),
+        (3, 1, 2, Finding.NEARLY_EXPOSED),
+        (12, 2, 10, Finding.HIDDEN),
+        (19, 9, 10, Finding.NEARLY_EXPOSED),
+        (20, 10, 10, Finding.EXPOSED),
+    ],
+)
+def test_two_masked_counts_of_a_known_sum(total, low, high, finding):
+    names = tuple(CellName("group", str(i), "people") for i in range(3))
+    sums = (Sum("group", names[0], names[1:]),)
+    known = PublishedCounts(names, np.array([total, 1.0, 1]), np.array([total, 10.0, 10]), sums, np.ones(3, int))
+    found = audit(known)
+    assert [(a, b) for a, b in zip(found.low[1:], found.high[1:], strict=True)] == [(low, high)] * 2
+    assert found.findings[1:] == (finding, finding)
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        ([[10, 9], [2, 1]], [(10, 10), (9, 9), (2, 2), (1, 1)]),
+        # Rows 12 and 9, columns 11 and 10.
+        ([[6, 6], [5, 4]], [(3, 10), (2, 9), (1, 8), (1, 8)]),
+    ],
+)
+def test_two_by_two_tables(inner, expected):
+    tables = two_way(np.array(inner))
+    low, high = tables.counts.astype(float), tables.counts.astype(float)
+    low[:4], high[:4] = 1, 10
+    found = audit(PublishedCounts(tables.cells, low, high, tables.sums, tables.contribution))
+    assert list(zip(found.low[:4], found.high[:4], strict=True)) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_ranges_are_those_of_brute_force(data):
+    unknowns, sums = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 4))
+    signs = st.sampled_from([0, 0, 1, 1, -1])
+    matrix = np.array([data.draw(st.lists(signs, min_size=unknowns, max_size=unknowns)) for _ in range(sums)])
+    low = np.array(data.draw(st.lists(st.integers(0, 4), min_size=unknowns, max_size=unknowns)))
+    high = low + np.array(data.draw(st.lists(st.integers(0, 4), min_size=unknowns, max_size=unknowns)))
+    every = list(solutions(matrix, low, high))
+    if not every:
+        with pytest.raises(CountsError, match="contradict"):
+            ranges(sparse.csr_array(matrix), low, high)
+        return
+    found = ranges(sparse.csr_array(matrix), low, high)
+    assert found.proven.all()
+    assert found.low.tolist() == np.min(every, axis=0).tolist() and found.high.tolist() == np.max(every, axis=0).tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([0, 1, 2, 3, 7, 12]), min_size=2, max_size=2), min_size=2, max_size=3))
+def test_no_exposed_cell_is_missed(inner):
+    tables = two_way(np.array(inner))
+    shown = ["T" if 0 < count < 4 else int(count) for count in tables.counts]
+    published = PublishedCounts.of_marks((tables.cells, tables.sums), shown, None, threshold=4)
+    found = audit(published, SmallCounts(threshold=4))
+    dense = np.zeros((len(tables.sums), len(tables.cells)), int)
+    for i, one in enumerate(tables.sums):
+        dense[i, tables.cells.index(one.total)] = -1
+        dense[i, [tables.cells.index(part) for part in one.parts]] = 1
+    hidden = np.flatnonzero(published.hidden)
+    assume(len(hidden) <= 8)
+    every = np.array(list(solutions(dense, published.low, published.high)))
+    naked = {i for i in hidden if len(set(every[:, i])) == 1}
+    assert {i for i in range(len(tables.cells)) if found.findings[i] is Finding.EXPOSED} == naked
+
+
+def test_releases_are_audited_together():
+    tables = group([3, 8, 40])
+    first = PublishedCounts.of_marks((tables.cells, tables.sums), [51, "T", "H", 40])
+    second = PublishedCounts.of_marks((tables.cells, tables.sums), [51, "T", 8, "H"])
+    third = PublishedCounts.of_marks((tables.cells[1:3], ()), ["T", 8])
+    assert audit(first).passed and audit(third, SmallCounts(threshold=3)).passed
+    assert exposed(PublishedCounts.together([first, second])) == {tables.cells[1]: 3}
+    contradicting = PublishedCounts.of_marks((tables.cells[:1], ()), [52])
+    with pytest.raises(CountsError, match="contradict each other"):
+        PublishedCounts.together([first, contradicting])
+
+
+def test_a_small_count_that_is_shown_fails():
+    tables = group([3, 80])
+    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), [83, 3, 80]))
+    assert found.findings == (Finding.SHOWN, Finding.SHOWN_SMALL, Finding.SHOWN) and not found.passed
+
+
+def test_a_hidden_count_that_needs_no_protection_may_be_computed():
+    tables = group([30, 80])
+    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), [110, "H", 80]))
+    assert found.findings[1] is Finding.RECOVERED and found.passed
+
+
+def test_nothing_bounds_a_hidden_count_without_a_total():
+    tables = group([3, 80])
+    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), ["H", "T", "H"]))
+    assert found.high.tolist() == [np.inf, 10, np.inf] and found.passed
+
+
+def test_claims_are_small_below_the_threshold_times_what_a_person_contributes():
+    names = (CellName("claims", "all", "count"),)
+    shown = PublishedCounts.of_marks((names, ()), [300], np.array([30]))
+    assert audit(shown).findings == (Finding.SHOWN_SMALL,)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"counts": np.array([10, -1, 11])}, "negative"),
+        ({"counts": np.array([10.5, 1, 2])}, "whole numbers"),
+        ({"counts": np.array([10, 5, 6])}, "sums do not hold"),
+        ({"contribution": np.array([1, 0, 1])}, "at least 1"),
+    ],
+)
+def test_tables_that_cannot_be(change, message):
+    tables = group([4, 6])
+    with pytest.raises(CountsError, match=message):
+        CountTables(tables.cells, **({"counts": tables.counts, "sums": tables.sums} | change))
+
+
+def test_a_sum_of_cells_that_are_not_there():
+    tables = group([4, 6])
+    with pytest.raises(CountsError, match="no cell of these tables"):
+        CountTables(tables.cells[:2], tables.counts[:2], tables.sums)
+    with pytest.raises(CountsError, match="occurs 2 times"):
+        CountTables((tables.cells[0],) * 2, tables.counts[:2])
+
+
+def test_ten_thousand_cells_with_their_sums_are_audited():
+    draws = np.random.default_rng(1)
+    small = draws.random((100, 98)) < 0.05
+    tables = two_way(np.where(small, draws.integers(1, 11, small.shape), draws.integers(11, 500, small.shape)))
+    stated = tables.cells, tables.sums
+    found = audit(masked(stated, tables.counts.tolist()))
+    assert len(found.cells) == 9_999 and found.proven.all()
+    assert ((found.low <= tables.counts) & (tables.counts <= found.high)).all()
+    assert not found.passed  # some are alone in their row or column

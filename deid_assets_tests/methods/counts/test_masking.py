@@ -1,0 +1,107 @@
+"""Complementary suppression: enough, and no more (methods#masked-counts)."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts import masking
+from deid_assets.methods.counts.audit import SmallCounts, audit
+from deid_assets.methods.counts.masking import UnprotectedError, costs, mask
+from deid_assets.methods.counts.tables import CountTables, PublishedCounts
+from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
+
+
+def passes(tables: CountTables, shown: list[int | str], rule: SmallCounts) -> bool:
+    """Whether marks pass the audit, also if an H on a count that needs no protection is known to be on one."""
+    published = PublishedCounts.of_marks((tables.cells, tables.sums), shown, tables.contribution, rule.threshold)
+    is_large = np.array([mark == "H" for mark in shown]) & (tables.counts >= rule.threshold)
+    low = np.where(is_large, rule.threshold, published.low)
+    return all(
+        audit(PublishedCounts(tables.cells, least, published.high, tables.sums, tables.contribution), rule).passed
+        for least in (published.low, low)
+    )
+
+
+def cheapest(tables: CountTables, rule: SmallCounts) -> float | None:
+    """The least cost of any choice that passes, by trying all."""
+    price, can = costs(tables), np.flatnonzero(tables.counts)
+    choices = [list(chosen) for size in range(len(can) + 1) for chosen in itertools.combinations(can, size)]
+    masked = ["T" if 0 < count < rule.threshold else int(count) for count in tables.counts]
+    for chosen in sorted(choices, key=lambda chosen: price[chosen].sum()):
+        if passes(tables, ["H" if i in chosen else mark for i, mark in enumerate(masked)], rule):
+            return price[chosen].sum()
+    return None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([0, 1, 5, 10, 11, 15, 40]), min_size=2, max_size=2), min_size=2, max_size=2))
+def test_small_tables_are_masked_at_the_least_cost(inner):
+    tables, rule = two_way(np.array(inner)), SmallCounts()
+    best = cheapest(tables, rule)
+    if best is None:
+        with pytest.raises(UnprotectedError, match="merge rows"):
+            mask(tables, rule)
+        return
+    found = mask(tables, rule)
+    assert passes(tables, list(found.shown), rule) and found.audit.passed
+    assert found.is_optimal and found.cost == pytest.approx(best)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_heuristic_protects_and_hides_nothing_in_vain(seed):
+    draws = np.random.default_rng(seed)
+    tables, rule = two_way(draws.choice([0, 2, 9, 12, 40, 300], (4, 3))), SmallCounts()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masking, "_EXACT_AT_MOST", 0)
+        try:
+            found = mask(tables, rule)
+        except UnprotectedError:
+            return
+    assert passes(tables, list(found.shown), rule)
+    for i, mark in enumerate(found.shown):
+        if mark == "H":
+            alone = "T" if tables.counts[i] < rule.threshold else int(tables.counts[i])
+            assert not passes(tables, [*found.shown[:i], alone, *found.shown[i + 1 :]], rule)
+
+
+def test_tables_1_and_2_of_klann_2018_are_masked():
+    for stated, counts in (attrition(), characteristics(1), characteristics(2)):
+        found = mask(CountTables(stated[0], np.array(counts), stated[1]))
+        assert found.audit.passed and found.is_optimal
+        assert [mark for mark, count in zip(found.shown, counts, strict=True) if count == 0] == [0] * counts.count(0)
+    assert mask(CountTables(attrition()[0][0], np.array(attrition()[1]), attrition()[0][1])).shown[-2:] == ("T", "H")
+
+
+def test_nothing_is_hidden_where_nothing_is_small_or_exposed():
+    assert mask(group([40, 60])).shown == (100, 40, 60)
+    assert mask(group([4, 6, 90])).shown == (100, "T", "T", 90)
+
+
+def test_marks_that_bound_each_other_are_loosened():
+    """Ten counts of 1 to 10 whose total is at most 10 are all 1."""
+    found = mask(group([1] * 10))
+    assert "H" in found.shown and found.audit.passed
+
+
+def test_zeros_are_shown_or_hidden():
+    tables = group([0, 5, 90])
+    assert mask(tables).shown == (95, 0, "T", "H")
+    assert mask(tables, SmallCounts(zeros_shown=False)).shown == (95, "T", "T", 90)
+
+
+def test_a_medium_table_is_masked_without_a_search_of_all_choices():
+    draws = np.random.default_rng(3)
+    small = draws.random((15, 12)) < 0.04
+    tables = two_way(np.where(small, draws.integers(1, 11, small.shape), draws.integers(11, 500, small.shape)))
+    found = mask(tables)
+    assert found.audit.passed and 0 < found.shown.count("H") <= 4 * small.sum()
+
+
+def test_a_threshold_that_protects_nothing_is_refused():
+    with pytest.raises(CountsError, match="at least 2"):
+        SmallCounts(threshold=1)

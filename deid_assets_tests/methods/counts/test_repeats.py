@@ -1,0 +1,41 @@
+"""What repeats of fresh noise give away (methods#repeated-counts)."""
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.counts.repeats import Converged, chance_of_exact_average, repeats_until_converged
+
+
+@pytest.mark.parametrize(
+    ("sd", "repeats", "rounded", "continuous"),
+    [(1.33, 10, 0.705, 0.765), (2.5, 10, 0.4285, 0.473), (2.5, 20, 0.602, 0.629), (2.5, 24, 0.649, 0.673)],
+)
+def test_chance_that_an_average_is_exact(sd, repeats, rounded, continuous):
+    assert chance_of_exact_average(repeats, sd) == pytest.approx(rounded, abs=6e-4)
+    assert chance_of_exact_average(repeats, sd, rounded=False) == pytest.approx(continuous, abs=6e-4)
+
+
+@pytest.mark.parametrize(("repeats", "expected"), [(1, 0.159), (100, 0.954)])
+def test_no_number_of_repeats_is_safe(repeats, expected):
+    assert chance_of_exact_average(repeats, rounded=False) == pytest.approx(expected, abs=6e-4)
+
+
+def test_the_chance_is_that_of_simulated_averages():
+    means = np.rint(np.random.default_rng(0).normal(0, 2.5, (200_000, 10))).mean(axis=1)
+    assert chance_of_exact_average(10) == pytest.approx((np.abs(means) < 0.5).mean(), abs=0.004)
+
+
+@pytest.mark.parametrize(
+    ("sd", "converged", "expected"),
+    [
+        (1.33, Converged.FOR_GOOD, 12.72),
+        (2.5, Converged.FOR_GOOD, 43.4),
+        (1.33, Converged.RUN_OF_5, 12.92),
+        (2.5, Converged.RUN_OF_5, 24.15),
+    ],
+)
+def test_repeats_until_an_average_converges(sd, converged, expected):
+    needed = repeats_until_converged(sd, converged, np.random.default_rng(1), runs=6_000, horizon=1_500)
+    error = needed.std() / np.sqrt(len(needed))
+    assert needed.mean() == pytest.approx(expected, abs=4 * error)
+    assert needed.min() >= (5 if converged is Converged.RUN_OF_5 else 1)
