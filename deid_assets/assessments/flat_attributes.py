@@ -1,7 +1,6 @@
 """Whether attributes of a flat release undo its generalization, measured at the gate on the files read back."""
 
 import numpy as np
-import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
 from deid_assets.assessments.evidence import Measurement, Refusal
@@ -9,7 +8,7 @@ from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.disclosure.attribute_leaks import (
     Column,
     Withheld,
-    blank_values,
+    column_of,
     joint_codes,
     most_made_of,
     most_told,
@@ -70,13 +69,6 @@ def attribute_leaks(
     measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
     measured += (all_singled_out(int(alone.sum()), len(joint)),)
     return measured, leak_refusals(found, together, measured, _INSTEAD)
-
-
-def column_of(values: pd.Series, k: int = 1) -> Column:
-    """A column's values as numbers, and which of them mean missing; fewer than k records make a value rare."""
-    codes, distinct = pd.factorize(values, use_na_sentinel=False)
-    blanks = blank_values(distinct.tolist(), np.bincount(codes, minlength=len(distinct)), k)
-    return Column(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
 
 
 def _withheld(policy: FlatPolicy, records: Table, domains: Table, chosen: Table, rows: np.ndarray) -> list[Withheld]:

@@ -7,8 +7,10 @@ import pandas as pd
 
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
+from deid_assets.assessments.long_tail import require_bins
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
-from deid_assets.methods.long_tail.number_of_claims import bin_columns, with_bins
+from deid_assets.methods.long_tail.number_of_claims import bin_columns, truncate_within_classes, with_bins
+from deid_assets.methods.long_tail.truncation import claims_of_units
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted, write_table
@@ -40,6 +42,58 @@ def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.nda
         _, numbers = np.unique(np.array(labels, dtype=object).astype(str), return_inverse=True)
         classes = classes * (len(labels) + 1) + numbers.reshape(-1)[position]  # a missing value has position -1, the last
     return found["member_id"].tolist(), np.unique(classes, return_inverse=True)[1].reshape(-1)
+
+
+@dataclass(frozen=True)
+class SafeBins:
+    """Claims to cut so that every bin of every reference class is empty or large enough.
+
+    Attributes
+    ----------
+    kept
+        The members, by year if numbers are known by year, who lose claims: how many they keep.
+    classes
+        Number of reference classes.
+    cut_share
+        Claims that are cut, as a share of all.
+    """
+
+    kept: pd.DataFrame
+    classes: int
+    cut_share: float
+
+
+def safe_bins(policy: Policy, members: Table, claims: Table, left: Table, key: bytes) -> SafeBins:
+    """Decide how many claims of each member are kept.
+
+    Parameters
+    ----------
+    members
+        Canonical members: the population.
+    claims, left
+        All claims, and those left after the long tail is cut.
+    key
+        16 bytes: of the random choice among members who can lose claims.
+
+    Raises
+    ------
+    DeliveryError
+        If bins of the long tail do not stay whole.
+    """
+    section = policy.number_of_claims_section
+    units = claims_of_units(left, section.per)
+    ids, classes = reference_classes(policy, members)
+    row = {member: number for number, member in enumerate(ids)}
+    owner = np.fromiter((row[member] for member in units["member_id"]), dtype=np.int64, count=len(units["member_id"]))
+    years, column = np.unique(units["year"], return_inverse=True) if "year" in units else ((0,), np.zeros_like(owner))
+    counts = np.zeros((len(ids), max(len(years), 1)), dtype=np.int64)
+    counts[owner, column] = units["claims"]
+    kept = truncate_within_classes(counts, classes, section.width, smallest_safe_class(policy), key)
+    require_bins(policy.long_tail, claims, units | {"claims": kept[owner, column]})
+    cut = kept[owner, column] < counts[owner, column]
+    columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
+    plan = pd.DataFrame(columns | {"kept": kept[owner, column][cut]}).astype({"member_id": "str"})
+    return SafeBins(plan, int(classes.max(initial=-1)) + 1, int((counts - kept).sum()) / max(int(counts.sum()), 1))
 
 
 def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:

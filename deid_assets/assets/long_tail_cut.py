@@ -74,10 +74,3 @@ def _describe(
     text = "members by number of claims, before and after the long tail is cut"
     found = {"unit": tail.unit, "claims_per_member": dg.MetadataValue.md(markdown_image(figure, text))}
     context.add_output_metadata(found if cap is None else {"claims_kept_at_most": cap} | found)
-
-
-def _histogram(units: dict[str, np.ndarray], counts: np.ndarray) -> np.ndarray:
-    """(m, 2) int64: number of claims of a member, and members with that number."""
-    _, member = np.unique(units["member_id"], return_inverse=True)
-    claims, members = np.unique(np.bincount(member, weights=counts).astype(np.int64), return_counts=True)
-    return np.stack([claims, members], axis=1)

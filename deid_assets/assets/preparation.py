@@ -8,14 +8,15 @@ import pandas as pd
 
 from deid_assets.assessments.dates import date_columns
 from deid_assets.assessments.kernel_input import claim_columns
-from deid_assets.assessments.long_tail import members_left
-from deid_assets.assets.claim_numbers import cut_to_safe_bins
+from deid_assets.assessments.long_tail import first_cut_of, members_left
+from deid_assets.assessments.number_of_claims import safe_bins
 from deid_assets.assets.long_tail_cut import cut_long_tail
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
 from deid_assets.methods.dates.dated_claims import delivered_dates
 from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
 from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
 from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
+from deid_assets.methods.long_tail.truncation import keep_claims
 from deid_assets.methods.preparation.eligibility import DIAGNOSES, diagnosis_codes, distinct_codes, opt_out_match
 from deid_assets.methods.preparation.eligibility import eligible_claims as eligible_claims_query
 from deid_assets.methods.preparation.eligibility import eligible_members as eligible_members_query
@@ -222,7 +223,20 @@ def truncated_claims(
         return left
     of_tail = Table(grouped_claims.file, "scratch", "claims_of_long_tail")
     write_table(of_tail, left)
-    return cut_to_safe_bins(context, policy, members, grouped_claims, of_tail, claim_support_scores, workplace)
+    secret, place = workplace.secret(), (prefix_of(context), context.partition_key)
+    bins = safe_bins(policy, members, grouped_claims, of_tail, secret.derive("number of claims", *place)[:16])
+    plan = Table(grouped_claims.file, "scratch", "claims_kept_in_bins")
+    write_table(plan, bins.kept)
+    section = policy.number_of_claims_section
+    context.add_output_metadata(
+        {
+            "number_of_claims_width": section.width,
+            "number_of_claims_classes": bins.classes,
+            "claims_cut_for_their_number_share": bins.cut_share,
+        }
+    )
+    ties = secret.derive("truncation ties", *place)
+    return keep_claims(of_tail, claim_support_scores, plan, section.per, ties, first_cut_of(policy.long_tail))
 
 
 @stage_asset(

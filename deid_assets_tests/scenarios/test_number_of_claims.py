@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from deid_assets.assessments import number_of_claims
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.number_of_claims import NUMBERED
-from deid_assets.assets import claim_numbers
 from deid_assets.errors import REFUSED
 from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
@@ -83,14 +83,14 @@ def test_released_numbers_of_claims_are_those_of_enough_members(prepared, tmp_pa
 
 def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_path, monkeypatch):
     """Everybody alone in the gate's count; the evidence in the store still says that all is well."""
-    alone = claim_numbers.with_bins
+    alone = number_of_claims.with_bins
 
     def one_bin_each(members, member, claims, width, years=()):
         return f"""SELECT * REPLACE (row_number() OVER () AS number_of_claims)
             FROM ({alone(members, member, claims, width, years)})"""
 
     with copy_of(prepared, tmp_path / "deid") as pipeline:
-        monkeypatch.setattr(claim_numbers, "with_bins", one_bin_each)
+        monkeypatch.setattr(number_of_claims, "with_bins", one_bin_each)
         summary = pipeline.run(KEY, ["release"])
         assert summary.release is None and summary.exit_code == REFUSED
         assert any(f"gate: {NUMBERED} is not at most" in reason for reason in summary.reasons), summary.reasons
@@ -101,7 +101,7 @@ def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_p
 @pytest.mark.matrix
 def test_claims_that_were_not_cut_are_not_released(prepared, tmp_path, monkeypatch):
     """Without the cut no generalization holds, and the run says what would help."""
-    monkeypatch.setattr(claim_numbers, "truncate_within_classes", lambda counts, *others: counts)
+    monkeypatch.setattr(number_of_claims, "truncate_within_classes", lambda counts, *others: counts)
     with copy_of(prepared, tmp_path / "deid") as pipeline:
         summary = pipeline.run(
             KEY, ["truncated_claims", "member_profiles", "value_domains", "value_diversity", "adversary_power",
