@@ -25,6 +25,7 @@ from deid_assets.assessments.long_tail import bin_refusals
 from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since, present_members
 from deid_assets.assessments.number_of_claims import NumberedClaims, number_of_claims_measurements
 from deid_assets.assessments.passed_on_columns import passed_on_leaks
+from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assessments.released_rows import kept_targets, original_members, profiles_query
 from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.assets.date_release import told_of_dates
@@ -59,11 +60,10 @@ from deid_assets.stages import STAGES
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema, write_table
 
-_SECTIONS = [
-    "recipients", "risk", "neighbor_attack", "attack_sensitivity", "voter_list_attack", "inpatient_attack", "demographics",
-    "removal", "long_tail", "number_of_claims", "dates", "population_estimates", "attribute_disclosure", "membership",
-    "provider_graph", "reviewed_attributes", "detail_at_least",
-]  # fmt: skip
+_SECTIONS = sorted(
+    {"recipients", "long_tail", "reviewed_attributes", "detail_at_least"}
+    | {section for assessment in LONGITUDINAL for section in assessment.policy_sections}
+)
 
 
 _INPUTS = (

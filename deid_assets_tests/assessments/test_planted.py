@@ -36,7 +36,7 @@ from deid_assets.methods.statistics.population_class_size import minimum_sample_
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.store.tables import Table, connect
-from deid_assets_tests.assets.planted_layouts import Canaries, FlatCanaries
+from deid_assets_tests.assessments.planted_layouts import Canaries, FlatCanaries
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT
