@@ -45,7 +45,7 @@ NAME = "attack_sensitivity"
 WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensitivity_given_membership"}
 """Names of the gating measurements, by figure."""
 WITH_VALUES = "number_of_claims_known_with_values"
-"""Measurement of a neighbour who knows values and the number of claims to within the policy's bin."""
+"""Measurement of a neighbor who knows values and the number of claims to within the policy's bin."""
 FIGURES = ("unconditional", "given_membership")
 
 

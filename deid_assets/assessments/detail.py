@@ -94,7 +94,8 @@ def detail_refusals(measured: tuple[Measurement, ...]) -> list[Refusal]:
         Refusal(
             "too_little_detail", found.name, found.value, found.threshold,
             f"too little detail: {found.name.rpartition('/')[0]} keeps less of its information than detail_at_least "
-            "requires; release from a larger population, list fewer quasi-identifiers, or require less",
+            "requires; remove the coarsest levels from its hierarchy, release from a larger population, list fewer "
+            "quasi-identifiers, or require less",
             found.unit,
         )
         for found in measured

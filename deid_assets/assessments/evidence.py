@@ -369,7 +369,7 @@ NOT_JUDGED = frozenset({
 
 
 def judge(evidence: Sequence[Evidence], required: Iterable[Requirement], context: Context) -> tuple[Refusal, ...]:
-    """Return why a release is refused; an empty tuple if it is not (design section 5, the gate).
+    """Return why a release is refused; an empty tuple if it is not (methods#gate).
 
     Evidence that is not required is judged too: a failed gating measurement always refuses.
 

@@ -70,7 +70,7 @@ def assess(work: Work[Policy]) -> Assessed:
 
 
 def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
-    """The success of simulated nosey neighbours, over all members and given that the target is in the release.
+    """The success of simulated nosey neighbors, over all members and given that the target is in the release.
 
     `number` is that of the try for which `attack` has its bounds.
     """

@@ -29,7 +29,7 @@ from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
-from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node
 from deid_assets.policy.models import Policy
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
@@ -170,7 +170,7 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
 
 def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> Iterator[CertificateRow]:
     """The chosen node and the nodes directly below it."""
-    below = {node_text(lower) for lower in lower_neighbours(node)}
+    below = {node_text(lower) for lower in lower_neighbors(node)}
     for row in nodes[nodes["chosen"] | nodes["node"].isin(below)].itertuples():
         yield CertificateRow(
             named(policy, parse_node(row.node)), row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen)

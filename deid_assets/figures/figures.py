@@ -234,7 +234,7 @@ def _survival(counts: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float6
 
 
 def _merged(bars: list[tuple[int, float, float]], k: int) -> list[tuple[int, float, float]]:
-    """Merge neighbouring bars (low, high, members) until each stands for none or for SMALLEST; never across k."""
+    """Merge neighboring bars (low, high, members) until each stands for none or for SMALLEST; never across k."""
     merged: list[tuple[int, float, float]] = []
     for low, high, count in bars:
         if merged:

@@ -32,7 +32,7 @@ from deid_assets.figures.rendering import (
     styled,
     words,
 )  # fmt: skip
-from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node
 
 _GAP = 0.6
 """Cells between two panels."""
@@ -357,7 +357,7 @@ def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, large
 
 def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
     """(nodes,) bool: which of them are one level finer than a node in one dimension."""
-    below = {node_text(lower) for lower in lower_neighbours(parse_node(node))}
+    below = {node_text(lower) for lower in lower_neighbors(parse_node(node))}
     return np.array([name in below for name in nodes])
 
 

@@ -95,7 +95,7 @@ class _Pages:
             kind = self._type(field, place)
             default = "required" if key in required else _default(field)
             meaning = field.get("description") or explained.get(key) or self._meaning(key, field)
-            cells = (f"`{key}`", kind + self._range(place), default, _linked(meaning))
+            cells = (f"`{key}`", kind, default, _linked(meaning))
             yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
     def _meaning(self, key: str, field: Schema) -> str:
@@ -105,12 +105,17 @@ class _Pages:
             return _summary(self._schema["$defs"][_model_of(models[0])])
         return "which variant this is" if key == "kind" else ""
 
-    def _range(self, place: str) -> str:
+    def _narrowed(self, field: Schema, place: str) -> Schema:
+        """The range of a number, with the narrower ends of `rules.limits`, which hold beside the schema's."""
         limit = self._limits.get(place)
         if limit is None:
-            return ""
-        ends = (("at least", limit.least), ("at most", limit.most))
-        return "".join(f"; {words} {float(end):.4g}" for words, end in ends if end is not None)
+            return field
+        narrowed = dict(field)
+        if limit.least is not None:
+            narrowed |= {"minimum": f"{float(limit.least):.4g}", "exclusiveMinimum": None}
+        if limit.most is not None:
+            narrowed |= {"maximum": f"{float(limit.most):.4g}", "exclusiveMaximum": None}
+        return narrowed
 
     def _type(self, field: Schema, place: str) -> str:
         """A type in words; models that it names are written later, each once."""
@@ -131,7 +136,7 @@ class _Pages:
         if field.get("type") == "object":
             inner = field.get("additionalProperties")
             return f"names, each with: {self._type(inner, place)}" if isinstance(inner, Mapping) else "names with values"
-        return _WORDS.get(field.get("type", ""), "any value") + _interval(field)
+        return _WORDS.get(field.get("type", ""), "any value") + _interval(self._narrowed(field, place))
 
     def _link(self, model: str, place: str) -> str:
         if model not in self._headings:

@@ -1,7 +1,7 @@
 """Labels that few released members have, and the levels without them: what to write into the policy.
 
 A level that separates two claims of thousands tells analysts next to nothing. Its class can be joined with a
-neighbour: classes only grow, so that nobody's risk rises, and as the cut is taken out of all coarser levels too, levels
+neighbor: classes only grow, so that nobody's risk rises, and as the cut is taken out of all coarser levels too, levels
 still nest. Every number shown here can be counted in the released files.
 """
 
@@ -113,7 +113,7 @@ def joined_levels(hierarchy: Hierarchy, level: int, members: Mapping[str, int], 
 
 
 def _kept_starts(cuts: Cuts, members: Sequence[int], few: int) -> set[int]:
-    """The cut points that are left when each rare class has been joined with its neighbour of fewer members.
+    """The cut points that are left when each rare class has been joined with its neighbor of fewer members.
 
     A joined class has at least as many members as the larger of both: so much is sure, whoever has both labels. Classes
     that nobody has are no label of the release, and stay.

@@ -74,7 +74,7 @@ POLICY = {
 
 PROOF = OptimalityCertificate(
     ("age", "sex"), (2, 1), ((0.0, 3.0, 7.0), (0.0, 4.0)), 0.0, Criterion("counted", 0.1), (1, 0), 3.0,
-    (MeasuredNode((0, 1), 0.4, 40, 100),), neighbours=(MeasuredNode((0, 0), 0.9, 90, 100),), rest_loss=7.0,
+    (MeasuredNode((0, 1), 0.4, 40, 100),), neighbors=(MeasuredNode((0, 0), 0.9, 90, 100),), rest_loss=7.0,
 )  # fmt: skip
 """A proof of a small lattice that holds."""
 

@@ -1,4 +1,4 @@
-"""Rare labels are named, and the YAML that joins them with their neighbours makes levels that nest."""
+"""Rare labels are named, and the YAML that joins them with their neighbors makes levels that nest."""
 
 import copy
 
@@ -27,7 +27,7 @@ def applied(levels: list[dict], hierarchy: str = "length_of_stay"):
     return policy_from(values).hierarchy(hierarchy)
 
 
-def test_a_rare_label_is_named_with_its_numbers_and_joined_with_its_smaller_neighbour():
+def test_a_rare_label_is_named_with_its_numbers_and_joined_with_its_smaller_neighbor():
     claims = [(member, "1 day") for member in range(40)] + [(1, "8-12 weeks"), (2, "8-12 weeks")]
     claims += [(member, "4- 8 weeks") for member in range(30)] + [(member, "12-26 weeks") for member in range(25)]
     with small_store() as store:

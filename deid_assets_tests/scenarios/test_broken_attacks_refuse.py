@@ -36,7 +36,7 @@ def refused_for(pipeline, asset: str) -> None:
     assert pipeline.published_bytes() == before
 
 
-def test_a_neighbour_who_never_matches_reports_no_risk_and_is_refused(pipeline, monkeypatch):
+def test_a_neighbor_who_never_matches_reports_no_risk_and_is_refused(pipeline, monkeypatch):
     honest = NodeComputation.drawn_classes
 
     def no_match(self, *args, **kwargs):

@@ -45,7 +45,7 @@ POLICY = changed(
     },
 )  # fmt: skip
 STRICTER = changed(POLICY, neighbor_attack__given_membership={"at_most": 0.12})
-"""At the first node the neighbour succeeds less often than this, and its bound is above."""
+"""At the first node the neighbor succeeds less often than this, and its bound is above."""
 
 CHOICE = ("lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members")
 AFTER = (*CHOICE, *STAGES["candidate"], *STAGES["assessment"], "release")
@@ -84,12 +84,12 @@ def evidence(pipeline: Pipeline, asset: str = "neighbor_attack") -> Evidence:
     return item
 
 
-def of_the_neighbour(pipeline: Pipeline):
+def of_the_neighbor(pipeline: Pipeline):
     return next(found for found in evidence(pipeline).measurements if found.name == GIVEN_MEMBERSHIP)
 
 
 def unlucky(monkeypatch, value: float = 0.29, high: float = 0.31) -> None:
-    """From now on neighbours succeed so often given membership, where .3 is allowed."""
+    """From now on neighbors succeed so often given membership, where .3 is allowed."""
     honest = assessment.evaluate_neighbor_attack
 
     def measured(*args):
@@ -107,7 +107,7 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
     write_policy(pipeline.home.policies, STRICTER)
     before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["neighbor_attack"])
-    found = of_the_neighbour(pipeline)
+    found = of_the_neighbor(pipeline)
     assert found.value <= found.threshold < found.bound and found.confidence == 0.995 and evidence(pipeline).try_number == 1
     assert summary.exit_code == REFUSED and summary.release is None and pipeline.published_bytes() == before
     assert summary.reasons == ("this may be chance; running again tries a coarser generalization, as try 2 of 3.",)
@@ -115,7 +115,7 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
     assert (line.number, line.by_chance) == (1, True)
 
     again = pipeline.run(KEY, ["neighbor_attack"])
-    assert again.exit_code == REFUSED and of_the_neighbour(pipeline) == found, "the same try, on the same draws"
+    assert again.exit_code == REFUSED and of_the_neighbor(pipeline) == found, "the same try, on the same draws"
     assert refused_tries(pipeline) == [line]
 
     purposes = set()

@@ -2,7 +2,7 @@
 
 Dates randomized independently of one another change their order, for example after-care before its operation. Shifting a whole
 sequence preserves every interval, and intervals identify people as well as dates do. A run that releases dates measures both on
-the released members: the share of neighbouring events that change their order, and the share of members with a unique sequence
+the released members: the share of neighboring events that change their order, and the share of members with a unique sequence
 of intervals. `intervals` is the recommended method.
 """
 
@@ -53,7 +53,7 @@ def _uniform(size: int, at_most: int, seed: bytes) -> np.ndarray:
 
 
 def order_violations(events: Events, days: np.ndarray) -> float:
-    """Return the share of neighbouring events of a member whose days are out of order or equal; 0 if there are none.
+    """Return the share of neighboring events of a member whose days are out of order or equal; 0 if there are none.
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ def _binomials(rest: np.ndarray, share: np.ndarray) -> Iterator[tuple[np.ndarray
 def _probabilities(rest: np.ndarray, share: np.ndarray, low: np.ndarray, width: int) -> np.ndarray:
     """Return (n, width) float: the binomial probabilities of low, low + 1, ..; 0 above R."""
     values = low[:, np.newaxis] + np.arange(width, dtype=np.float64)
-    # Neighbouring probabilities have the ratio (R - x + 1) p / (x (1 - p)). It is multiplied up in logarithms, because ratios
+    # Neighboring probabilities have the ratio (R - x + 1) p / (x (1 - p)). It is multiplied up in logarithms, because ratios
     # of large numbers of people overflow; in place, because this is where the time goes.
     steps = (rest + 1)[:, np.newaxis] - values
     np.divide(steps, np.maximum(values, 1.0, out=values), out=steps)

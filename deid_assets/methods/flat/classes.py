@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors
 from deid_assets.methods.population.longitudinal_data import Domain
 
 _BITS = 62
@@ -138,7 +138,7 @@ class FlatTable:
             return self.bottom
         found = self._kept.get(node)
         if found is None:
-            below = self._kept.smallest(lower_neighbours(node)) or self._on_the_way(node)
+            below = self._kept.smallest(lower_neighbors(node)) or self._on_the_way(node)
             (axis,) = (axis for axis, level in enumerate(node) if level != below[axis])
             found = self._rolled_up(self.classes_at(below), axis, below[axis])
             self._kept.add(node, found)

@@ -20,7 +20,7 @@ import pandas as pd
 
 from deid_assets.methods.flat.classes import ClassTable, FlatTable
 from deid_assets.methods.lattice.information_loss import entropy_loss
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, node_text, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, sums_of_losses
 
 _ROUND_OFF = 1e-12
 
@@ -38,7 +38,7 @@ class FlatResult:
     allowed
         Number of records that may be suppressed.
     evaluated
-        Every evaluated node with its records below k; includes the direct lower neighbours of the best node.
+        Every evaluated node with its records below k; includes the direct lower neighbors of the best node.
     losses
         The loss of each of these nodes.
     """
@@ -166,7 +166,7 @@ class _Search:
             self._descend()
             while self._improve():
                 pass
-            for below in lower_neighbours(self._center):
+            for below in lower_neighbors(self._center):
                 if below not in self.looked_at:
                     self._look_at(below)
 
@@ -198,9 +198,9 @@ class _Search:
         return better
 
     def _descend(self) -> None:
-        """Descend from the top, each time to the passing neighbour with the least loss."""
+        """Descend from the top, each time to the passing neighbor with the least loss."""
         while True:
-            lower = [below for below in lower_neighbours(self._center) if self._open[below]]
+            lower = [below for below in lower_neighbors(self._center) if self._open[below]]
             better = [self._look_at(below) for below in lower]  # at all of them, whichever is better
             if not any(better):
                 return

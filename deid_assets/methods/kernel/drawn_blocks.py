@@ -70,7 +70,7 @@ class DrawnBlocks:
         return self.__dict__ | {"_own_counts": {}, "_kept": {}}
 
     def batch(self, stream_key: bytes, blocks: range) -> Batch:
-        """Return some blocks of a stream, sorted by the positions of members in the bit-sets: neighbours share memory."""
+        """Return some blocks of a stream, sorted by the positions of members in the bit-sets: neighbors share memory."""
         batch = self._kept.get((stream_key, blocks))
         if batch is None:
             order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)

@@ -1,4 +1,4 @@
-"""Blocks of draws in the order of the bit-sets, so that neighbouring draws need the same memory.
+"""Blocks of draws in the order of the bit-sets, so that neighboring draws need the same memory.
 
 A stream determines the order of draws and the use of each random number (`knowledge`, `claim_sampling`); here the same draws
 are only reordered.

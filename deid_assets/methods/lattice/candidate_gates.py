@@ -55,10 +55,10 @@ class OtherGates:
     class_size_at_least, max_high_risk_share
         Smallest large enough demographic class, in delivered members; largest share of released members in smaller ones.
     success_at_most
-        Largest success of a neighbour who knows that the target is in the release: the limit of that gate, or that of the
+        Largest success of a neighbor who knows that the target is in the release: the limit of that gate, or that of the
         unconditional one over alpha, whichever is smaller; None for no gate.
     trials, confidence
-        Number of the gate's simulated neighbours, and the confidence of its bound in this try; None if it compares the
+        Number of the gate's simulated neighbors, and the confidence of its bound in this try; None if it compares the
         estimate.
     stream_key
         16 bytes, the key of a stream that judges nothing else.
@@ -66,9 +66,9 @@ class OtherGates:
         (N, y) int: bins of the number of claims of all delivered members, if it is a quasi-identifier. It divides the
         demographic classes, and no level makes it coarser.
     number_at_most
-        As `success_at_most`, for a neighbour who also knows the bin; None for no gate.
+        As `success_at_most`, for a neighbor who also knows the bin; None for no gate.
     number_trials, number_confidence
-        Number of that gate's simulated neighbours, and the confidence of its bound; None if it compares the estimate.
+        Number of that gate's simulated neighbors, and the confidence of its bound; None if it compares the estimate.
     """
 
     data: LongitudinalData
@@ -147,7 +147,7 @@ class OtherGates:
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
 
     def surest_successes(self, stream_key: bytes, draws: int) -> np.ndarray:
-        """Return (draws,) float: the least probability, over all nodes, that a simulated neighbour picks the target.
+        """Return (draws,) float: the least probability, over all nodes, that a simulated neighbor picks the target.
 
         Classes are largest at the coarsest node, and truncation removes most knowledge at the finest.
         """
@@ -186,7 +186,7 @@ class OtherGates:
         return NodeComputation(data, self.dimensions, k=1)
 
     def _successes(self, gate: str, node: Node, suppressed: np.ndarray, trials: int) -> np.ndarray:
-        """Return (trials,) float: the probability that each simulated neighbour picks the target."""
+        """Return (trials,) float: the probability that each simulated neighbor picks the target."""
         computation = self._release(gate, suppressed) if suppressed.any() else self._whole[gate]
         classes = computation.drawn_classes(node, self.stream_key, trials)
         return np.where(classes.exempt, 0.0, 1 / np.maximum(classes.sizes, 1))

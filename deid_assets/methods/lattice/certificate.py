@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, node_text, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, sums_of_losses
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import SequentialRule
 
@@ -123,7 +123,7 @@ class OptimalityCertificate:
     no_better
         If `losses` is None: nodes that were evaluated and lose no less than the chosen one, with their losses; includes the
         chosen and the coarsest node. Nodes above them lose no less either.
-    neighbours
+    neighbors
         The nodes directly below the chosen one, each measured itself until it failed or one above it did.
     rest_loss
         Smallest loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best node that
@@ -137,7 +137,7 @@ class OptimalityCertificate:
     >>> failed = MeasuredNode((0, 1), 0.5, 5, 10)
     >>> proof = OptimalityCertificate(
     ...     ("age", "sex"), (1, 1), ((0.0, 3.0), (0.0, 2.0)), 0.0, Criterion("counted", 0.1), (1, 0), 3.0,
-    ...     (failed,), neighbours=(MeasuredNode((0, 0), 0.9, 9, 10),), rest_loss=5.0)
+    ...     (failed,), neighbors=(MeasuredNode((0, 0), 0.9, 9, 10),), rest_loss=5.0)
     >>> proof.problems()
     []
     >>> replace(proof, failed=()).problems()
@@ -154,7 +154,7 @@ class OptimalityCertificate:
     failed: tuple[MeasuredNode, ...]
     passed_over: Mapping[Node, str] = field(default_factory=dict)
     no_better: tuple[tuple[Node, float], ...] = ()
-    neighbours: tuple[MeasuredNode, ...] = ()
+    neighbors: tuple[MeasuredNode, ...] = ()
     rest_loss: float | None = None
 
     def problems(self) -> list[str]:
@@ -169,7 +169,7 @@ class OptimalityCertificate:
         ]
         found += [
             f"the share of a node is not that of its counts: {node_text(measured.node)}"
-            for measured in (*self.failed, *self.neighbours)
+            for measured in (*self.failed, *self.neighbors)
             if measured.flagged is not None
             and measured.of is not None
             and not _same(measured.share, measured.flagged / measured.of)
@@ -235,7 +235,7 @@ class OptimalityCertificate:
             chosen_loss=chosen_loss,
             no_better=no_better,
             failed=tuple(told(measured) for measured in self.failed),
-            neighbours=tuple(told(measured) for measured in self.neighbours),
+            neighbors=tuple(told(measured) for measured in self.neighbors),
         )
         rest = public._what_is_left()[1]
         return replace(public, rest_loss=None if rest is None else round(rest, 12))
@@ -249,7 +249,7 @@ class OptimalityCertificate:
         if math.prod(height + 1 for height in self.heights) > LARGEST_LATTICE:
             return [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
         nodes = [self.chosen, *self.passed_over, *(node for node, _ in self.no_better)]
-        nodes += [measured.node for measured in (*self.failed, *self.neighbours)]
+        nodes += [measured.node for measured in (*self.failed, *self.neighbors)]
         if not all(self._in_lattice(node) for node in nodes):
             return ["a node does not lie in the lattice"]
         if self.losses is None:
@@ -268,14 +268,14 @@ class OptimalityCertificate:
         )
 
     def _problems_below(self) -> list[str]:
-        """Check minimality: each direct lower neighbour was measured and failed, alone or with one above, or passed over."""
-        told = [measured.node for measured in self.neighbours]
-        if sorted(told) != sorted(lower_neighbours(self.chosen)):
+        """Check minimality: each direct lower neighbor was measured and failed, alone or with one above, or passed over."""
+        told = [measured.node for measured in self.neighbors]
+        if sorted(told) != sorted(lower_neighbors(self.chosen)):
             return ["the nodes directly below the chosen one are not each listed once"]
         below = _below_any(told, [measured.node for measured in self.failed]) if told else ()
         return [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
-            for measured, implied in zip(self.neighbours, below, strict=True)
+            for measured, implied in zip(self.neighbors, below, strict=True)
             if not self.criterion.fails(measured)
             and not (implied and self.criterion.is_open(measured))
             and measured.node not in self.passed_over

@@ -21,7 +21,7 @@ from deid_assets.methods.lattice.predictive_tagging import (
     Node,
     all_nodes,
     below_or_equal,
-    lower_neighbours,
+    lower_neighbors,
     minimal_passing_nodes,
 )
 from deid_assets.methods.statistics.confidence import wilson_interval
@@ -72,7 +72,7 @@ class LatticeSearch:
         Every node, in lexicographic order.
     chosen
         The candidate with the least loss (ties: lowest height, then lexicographic); None if there is no candidate.
-    lower_neighbours
+    lower_neighbors
         The nodes directly below the chosen one, each measured itself: none is a candidate.
     minimal
         The candidates with no candidate below.
@@ -83,7 +83,7 @@ class LatticeSearch:
     dimensions: tuple[str, ...]
     nodes: tuple[NodeResult, ...]
     chosen: NodeResult | None
-    lower_neighbours: tuple[NodeResult, ...]
+    lower_neighbors: tuple[NodeResult, ...]
     minimal: tuple[Node, ...]
     k: int
     threshold: float
@@ -225,13 +225,13 @@ def search_lattice(
         result.node
         for result in results.values()
         if result.decision == "candidate"
-        and not any(results[below].decision == "candidate" for below in lower_neighbours(result.node))
+        and not any(results[below].decision == "candidate" for below in lower_neighbors(result.node))
     )
     return LatticeSearch(
         dimensions=tuple(dimension.name for dimension in computation.dimensions),
         nodes=tuple(results.values()),
         chosen=None if chosen is None else results[chosen],
-        lower_neighbours=() if chosen is None else tuple(results[below] for below in lower_neighbours(chosen)),
+        lower_neighbors=() if chosen is None else tuple(results[below] for below in lower_neighbors(chosen)),
         minimal=minimal,
         k=computation.k,
         threshold=threshold,
@@ -247,8 +247,8 @@ def _choose_with_certificate(search: _Search, losses: dict[Node, float]) -> Node
         if not candidates:
             return None
         chosen = min(candidates, key=lambda node: (losses[node], sum(node), node))
-        # A neighbour tagged as failing that now passes (a wrong decision, rare by the rule) is a better choice.
-        passing = [search.is_candidate(node) for node in (chosen, *lower_neighbours(chosen))]
+        # A neighbor tagged as failing that now passes (a wrong decision, rare by the rule) is a better choice.
+        passing = [search.is_candidate(node) for node in (chosen, *lower_neighbors(chosen))]
         if passing[0] and not any(passing[1:]):
             return chosen
 

@@ -7,8 +7,8 @@ from deid_assets.methods.lattice.predictive_tagging import node_text
 
 
 def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
-    """Every node as a row; `certificate` marks the direct lower neighbours of the optimum."""
-    below = {result.node for result in search.lower_neighbours}
+    """Every node as a row; `certificate` marks the direct lower neighbors of the optimum."""
+    below = {result.node for result in search.lower_neighbors}
     rows = [
         {
             "node": node_text(result.node),

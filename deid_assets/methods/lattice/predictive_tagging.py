@@ -41,12 +41,12 @@ def below_or_equal(lower: Node, upper: Node) -> bool:
     return all(low <= high for low, high in zip(lower, upper, strict=True))
 
 
-def lower_neighbours(node: Node) -> list[Node]:
+def lower_neighbors(node: Node) -> list[Node]:
     """Return the nodes directly below: one level less in one dimension.
 
     Examples
     --------
-    >>> lower_neighbours((2, 0, 1))
+    >>> lower_neighbors((2, 0, 1))
     [(1, 0, 1), (2, 0, 0)]
     """
     return [(*node[:axis], level - 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level > 0]

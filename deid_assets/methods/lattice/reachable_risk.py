@@ -94,7 +94,7 @@ def reach_of_demographics(gates: OtherGates, left_out: int) -> Reach:
 
 
 def reach_of_attack(gates: OtherGates, stream_key: bytes, left_out: int, limit: float) -> Reach:
-    """Bound the success of a neighbour who knows that the target is in the release."""
+    """Bound the success of a neighbor who knows that the target is in the release."""
     successes = gates.surest_successes(stream_key, NEIGHBORS)
     lower = max(0.0, 1 - empirical_bernstein_upper_bound(1 - successes, 1.0, 1 - ERROR))
     members = len(gates.sampled)

@@ -1,6 +1,6 @@
 """The number of claims as a member-level quasi-identifier: bins that an adversary may know, made safe by truncation.
 
-A recipient of a release sees how many claims each member has, and a neighbour may know approximately how many there are. El
+A recipient of a release sees how many claims each member has, and a neighbor may know approximately how many there are. El
 Emam and Arbuckle (Anonymizing Health Data, 2013, ch. 5) assume that the number is known to within a range of five, and require
 that it be treated as a quasi-identifier. It is generalized to bins [1, w], [w + 1, 2 w] and so on, of equal width. If too few
 members share a bin, claims are removed until its members are in a bin that enough share. This is done within each

@@ -82,7 +82,7 @@ def truncated_binomial(f: ArrayLike, alpha: float) -> NDArray[np.float64]:
     """Return the whole F that maximizes log C(F, f) + F log(1 - alpha) - log(1 - (1 - alpha)^F).
 
     Among equally likely F, the smallest is returned, which is the cautious choice. The likelihood rises and then falls,
-    and truncation at zero moves its maximum below floor(f / alpha). A bisection on the ratio of neighbours, between f and
+    and truncation at zero moves its maximum below floor(f / alpha). A bisection on the ratio of neighbors, between f and
     that value, finds it.
 
     Examples

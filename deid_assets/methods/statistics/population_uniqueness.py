@@ -146,7 +146,7 @@ def fit_pitman(i: NDArray, s: NDArray) -> tuple[float, float] | str:
     """Return the maximum-likelihood theta and a of the Ewens-Pitman formula, or the reason why there are none.
 
     For each a, the score in theta has one zero between -a and infinity, found by bisection. The remaining curve in a is
-    searched on a grid and then between neighbouring grid points. No step can overflow, unlike Newton's method from
+    searched on a grid and then between neighboring grid points. No step can overflow, unlike Newton's method from
     Hoshino's moment estimates on data far from the model. If class sizes vary less than any a > 0 allows, the likelihood
     rises towards a = 0, and an a close to 0 is returned: the Ewens formula.
     """

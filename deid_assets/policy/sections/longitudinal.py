@@ -416,7 +416,7 @@ class AttackGate(Section):
 
 
 class NeighborAttack(Section):
-    """Attack 1, the nosey neighbour (methods#attack-1): over all members, and given that the target is in the release."""
+    """Attack 1, the nosey neighbor (methods#attack-1): over all members, and given that the target is in the release."""
 
     trials: Trials = Field(10_000, description="number of simulated neighbors")
     unconditional: AttackGate | None = Field(

@@ -105,7 +105,7 @@ def _to_json(proof: OptimalityCertificate) -> dict:
             "draws_at_most": proof.criterion.draws_at_most,
         },
         "chosen": {"node": proof.chosen, "loss": proof.chosen_loss},
-        "directly_below": [_measured_to_json(measured) for measured in proof.neighbours],
+        "directly_below": [_measured_to_json(measured) for measured in proof.neighbors],
         "failed": [_measured_to_json(measured) for measured in proof.failed],
         "passed_over": [{"node": node, "gate": gate} for node, gate in sorted(proof.passed_over.items())],
         "no_better": [{"node": node, "loss": loss} for node, loss in proof.no_better],
@@ -147,7 +147,7 @@ def _from_json(stored: Mapping[str, Json]) -> OptimalityCertificate:
         failed=tuple(_measured_from_json(measured) for measured in told["failed"]),
         passed_over={_node(passed["node"]): str(passed["gate"]) for passed in told["passed_over"]},
         no_better=tuple((_node(found["node"]), float(found["loss"])) for found in told["no_better"]),
-        neighbours=tuple(_measured_from_json(measured) for measured in told["directly_below"]),
+        neighbors=tuple(_measured_from_json(measured) for measured in told["directly_below"]),
         rest_loss=None if rest is None else float(rest),
     )
 

@@ -13,7 +13,7 @@ from deid_assets.methods.lattice.certificate import (
     failed_antichain,
     no_better_nodes,
 )
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbours, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, parse_node
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
@@ -61,7 +61,7 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
         chosen_loss=loss[node],
         failed=failed_antichain(failed),
         passed_over={own: gate for own, gate in passed.items() if own != node},
-        neighbours=tuple(measured[below] for below in lower_neighbours(node)),
+        neighbors=tuple(measured[below] for below in lower_neighbors(node)),
     ).with_rest()
 
 
@@ -98,7 +98,7 @@ def flat_certificate(
         chosen_loss=loss[node],
         failed=failed_antichain([own for own in measured.values() if criterion.fails(own)]),
         no_better=() if level_losses is not None else no_better_nodes(loss, node),
-        neighbours=tuple(measured[below] for below in lower_neighbours(node)),
+        neighbors=tuple(measured[below] for below in lower_neighbors(node)),
     ).with_rest()
 
 

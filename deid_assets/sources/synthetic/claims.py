@@ -71,7 +71,7 @@ class Providers:
     """The providers of the whole delivery, numbered by specialty: `first` and `size`, one entry per specialty.
 
     Within a specialty they are located along a circle, like members, who see nearby providers. Vendors are runs of
-    neighbouring providers.
+    neighboring providers.
     """
 
     first: np.ndarray

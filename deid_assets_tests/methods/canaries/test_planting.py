@@ -219,7 +219,7 @@ class TestBrokenAttacks:
             assert flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY).share < 1
 
     def test_everybody_exempt(self, monkeypatch):
-        """A neighbour who never matches anything has no success: so would the release's risk be nought."""
+        """A neighbor who never matches anything has no success: so would the release's risk be nought."""
         honest = NodeComputation.drawn_classes
 
         def exempt(self, *args, **kwargs):

@@ -45,7 +45,7 @@ def some_events(draw) -> Events:
     return Events(np.array(member), np.array(days), np.array(service))
 
 
-def neighbours(events: Events) -> np.ndarray:
+def neighbors(events: Events) -> np.ndarray:
     return events.member[1:] == events.member[:-1]
 
 
@@ -123,12 +123,12 @@ class TestProperties:
     @drawings
     def test_order_is_kept_and_every_interval_stays_in_its_bin(self, events, anchor, local, seed):
         """So that nothing lies before birth or after death, and one-day intervals, the stays, are intact."""
-        found = np.diff(self.redrawn(events, anchor, local, seed))[neighbours(events)]
+        found = np.diff(self.redrawn(events, anchor, local, seed))[neighbors(events)]
         width = np.repeat(
             5 + 2 * (np.arange(len(events.firsts)) % 2) if local else np.full(len(events.firsts), 7),
             np.diff(np.append(events.firsts, len(events))) - 1,
         )
-        delivered = np.diff(events.day)[neighbours(events)]
+        delivered = np.diff(events.day)[neighbors(events)]
         low, high = interval_bins(delivered, width)
         assert np.all((low <= found) & (found <= high)) and np.all(found >= 1)
         assert np.array_equal(found[delivered == 1], delivered[delivered == 1])
@@ -146,7 +146,7 @@ class TestProperties:
     @drawings
     def test_clipping_changes_no_order_either(self, events, anchor, local, seed):
         found = self.redrawn(events, anchor, local, seed, "clip")
-        assert np.all(np.diff(found)[neighbours(events)] >= 0)
+        assert np.all(np.diff(found)[neighbors(events)] >= 0)
         assert np.all((WINDOW[0] <= found[events.service]) & (found[events.service] <= WINDOW[1]))
 
     @settings(deadline=None)

@@ -27,7 +27,7 @@ from deid_assets.methods.lattice.certificate import (
     no_better_nodes,
 )
 from deid_assets.methods.lattice.information_loss import monotone_discernibility
-from deid_assets.methods.lattice.predictive_tagging import lower_neighbours, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Domain
 from deid_assets_tests.adult import adult_table
 from deid_assets_tests.public_data import public_data
@@ -249,7 +249,7 @@ def certificate(table: FlatTable, found: FlatResult, max_suppressed: float) -> O
         chosen_loss=found.loss,
         failed=failed_antichain([own for own in measured.values() if criterion.fails(own)]),
         no_better=no_better_nodes(found.losses, found.node),
-        neighbours=tuple(measured[below] for below in lower_neighbours(found.node)),
+        neighbors=tuple(measured[below] for below in lower_neighbors(found.node)),
     ).with_rest()
 
 

@@ -43,7 +43,7 @@ def test_demographic_classes_are_counted_in_the_delivery():
 
 
 def test_success_is_one_over_the_class_in_the_release():
-    """Four released members of each age: a neighbour finds his target with probability 1/4, or 1/40 at the top."""
+    """Four released members of each age: a neighbor finds his target with probability 1/4, or 1/40 at the top."""
     of = gates()
     assert of.failing((0,), nobody(of)) is None
     assert gates(success_at_most=0.24).failing((0,), nobody(of)) == ATTACK

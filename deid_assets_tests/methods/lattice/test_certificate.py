@@ -19,7 +19,7 @@ from deid_assets.methods.lattice.certificate import (
 from deid_assets.methods.lattice.predictive_tagging import (
     all_nodes,
     below_or_equal,
-    lower_neighbours,
+    lower_neighbors,
     minimal_passing_nodes,
 )
 from deid_assets.methods.statistics.sequential_decision import SequentialRule
@@ -55,7 +55,7 @@ def proof_of(heights, losses, below, **changes):
         "chosen": chosen,
         "chosen_loss": loss[chosen],
         "failed": failed_antichain([found for found in measured.values() if criterion.fails(found)]),
-        "neighbours": tuple(measured[node] for node in lower_neighbours(chosen)),
+        "neighbors": tuple(measured[node] for node in lower_neighbors(chosen)),
     }
     return OptimalityCertificate(**fields | changes).with_rest(), loss, passing
 
@@ -72,12 +72,10 @@ class TestItHolds:
                 proof,
                 chosen=node,
                 chosen_loss=loss[node],
-                neighbours=tuple(
-                    MeasuredNode(own, below[own] / RECORDS, below[own], RECORDS) for own in lower_neighbours(node)
-                ),
+                neighbors=tuple(MeasuredNode(own, below[own] / RECORDS, below[own], RECORDS) for own in lower_neighbors(node)),
             ).with_rest()
             best = node in passing and loss[node] == proof.chosen_loss
-            minimal = not any(own in passing for own in lower_neighbours(node))
+            minimal = not any(own in passing for own in lower_neighbors(node))
             assert (forged.problems() == []) == (best and minimal)
 
     @settings(max_examples=200, deadline=None)
@@ -86,7 +84,7 @@ class TestItHolds:
         proof, *_ = proof_of(*lattice)
         public = proof.rounded(step, hide_counts)
         assert public.problems() == []
-        told = [measured.flagged for measured in (*public.failed, *public.neighbours)]
+        told = [measured.flagged for measured in (*public.failed, *public.neighbors)]
         assert not hide_counts or told == [None] * len(told)
 
     @settings(max_examples=200, deadline=None)
@@ -106,7 +104,7 @@ class TestItHolds:
         proof = replace(
             additive, losses=None, chosen=best, chosen_loss=loss[best],
             no_better=tuple((node, loss[node]) for node in minimal),
-            neighbours=tuple(MeasuredNode(own, below[own] / RECORDS, below[own], RECORDS) for own in lower_neighbours(best)),
+            neighbors=tuple(MeasuredNode(own, below[own] / RECORDS, below[own], RECORDS) for own in lower_neighbors(best)),
         ).with_rest()  # fmt: skip
         assert proof.problems() == []
         assert proof.rounded(0.001, hide_counts=True).problems() == []
@@ -178,18 +176,18 @@ class TestItFails:
         """Neither may a node be undecided before the last draw, nor may a share of 0 be above a threshold of 0."""
         early = (MeasuredNode((0,), 0.0, 0, 1),)
         stopped = OptimalityCertificate(
-            ("age",), (1,), ((0.0, 1.0),), 0.0, Criterion("sequential", 0.008, 1e-5, 10_000), (1,), 1.0, early, neighbours=early
+            ("age",), (1,), ((0.0, 1.0),), 0.0, Criterion("sequential", 0.008, 1e-5, 10_000), (1,), 1.0, early, neighbors=early
         )
         assert "the measured share of a node does not fail: 0" in stopped.problems()
         nothing = (MeasuredNode((0,), 0.0),)
-        counted = replace(stopped, criterion=Criterion("counted", 0.0), failed=nothing, neighbours=nothing, step=0.001)
+        counted = replace(stopped, criterion=Criterion("counted", 0.0), failed=nothing, neighbors=nothing, step=0.001)
         assert "the measured share of a node does not fail: 0" in counted.problems()
 
     @pytest.mark.parametrize(
         "changes",
         [
-            {"neighbours": ()},
-            {"neighbours": (MeasuredNode((0, 1), 0.1, 100, RECORDS),)},
+            {"neighbors": ()},
+            {"neighbors": (MeasuredNode((0, 1), 0.1, 100, RECORDS),)},
             {"chosen_loss": 3.9},
             {"chosen": (0, 3)},
             {"heights": (1,)},

@@ -8,7 +8,7 @@ import pytest
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
-from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbours
+from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY
 
@@ -90,8 +90,8 @@ def test_the_optimum_has_its_certificate(computation):
         key=lambda result: (result.loss, result.height, result.node),
     )
     assert found.chosen == best and best.reached == "measured"
-    assert [result.node for result in found.lower_neighbours] == lower_neighbours(best.node)
-    assert all(r.reached == "measured" and r.decision != "candidate" for r in found.lower_neighbours)
+    assert [result.node for result in found.lower_neighbors] == lower_neighbors(best.node)
+    assert all(r.reached == "measured" and r.decision != "candidate" for r in found.lower_neighbors)
     assert found.candidates()[0] == best
     losses = [result.loss for result in found.candidates()]
     assert losses == sorted(losses)
@@ -108,7 +108,7 @@ def test_no_candidate_is_an_answer(computation):
     # The threshold lies below what even the top reaches: with k above the population everyone is at risk.
     hopeless = NodeComputation(computation.data, computation.dimensions, k=5000)
     found = search(hopeless)
-    assert found.chosen is None and found.lower_neighbours == () and found.candidates() == []
+    assert found.chosen is None and found.lower_neighbors == () and found.candidates() == []
     assert {result.decision for result in found.nodes} == {"not_candidate"}
     assert found.at((2, 2, 2)).share == 1
 
@@ -147,12 +147,12 @@ class Told:
         return Measurement(int(self.shares[node] * draws), 0, draws)
 
 
-def test_a_lower_neighbour_wrongly_tagged_is_found_out_by_the_certificate():
+def test_a_lower_neighbor_wrongly_tagged_is_found_out_by_the_certificate():
     # (1, 0) lies below (1, 1), which fails, and passes all the same: by a wrong decision, or shares that are no shares.
     shares = dict.fromkeys(all_nodes([2, 2]), 0.5) | {(1, 0): 0.0, (2, 0): 0.0, (2, 1): 0.0, (2, 2): 0.0}
     found = search_lattice(Told(shares), sum, KEY, 0.1)
     assert found.chosen.node == (1, 0)
-    assert [(result.node, result.decision) for result in found.lower_neighbours] == [((0, 0), "not_candidate")]
+    assert [(result.node, result.decision) for result in found.lower_neighbors] == [((0, 0), "not_candidate")]
 
 
 def test_a_decision_settles_the_nodes_it_implies():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from deid_assets.methods.lattice.predictive_tagging import (
     all_nodes,
     below_or_equal,
-    lower_neighbours,
+    lower_neighbors,
     minimal_passing_nodes,
     nodes_between,
 )
@@ -77,4 +77,4 @@ def test_nodes_of_a_height(question):
     bottom = tuple(0 for _ in heights)
     by_height = [node for height in range(sum(heights) + 1) for node in nodes_between(bottom, heights, height)]
     assert sorted(by_height) == all_nodes(heights)
-    assert len(lower_neighbours(heights)) == sum(height > 0 for height in heights)
+    assert len(lower_neighbors(heights)) == sum(height > 0 for height in heights)

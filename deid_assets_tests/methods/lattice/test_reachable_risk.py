@@ -86,7 +86,7 @@ def test_no_node_has_a_smaller_share_at_high_risk(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_neighbour_is_surer_to_fail_than_is_said(seed):
+def test_no_neighbor_is_surer_to_fail_than_is_said(seed):
     """Draw by draw: neither larger classes nor knowledge lost to truncation make any node better."""
     gates = gates_of(population(seed))
     surest = gates.surest_successes(KEY, 2_048)

@@ -82,7 +82,7 @@ class TestPitman:
 
     @given(st.lists(st.integers(1, 12), min_size=3, max_size=40))
     @settings(max_examples=60)
-    def test_no_neighbour_is_more_likely_and_the_score_equations_hold(self, classes):
+    def test_no_neighbor_is_more_likely_and_the_score_equations_hold(self, classes):
         i, s = (column.astype(float) for column in np.unique(classes, return_counts=True))
         fit = fit_pitman(i, s)
         if isinstance(fit, str):
