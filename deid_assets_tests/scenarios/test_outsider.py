@@ -12,10 +12,11 @@ import duckdb
 import pytest
 
 from deid_assets.assets import release_report
+from deid_assets.assets.stage_asset import shapes_of
 from deid_assets.errors import PUBLISHED
 from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.public_cells import shape, shapes_of_measurements
+from deid_assets.release.public_cells import shape
 from deid_assets.release.publication.verification import verify
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
@@ -201,7 +202,7 @@ class TestTwoPoliciesOverOneDelivery:
         assert not self.of("source", "opt_outs", "removal", "sample", sample__members=500)
 
     def shapes(self, delivery: Delivery = DELIVERY, levels=(("age", 1),), **changes) -> dict[str, str]:
-        return shapes_of_measurements(policy_from(changed(SMALL, **changes)), delivery, dict(levels))
+        return shapes_of(policy_from(changed(SMALL, **changes)), delivery, dict(levels))
 
     def test_title_terms_and_thresholds_that_only_refuse_do_not_redraw_a_measurement(self):
         texts = {"title": "Another", "recipients__terms_of_use": "Other terms.", "owners": ["team:other"]}

@@ -43,4 +43,4 @@ def test_a_plan_promises_nothing_and_leaves_the_way_free_for_the_run(tmp_path):
 def test_no_two_purposes_share_a_stream():
     source = "".join(path.read_text() for path in Path(deid_assets.__file__).parent.rglob("*.py"))
     for purpose in ("reachable risk", "reachable success"):
-        assert source.count(f'stream_key(context, workplace, "{purpose}")') == source.count(f'"{purpose}"') == 1
+        assert source.count(f'keys("{purpose}")') == source.count(f'"{purpose}"') == 1

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from deid_assets.assessments import neighbor_attack
 from deid_assets.assessments.evidence import Evidence, from_frame
 from deid_assets.assessments.longitudinal_risk import FIXED
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP
-from deid_assets.assets import assessment
 from deid_assets.assets import release as release_asset
 from deid_assets.assets.publishing import releases_of
 from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.attacks.neighbor_attack import Estimate
+from deid_assets.release.gate import judgement
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
@@ -90,12 +91,12 @@ def of_the_neighbor(pipeline: Pipeline):
 
 def unlucky(monkeypatch, value: float = 0.29, high: float = 0.31) -> None:
     """From now on neighbors succeed so often given membership, where .3 is allowed."""
-    honest = assessment.evaluate_neighbor_attack
+    honest = neighbor_attack.neighbor_attack
 
     def measured(*args):
         return replace(honest(*args), given_membership=Estimate(value, 0.0, high))
 
-    monkeypatch.setattr(assessment, "evaluate_neighbor_attack", measured)
+    monkeypatch.setattr(neighbor_attack, "neighbor_attack", measured)
 
 
 def attacked(pipeline: Pipeline) -> RunSummary:
@@ -281,14 +282,14 @@ def test_what_another_run_had_refused_while_the_gate_was_judging_makes_it_anothe
 @pytest.mark.matrix
 def test_the_gates_own_draws_are_a_try_too(pipeline, monkeypatch):
     assert not pipeline.run(KEY, STAGES["assessment"]).failed_checks
-    honest = release_asset.gate.risk_measurements
+    honest = judgement.risk_measurements
 
     def by_chance(*args):
         found = honest(*args)
         return tuple(replace(one, value=0.0999, bound=0.1001) if one.name == FIXED else one for one in found)
 
     with monkeypatch.context() as patch:
-        patch.setattr(release_asset.gate, "risk_measurements", by_chance)
+        patch.setattr(judgement, "risk_measurements", by_chance)
         summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == REFUSED, summary
     assert summary.reasons[0].endswith("(this may be chance; running again tries a coarser generalization, as try 2 of 3)")
