@@ -6,6 +6,7 @@ from enum import StrEnum
 import duckdb
 import ibis
 import ibis.expr.datatypes as dt
+import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import pandas as pd
 import pandera.backends.ibis.builtin_checks  # before any contract copies its rules, which then know ibis
@@ -106,21 +107,29 @@ def _all_rules_hold(expression: ir.Table, expected: DataFrameSchema) -> bool:
         if not rules.nullable:
             missing = values.isnull() | values.isnan() if values.type().is_floating() else values.isnull()
             held.append((~missing).all())
-        held += [_satisfied(expression, name, check).all() for check in rules.checks]
+        for check in rules.checks:
+            satisfied = _satisfied(expression, name, check)
+            if satisfied is None:
+                return False
+            held.append(satisfied.all())
     if not held:
         return True
     answers = expression.aggregate(**{f"rule_{i}": rule for i, rule in enumerate(held)}).to_pyarrow().to_pylist()
     return len(answers) == 1 and all(answer is True for answer in answers[0].values())
 
 
-def _satisfied(expression: ir.Table, name: str, check: Check) -> ir.BooleanColumn:
-    """Whether each row satisfies a rule, as a column of the table itself.
+def _satisfied(expression: ir.Table, name: str, check: Check) -> ir.BooleanColumn | None:
+    """Whether each row satisfies a rule, as a column of the table itself; None if the rule does not answer row by row.
 
     Pandera's own rules return a projection of the table, which pandera joins to the table again.
     """
+    if check.element_wise:
+        return None
     satisfied = IbisCheckBackend(check).check_fn(IbisData(expression, name))
-    if isinstance(satisfied, ir.Table):
+    if isinstance(satisfied, ir.Table) and satisfied.columns == (name,) and isinstance(satisfied.op(), ops.Project):
         satisfied = satisfied.op().values[name].to_expr()
+    if not isinstance(satisfied, ir.BooleanColumn):
+        return None
     return satisfied | expression[name].isnull() if check.ignore_na else satisfied
 
 

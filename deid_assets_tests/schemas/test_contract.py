@@ -162,3 +162,21 @@ def test_one_query_for_all_rules_finds_what_pandera_finds_rule_by_rule(tmp_path,
         alone = contract_module._by_pandera(rows, KINDS, ValidationDepth.SCHEMA_AND_DATA)
         assert contract_module._all_rules_hold(rows, KINDS) == (not alone)
     assert violations(table, KINDS) == alone == broken
+
+
+@pytest.mark.parametrize(
+    ("rule", "values"),
+    [
+        (Check.unique_values_eq([True], error="all"), "(NULL::BOOLEAN)"),
+        (Check(lambda data: data.table[data.key].max(), error="all"), "(NULL::BOOLEAN)"),
+        (Check(lambda data: data.table.mutate(never=data.table[data.key] & False), error="all"), "(true)"),
+        (Check(lambda value: value > 1, element_wise=True, error="all"), "(0)"),
+    ],
+    ids=["a truth", "a number of the table", "another column", "value by value"],
+)
+def test_a_rule_that_does_not_answer_row_by_row_is_left_to_pandera(tmp_path, rule, values):
+    table = Table(tmp_path / "store.duckdb", "tests", "held")
+    write_table(table, f"SELECT x FROM (VALUES {values}) AS t(x)")
+    kind = dt.int32 if rule.element_wise else dt.boolean
+    held = contract({"x": column(kind, Role.OTHER, "x", rule, nullable=True)})
+    assert violations(table, held) == {"x: all": 1}
