@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from deid_assets.assessments.demographic_risk import because_of
+from deid_assets.assessments.earlier_releases import because_of
 from deid_assets.methods.disclosure.absence import absence_posterior, absence_shares, released_at_most
 from deid_assets.methods.preparation.sampling import SIZE_SD
 from deid_assets.policy.models import Policy

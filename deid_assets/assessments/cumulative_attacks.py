@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deid_assets.assessments.attack_sensitivity import WORST
-from deid_assets.assessments.demographic_risk import ABSENCE, because_of
+from deid_assets.assessments.demographic_risk import ABSENCE
+from deid_assets.assessments.earlier_releases import because_of
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.policy.models import Policy

@@ -7,6 +7,7 @@ import numpy as np
 
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Shown, Work, limit_of
 from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.earlier_releases import BECAUSE, because_of
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
 from deid_assets.assessments.membership_changes import (
@@ -45,9 +46,6 @@ ABSENCE = "absence_posterior"
 
 Rolls = Iterable[tuple[str, Roll]]
 """Name and roll of each earlier release."""
-
-BECAUSE = "counts_earlier_releases"
-"""Metadata key of an assessment whose numbers count members of earlier releases."""
 
 
 def assess(work: Work[Policy]) -> Assessed:
@@ -203,14 +201,6 @@ def demographic_measurements(
             None,
             gating=False,
         ),
-    )
-
-
-def because_of(releases: Sequence[str]) -> str:
-    """Why a number that counts earlier releases is as high as it is, and what does not lower it."""
-    return (
-        f"members of this population in earlier releases count too, and are in {', '.join(releases)}; a publication cannot "
-        "be undone, and more members in this delivery do not help"
     )
 
 

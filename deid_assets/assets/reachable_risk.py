@@ -19,7 +19,7 @@ from deid_assets.store.tables import Table
 _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
 
 
-@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "numpy"))
+@stage_asset(policy_sections=_SECTIONS, version="2", kinds=("duckdb", "numpy"))
 def reachable_risk(
     context: dg.AssetExecutionContext,
     eligible_members: Table,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import dagster as dg
 
-from deid_assets.assessments.demographic_risk import BECAUSE
+from deid_assets.assessments.earlier_releases import BECAUSE
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED, DeidError
 from deid_assets.release.registry.tries import what_is_next
 from deid_assets.store.guard import UnforeseenError
