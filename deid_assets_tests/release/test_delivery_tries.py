@@ -64,3 +64,18 @@ def test_what_was_refused_is_not_chosen(by_chance):
     tries.require_not_refused(LATTICE[2, 2])
     with pytest.raises(RefusedError, match="refused before"):
         tries.require_not_refused(LATTICE[1, 2])
+
+
+def test_after_three_refused_tries_nothing_is_measured_or_chosen():
+    tries = told({(0, 0): True, (0, 1): True, (1, 0): True})
+    for attempt in (lambda: tries.at(LATTICE[2, 2]), tries.choosing):
+        with pytest.raises(RefusedError, match="refused 3 times because of what random draws measured"):
+            attempt()
+
+
+def test_the_gate_refuses_what_was_refused_before_and_nothing_else():
+    tries = told({(1, 1): False})
+    (refusal,) = tries.refusals(tries.at(LATTICE[1, 1]))
+    assert refusal.rule == "refused_before" and refusal.is_judgement
+    assert tries.refusals(tries.at(LATTICE[2, 2])) == []
+    assert not tries.is_still(tries.at(LATTICE[1, 1])) and tries.is_still(tries.at(LATTICE[2, 2]))

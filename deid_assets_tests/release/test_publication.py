@@ -14,6 +14,7 @@ from deid_assets.release.manifest.editions import editions
 from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.publish import Releases
+from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import verify
 from deid_assets.store.digests import rows_digest
 from deid_assets.store.tables import Query
@@ -426,3 +427,7 @@ def test_releases_show_no_key(releases):
     assert isinstance(releases, Releases)
     pem = (releases.folder.parent / "keys" / "signing_key.pem").read_text().splitlines()[1]
     assert pem not in repr(releases)
+
+
+def test_a_home_without_releases_has_no_folders_of_them(tmp_path):
+    assert release_folders(tmp_path / "releases") == []
