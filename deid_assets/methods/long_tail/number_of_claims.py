@@ -80,7 +80,7 @@ def truncate_within_classes(
         for members in _members_of(known):
             own = kept[members, year]
             there = len(own) if several else np.count_nonzero(own)
-            if there >= m:
+            if there >= m and _smallest_bin(bins, own if several else own[own > 0]) < m:
                 kept[members, year] = truncate_to_bins_optimally(own, bins, m, down_to_none=several)
         known = _joined(known, bins.of(kept[:, year]))
     found = np.empty_like(kept)
@@ -138,6 +138,11 @@ def small_class_share(sizes: NDArray[np.integer], released: NDArray[np.bool_], m
     """
     own = np.asarray(sizes)[np.asarray(released, dtype=bool)]
     return float((own < m).mean()) if own.size else 1.0
+
+
+def _smallest_bin(bins: Bins, own: NDArray[np.int64]) -> int:
+    """Members in the smallest bin that is not empty; where it is large enough, nothing has to be removed."""
+    return int(np.unique(bins.of(own), return_counts=True)[1].min())
 
 
 def _joined(one: NDArray[np.integer], other: NDArray[np.integer]) -> NDArray[np.int64]:
