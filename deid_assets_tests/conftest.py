@@ -14,9 +14,9 @@ def kept_connections() -> Iterator[None]:
     They are closed with the instance, so that a home can be copied, damaged or opened by another process as ever. Nothing
     waits for the disk: no test asks what a power cut would leave of the run history.
     """
+    from dagster import DagsterInstance
     from dagster._core.storage.event_log.sqlite import sqlite_event_log
     from dagster._core.storage.runs.sqlite import sqlite_run_storage
-    from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
     from sqlalchemy import Engine, create_engine, event
     from sqlalchemy.pool import QueuePool
 
@@ -34,16 +34,16 @@ def kept_connections() -> Iterator[None]:
             engines[url] = engine
         return engines[url]
 
-    dispose = DagsterSqliteStorage.dispose
+    dispose = DagsterInstance.dispose
 
     @functools.wraps(dispose)
-    def dispose_of_all(storage: DagsterSqliteStorage) -> None:
-        dispose(storage)
-        for url in [url for url in engines if url.startswith(f"sqlite:///{storage.base_dir}/")]:
-            engines.pop(url).close()
+    def dispose_of_all(instance: DagsterInstance) -> None:
+        dispose(instance)
+        while engines:  # another instance opens its own again when it needs them
+            engines.popitem()[1].close()
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (sqlite_event_log, sqlite_run_storage):
             patch.setattr(module, "create_engine", kept)
-        patch.setattr(DagsterSqliteStorage, "dispose", dispose_of_all)
+        patch.setattr(DagsterInstance, "dispose", dispose_of_all)
         yield
