@@ -4,13 +4,13 @@ import datetime
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deid_assets.errors import ERROR, REFUSED, DeidError
+from deid_assets.errors import ERROR, DeidError
 
 if TYPE_CHECKING:
     from deid_assets.assessments.demographic_verdicts import Question
@@ -108,20 +108,31 @@ def demographics(cohort: Path, out: Path | None, as_json: bool, **options: Any) 
     Exit code 0: measured, and with --no-riskier-than each --policy is no riskier in the whole cohort and in every state;
     2: one is riskier; 1: error; 64: wrong command line; 130 and 143: interrupted.
     """
+    from deid_assets.command_line.demographics_document import as_json_text, judged_document, printed, write_folder
+
     if options["no_riskier_than"] and not options["policies"]:
         raise click.UsageError("--no-riskier-than judges the policies that you name: add --policy")
     layout, source, question = _layout(options), _source(options), _question(options)
     try:
         if out is not None and out.exists():
             raise DeidError(f"{out} exists already: name a new folder")
-        document, files = _judged(cohort, layout, source, question, options, with_files=out is not None)
+        document, files = judged_document(
+            cohort,
+            layout,
+            source,
+            question,
+            unusable_at_most=options["unusable_at_most"],
+            gate=options["no_riskier_than"] is not None,
+            discover=options["discover"],
+            with_files=out is not None,
+        )
         if out is not None:
-            _write(out, files)
+            write_folder(out, files)
     except DeidError as error:
         if as_json:
             click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "reasons": [str(error)]}, indent=1))
         raise
-    click.echo(_json(document) if as_json else _printed(document), nl=not as_json)
+    click.echo(as_json_text(document) if as_json else printed(document), nl=not as_json)
     sys.exit(document["exit_code"])
 
 
@@ -187,184 +198,3 @@ def _question(options: Mapping[str, Any]) -> "Question":
         raise click.UsageError(f"--policy: {error}") from None
     thresholds = tuple(sorted(set(options["thresholds"])))
     return Question(tuple(dict.fromkeys(options["measures"])), thresholds, policies, options["compare"] == "upper")
-
-
-def _judged(
-    cohort: Path,
-    layout: "CohortLayout",
-    source: "PopulationFiles",
-    question: "Question",
-    options: Mapping[str, Any],
-    with_files: bool,
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the document, and the files by name."""
-    from deid_assets.assessments.demographic_verdicts import CONFIDENCE, alternatives, judge, judged
-    from deid_assets.sources.cohort import read_cohort
-    from deid_assets.sources.demographic_populations import read_population
-    from deid_assets.sources.demographics import cells_of_cohort
-    from deid_assets.store.home import Home
-
-    places = [name for name, column in (("county", layout.county), ("zip", layout.zip)) if column]
-    population = read_population(source, layout.race is not None, places)
-    read = read_cohort(cohort, layout, Home.here().store, options["unusable_at_most"])
-    cells, modelled = cells_of_cohort(read.people, population.people, tuple(set(layout.races.values())))
-    found = alternatives(cells, question) if options["discover"] else None
-    verdicts = judge(cells, question, () if found is None else found.alternatives)
-    riskier = [policy.name for policy in question.policies if not verdicts.no_riskier(policy.name)]
-    gated = options["no_riskier_than"] is not None
-    document: dict[str, Any] = {
-        "outcome": ("riskier" if riskier else "within") if gated else "measured",
-        "exit_code": REFUSED if gated and riskier else 0,
-        "reasons": [f"{name} is riskier than Safe Harbor in the whole cohort or in a state" for name in riskier if gated],
-        "decided_by": [measure.name for measure in question.deciding],
-        "compared": "upper bound" if question.at_upper_bound else "expected risk",
-        "confidence": CONFIDENCE,
-        "records": verdicts.records,
-        "judged": list(judged(question)),
-        "population": {
-            "files": sorted(path.name for path in source.files.values()),
-            "kind": source.kind,
-            "people": population.total(),
-        },
-        "warnings": [*population.warnings, *modelled, *_warnings(cells.warnings, read.report.unusable)],
-        "policies": [
-            {**row, "levels": policy.levels}
-            for row, policy in zip(verdicts.summary.to_dict("records"), verdicts.policies, strict=True)
-        ],
-        "risks": [_without_nan(row) for row in verdicts.rows.to_dict("records")],
-        "alternatives": None if found is None else _alternatives(found, verdicts),
-    }
-    return document, _files(document, cells, verdicts) if with_files else {}
-
-
-def _warnings(crowded: Any, unusable: Mapping[tuple[str, str], int]) -> list[str]:
-    said = [
-        f"column {column}: {_few(rows)} rows of the cohort were left out: {rule}" for (column, rule), rows in unusable.items()
-    ]
-    if crowded:
-        said.append(
-            f"the cohort is larger than the population in {_few(crowded.crowded_rows)} rows of the table, with "
-            f"{_few(crowded.crowded_records)} people of the cohort; these rows are taken to hold the cohort alone. Is the "
-            "table that of the cohort's time and place?"
-        )
-    if crowded.empty_rows:
-        said.append(
-            f"in {_few(crowded.empty_rows)} of these rows the table counts nobody, with {_few(crowded.empty_records)} people"
-        )
-    return said
-
-
-def _few(number: int) -> str:
-    """A number of people, unless it is of fewer than eleven."""
-    from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
-
-    return f"{number:,}" if number >= SMALLEST_DESCRIBED else f"fewer than {SMALLEST_DESCRIBED}"
-
-
-def _alternatives(found: Any, verdicts: Any) -> list[dict[str, Any]]:
-    from deid_assets.assessments.demographic_verdicts import rounded
-
-    return [
-        {
-            "policy": policy.name,
-            "levels": policy.levels,
-            **{name: rounded(row[name]) for name in ("detail", "detail_of_reference")},
-            **{name: row[name] for name in ("finer", "coarser", "different")},
-        }
-        for policy, row in zip(found.alternatives, found.table.to_dict("records"), strict=True)
-        if verdicts.no_riskier(policy.name)
-    ]
-
-
-def _files(document: Mapping[str, Any], cells: Any, verdicts: Any) -> dict[str, bytes]:
-    import pandas as pd
-
-    from deid_assets.assessments.demographic_verdicts import frontier
-    from deid_assets.figures.demographics_figure import labels_of, risk_and_detail_figure
-    from deid_assets.reports.demographics_report import REFERENCE, render_demographics
-    from deid_assets.reports.report import ReportFigure
-
-    points = frontier(cells, verdicts.policies)
-    kept = frozenset(found["policy"] for found in document["policies"] if found["no_riskier"])
-    numbered = "; ".join(f"{number} {name}" for number, name in enumerate(labels_of(points), start=1))
-    figure = ReportFigure(
-        "Risk against detail",
-        f"Every policy, by its expected total risk and the detail that it keeps. Better policies are further up and to the "
-        f"left. {numbered}.",
-        risk_and_detail_figure(points, REFERENCE, kept),
-        f"Policies by expected total risk and detail. From the least risk to the most: {numbered}.",
-    )
-    files = {
-        "report.html": render_demographics(document, figure),
-        "risks.csv": pd.DataFrame(document["risks"]).to_csv(index=False).encode(),
-        "result.json": _json(document).encode(),
-    }
-    if document["alternatives"] is not None:
-        columns = [
-            "policy",
-            "age",
-            "ethnicity",
-            "geography",
-            "sex",
-            "detail",
-            "detail_of_reference",
-            "finer",
-            "coarser",
-            "different",
-        ]
-        rows = [{**row, **row["levels"]} for row in document["alternatives"]]
-        files["alternatives.csv"] = pd.DataFrame(rows, columns=columns).to_csv(index=False).encode()
-    return files
-
-
-def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(value, float) and value != value else value for name, value in row.items()}
-
-
-def _json(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=1, allow_nan=False, default=_plain) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """A NumPy number as Python's."""
-    return value.item()
-
-
-def _printed(document: Mapping[str, Any]) -> str:
-    from deid_assets.reports.demographics_report import summary_of, tables_of
-
-    parts = [f"warning: {warning}" for warning in document["warnings"]]
-    for table in tables_of(document):
-        heads = tuple(head for head, _ in table.columns)
-        parts += ["", table.title, table.text, *_aligned((heads, *table.rows))] if table.rows else ["", table.title, table.text]
-    parts += ["", summary_of(document), *document["reasons"]]
-    return "\n".join(parts) + ("" if document["outcome"] == "measured" else f"\n{document['outcome']}")
-
-
-def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    listed = list(rows)
-    widths = [max(len(row[at]) for row in listed) for at in range(len(listed[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in listed]
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder with all files, or none."""
-    import os
-    import shutil
-    import tempfile
-
-    from deid_assets.store import durable
-
-    draft: Path | None = None
-    try:
-        draft = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}-"))
-        for name, content in files.items():
-            durable.create(draft / name, content, 0o644)
-        durable.sync(draft)
-        os.rename(draft, folder)
-        durable.sync(folder.absolute().parent)
-    except OSError as error:
-        raise DeidError(f"{folder} cannot be written: {error.strerror}") from None
-    finally:
-        if draft is not None and draft.exists():
-            shutil.rmtree(draft)
