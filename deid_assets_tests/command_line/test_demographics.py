@@ -15,6 +15,7 @@ from deid_assets.store import durable
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid_here, unwrapped
 from deid_assets_tests.sources.test_census import small_people
+from deid_assets_tests.test_docs import DOCS, commands
 
 SECRET = "UNMISTAKABLE"
 USAGE = 64
@@ -394,7 +395,6 @@ class TestPct12:
 
 
 def test_beneficiaries_of_desynpuf_against_the_estimates_of_their_states(document):
-    """The worked example of the docs."""
     cohort = public_data("desynpuf", "sample-2", "DE1_0_2008_Beneficiary_Summary_File_Sample_2.csv")
     estimates = public_data("census", "st-est00int-agesex.csv")
     words = (cohort, *DESYNPUF, "--population", estimates, "--population-kind", "estimates", "--count", "POPESTIMATE2008")
@@ -405,6 +405,35 @@ def test_beneficiaries_of_desynpuf_against_the_estimates_of_their_states(documen
     assert judged["GenEth"] == (False, False) and judged["5 year"] == (True, False)
     assert [percent(found, name, "total risk") for name in ("Safe Harbor", "GenEth", "5 year")] == [0.00702, 0.0122, 0.00217]
     assert [row["policy"] for row in found["alternatives"]][:2] == ["Safe Harbor", "5 year"]
+
+
+def test_the_worked_example_of_the_docs(document):
+    """The command of the docs gives the table of the docs."""
+    page = (DOCS / "demographics.md").read_text(encoding="utf-8")
+    (example,) = [words for words in commands(DOCS / "demographics.md") if "SP_STATE_CODE" in words]
+    cohort = public_data("desynpuf", "sample-2", "DE1_0_2008_Beneficiary_Summary_File_Sample_2.csv")
+    estimates = public_data("census", "st-est00int-agesex.csv")
+    named = {path.name: path for path in (cohort, estimates)}
+    found = document(*[named.get(word, word) for word in example[1:]])
+    measures = ("total risk", "non-graduated risk, T = 20000")
+    for policy in ("Safe Harbor", "GenEth", "5 year", "10 year"):
+        cells = [
+            cell for measure in measures for cell in (percent(found, policy, measure), states_that_may(found, policy, measure))
+        ]
+        assert f"| {policy} | {' | '.join(map(str, cells))} |" in page
+    (left_out,) = [warning for warning in found["warnings"] if "left out" in warning]
+    assert "122 rows" in left_out and found["records"] == 9878 and "122 rows are of no state" in page and "9,878 people" in page
+
+
+def states_that_may(found, policy, measure):
+    """States in which a policy is not riskier by its expected risk, in the words of the docs."""
+    rows = [row for row in found["risks"] if (row["policy"], row["measure"]) == (policy, measure) and row["group"] != "all"]
+    others = [row["group"] for row in rows if row["riskier_expected"]]
+    if policy == "Safe Harbor":
+        return "reference"
+    if len(others) in (0, len(rows)):
+        return "none" if others else "all"
+    return f"all but {', '.join(others)}" if len(others) < 5 else f"{len(rows) - len(others)} of {len(rows)}"
 
 
 def test_a_synthetic_table_of_the_estimates_by_race(document):
