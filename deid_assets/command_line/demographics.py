@@ -85,6 +85,10 @@ _OPTIONS = (
         help="What is compared with Safe Harbor's expected risk: an upper bound of a policy's risk, or its expected risk.",
     ),
     click.option("--no-riskier-than", type=click.Choice(["safe_harbor"]), help="Exit with 2 if a --policy is riskier."),
+    click.option(
+        "--crowded-at-most", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+        help="Gate: share of the cohort that may be in rows of the table that are smaller than the cohort there.",
+    ),
     click.option("--discover", is_flag=True, help="Search all policies for what may be shared instead."),
     click.option("--out", type=_FILE, help="New folder for the report (HTML), tables (CSV) and the document (JSON)."),
     click.option("--json", "as_json", is_flag=True, help="Print the document as JSON."),
@@ -122,7 +126,7 @@ def demographics(cohort: Path, out: Path | None, as_json: bool, **options: Any) 
             source,
             question,
             unusable_at_most=options["unusable_at_most"],
-            gate=options["no_riskier_than"] is not None,
+            crowded_at_most=options["crowded_at_most"] if options["no_riskier_than"] else None,
             discover=options["discover"],
             with_files=out is not None,
         )

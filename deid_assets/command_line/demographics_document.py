@@ -23,7 +23,7 @@ from deid_assets.assessments.demographic_verdicts import (
     judged,
     rounded,
 )
-from deid_assets.errors import REFUSED, DeidError
+from deid_assets.errors import REFUSED, DeidError, DeliveryError
 from deid_assets.figures.demographics_figure import labels_of, risk_and_detail_figure
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells, CohortWarnings
@@ -44,7 +44,7 @@ def judged_document(
     question: Question,
     *,
     unusable_at_most: float,
-    gate: bool,
+    crowded_at_most: float | None,
     discover: bool,
     with_files: bool,
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -52,19 +52,32 @@ def judged_document(
 
     Parameters
     ----------
-    gate
-        Whether the question's policies must be no riskier than Safe Harbor; there must be one then.
+    crowded_at_most
+        If the question's policies must be no riskier than Safe Harbor: greatest share of the cohort in rows of the table that
+        are smaller than the cohort there. Such rows are signs of another population's table, in which Safe Harbor looks too
+        risky and everything passes. None without such a gate.
     discover
         Whether to search for alternatives.
     with_files
         Whether files are asked for; otherwise there are none.
+
+    Raises
+    ------
+    DeliveryError
+        If more of the cohort is in such rows, or an input cannot be right.
     """
+    gate = crowded_at_most is not None
     if gate and not question.policies:
         raise ValueError("a gate without a policy would let everything pass")
     places = [name for name, column in (("county", layout.county), ("zip", layout.zip)) if column]
     population = read_population(source, layout.race is not None, places)
     read = read_cohort(cohort, layout, Home.here().store, unusable_at_most)
     cells, modelled = cells_of_cohort(read.people, population.people, tuple(set(layout.races.values())))
+    if crowded_at_most is not None and cells.warnings.crowded_records > crowded_at_most * cells.records:
+        raise DeliveryError(
+            f"population table: {_warnings(cells.warnings, {})[0]} The gate does not judge more of the cohort in such rows "
+            "than --crowded-at-most allows"
+        )
     found = alternatives(cells, question) if discover else None
     verdicts = judge(cells, question, () if found is None else found.alternatives)
     riskier = [policy.name for policy in question.policies if not verdicts.no_riskier(policy.name)]

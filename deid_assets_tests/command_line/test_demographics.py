@@ -301,6 +301,15 @@ class TestNothingAboutAPerson:
         assert "12 people" in found["warnings"][0] and "counts nobody" in found["warnings"][1]
         assert "larger than the population" in (out / "report.html").read_text()
 
+    def test_a_gate_does_not_judge_by_a_table_that_is_too_small_for_the_cohort(self, files, document):
+        """In such a table Safe Harbor looks too risky, and everything would pass."""
+        people = people_of().assign(people=lambda table: table["people"].where(table["age_from"] > 40, 0))
+        policy = "age withheld; ethnicity any; geography state; sex sex"
+        words = (*files(*KNOWN, people=people), "--policy", policy, "--no-riskier-than", "safe_harbor")
+        refused = document(*words, "--crowded-at-most", "0.9")
+        assert refused["outcome"] == "error" and "larger than the population" in refused["reasons"][0]
+        assert document(*words)["exit_code"] == ERROR and document(*words, "--crowded-at-most", "0.96")["outcome"] == "within"
+
 
 class TestBadInput:
     @pytest.mark.parametrize(
