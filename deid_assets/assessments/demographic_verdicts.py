@@ -246,8 +246,8 @@ def _joined(found: pd.DataFrame, measures: Sequence[Measure]) -> pd.DataFrame:
         small += 1
     groups = found["group"].mask(found["group"].isin(sizes.index[:small]), OTHER_STATES)
     kept = {WHOLE} if groups.nunique() == 2 else set(groups)
-    largest = found["measure"].isin([measure.name for measure in measures if not measure.sums])
     rows = found.assign(group=groups)[groups.isin(kept)]
+    largest = rows["measure"].isin([measure.name for measure in measures if not measure.sums])
     keys = ["policy", "group", "measure"]
     flags = dict.fromkeys(["decides", *_RISKIER], "any")
     whole = rows[~largest].groupby(keys, sort=False).agg({"records": "sum", "risk": "sum", "upper": "sum"} | flags)
