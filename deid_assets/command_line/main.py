@@ -13,6 +13,7 @@ import click
 
 from deid_assets import __version__
 from deid_assets.command_line.counts import counts
+from deid_assets.command_line.demographics import demographics
 from deid_assets.errors import ERROR, DeidError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -92,6 +93,7 @@ def main() -> None:
 
 
 main.add_command(counts)
+main.add_command(demographics)
 
 
 _OPTIONS_OF_A_RUN = (

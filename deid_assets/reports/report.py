@@ -267,19 +267,20 @@ def render_report(content: ReportContent) -> bytes:
     -------
     bytes
     """
-    html = _environment().get_template("report.html.j2").render(report=content)
+    html = environment().get_template("report.html.j2").render(report=content)
     # A policy's text may hold half of a surrogate pair, which YAML can write and UTF-8 cannot.
     return html.encode("utf-8", errors="replace")
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Return the environment of the templates: every value is text, and a missing one is an error."""
+    made = Environment(
         loader=FunctionLoader(lambda name: (resources.files(__package__) / name).read_text("utf-8")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": shown, "shown_bound": shown_bound, "words": words, "folded": folded_gates}
-    return environment
+    made.filters |= {"shown": shown, "shown_bound": shown_bound, "words": words, "folded": folded_gates}
+    return made

@@ -66,10 +66,16 @@ def age_attribute(
     return Attribute.of("age", pd.RangeIndex(oldest + 1), levels)
 
 
-def ethnicity_attribute(withheld: bool = False) -> Attribute:
-    """Return race as the census counts it, and as African-American, white and other (AA, WH, OT)."""
-    groups = {"white": "WH", "black": "AA"}
-    table = pd.DataFrame({"any": CENSUS_RACES, "AA/WH/OT": [groups.get(race, "OT") for race in CENSUS_RACES]}, CENSUS_RACES)
+def ethnicity_attribute(withheld: bool = False, races: Iterable[str] = CENSUS_RACES) -> Attribute:
+    """Return race as the census counts it, and as African-American, white and other (AA, WH, OT).
+
+    Parameters
+    ----------
+    races
+        The races that a table counts; all but white and black are OT.
+    """
+    values, groups = list(races), {"white": "WH", "black": "AA"}
+    table = pd.DataFrame({"any": values, "AA/WH/OT": [groups.get(race, "OT") for race in values]}, values)
     return Attribute.from_table("ethnicity", table.assign(**{WITHHELD: "*"}) if withheld else table)
 
 

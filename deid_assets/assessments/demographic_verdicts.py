@@ -1,0 +1,306 @@
+"""Which policies on the demographics of a cohort are no riskier than Safe Harbor, as numbers that may leave the store.
+
+Risks are measured on exact classes, in the whole cohort and in each of its states. What is shown of them never says how many
+people fewer than eleven are: small states are joined, and a count of people in small classes is left out where it, or what is
+left of its group, is below eleven (methods#demographics-risk).
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
+from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.demographics.discovery import Bar, Discovery, discover, risk_and_detail
+from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
+from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at, published_alternatives, safe_harbor
+from deid_assets.methods.demographics.risk import WHOLE, policy_risks
+from deid_assets.methods.demographics.tables import verdicts
+
+OTHER_STATES = "other states"
+"""States with fewer than eleven members of the cohort, and as many more as it takes for eleven."""
+CONFIDENCE = 0.99
+STATES = ("geography", "state")
+_DIGITS = 3
+_RISKIER = ("riskier_expected", "riskier_upper")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a cohort.
+
+    Attributes
+    ----------
+    decided_by
+        Kinds of measure by which a policy must be no riskier: total, graduated, non-graduated, largest.
+    thresholds
+        T of the graduated and non-graduated risks.
+    policies
+        Policies to judge beside the five published ones.
+    at_upper_bound
+        Whether an upper bound of a policy's risk must not exceed Safe Harbor's expected risk. Otherwise expected risks are
+        compared, which takes the model of a population that is only estimated for the truth.
+    """
+
+    decided_by: tuple[str, ...] = ("total",)
+    thresholds: tuple[int, ...] = (10,)
+    policies: tuple[DemographicPolicy, ...] = ()
+    at_upper_bound: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.deciding or set(self.decided_by) - {measure.kind for measure in self.measures}:
+            raise PolicyError("name the measures that decide, and a threshold for graduated and non-graduated risk")
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """Every measure that is shown."""
+        graduated = [Measure(kind, at) for kind in ("graduated", "non-graduated") for at in self.thresholds]
+        return (TOTAL, *graduated, LARGEST)
+
+    @cached_property
+    def deciding(self) -> tuple[Measure, ...]:
+        """The measures that decide."""
+        return tuple(measure for measure in self.measures if measure.kind in self.decided_by)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """What may be said of the policies.
+
+    Attributes
+    ----------
+    records
+        Number of people of the cohort.
+    rows
+        policy | group: 'all', a state or `OTHER_STATES` | records | measure | decides | percent, upper_percent: of the group's
+        records, or the largest record risk; three digits, upper bounds rounded up; missing where they are not shown |
+        riskier_expected, riskier_upper: whether the expected risk, or its upper bound, exceeds Safe Harbor's expected risk in
+        the group, or in any of the joined states.
+    summary
+        policy | no_riskier: in the whole cohort and in every state by every deciding measure, as the question compares |
+        no_riskier_expected, no_riskier_upper: by either comparison | groups, riskier_groups: those shown.
+    policies
+        The policies of the rows: Safe Harbor, the published ones, those asked for, and those that were discovered.
+    """
+
+    records: int
+    rows: pd.DataFrame
+    summary: pd.DataFrame
+    policies: tuple[DemographicPolicy, ...]
+
+    def no_riskier(self, policy: str) -> bool:
+        """Whether a policy is no riskier than Safe Harbor."""
+        return bool(self.summary.set_index("policy").loc[policy, "no_riskier"])
+
+
+def policy_named(text: str) -> DemographicPolicy:
+    """Return a published policy by its name, or one by its levels as `discover` names them.
+
+    Raises
+    ------
+    PolicyError
+        If it is neither.
+
+    Examples
+    --------
+    >>> policy_named("5_year_gen_eth").name
+    '5 year-GenEth'
+    >>> policy_named("age 5 years; geography region; ethnicity any; sex sex").levels["geography"]
+    'region'
+    """
+    published = {_plain(policy.name): policy for policy in (safe_harbor(), *published_alternatives())}
+    if _plain(text) in published:
+        return published[_plain(text)]
+    parts = [part.strip().partition(" ") for part in text.split(";") if part.strip()]
+    levels = {name: level.strip() for name, _, level in parts}
+    if len(levels) != len(parts) or set(levels) != {"age", "ethnicity", "geography", "sex"}:
+        raise PolicyError(
+            f"a policy is one of {', '.join(_named(policy.name) for policy in published.values())}, or a level of each "
+            "attribute, such as 'age 5 years; ethnicity any; geography state; sex sex'"
+        )
+    return DemographicPolicy.of("; ".join(f"{name} {level}" for name, level in levels.items()), levels)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _named(name: str) -> str:
+    return re.sub(r"[ -]", "_", name.replace("GenEth", "gen_eth")).lower()
+
+
+def judged(question: Question) -> dict[str, DemographicPolicy]:
+    """Return Safe Harbor, the published policies and those asked for, by name."""
+    return {policy.name: policy for policy in (safe_harbor(), *published_alternatives(), *question.policies)}
+
+
+def judge(cells: Cells, question: Question, discovered: Sequence[DemographicPolicy] = ()) -> Verdicts:
+    """Measure Safe Harbor, the published policies and those asked for, and say which are no riskier.
+
+    Parameters
+    ----------
+    cells
+        The cohort in its population; geography must have the level state.
+    discovered
+        Further policies to measure.
+
+    Raises
+    ------
+    DeliveryError
+        If the cohort has fewer than eleven people: every number would be about them.
+    PolicyError
+        If a policy names a level that the attributes do not have.
+    """
+    if cells.records < SMALLEST_DESCRIBED:
+        raise DeliveryError(
+            f"cohort: it has fewer than {SMALLEST_DESCRIBED} records; any number about it would be one about single people"
+        )
+    listed = judged(question) | {policy.name: policy for policy in discovered}
+    policies, measures = tuple(listed.values()), question.measures
+    risks = policy_risks(cells, policies, measures, by=STATES, confidence=CONFIDENCE)
+    decides = risks["measure"].isin([measure.name for measure in question.deciding])
+    compared = {
+        name: verdicts(risks, at_upper_bound=upper)["riskier"] for name, upper in zip(_RISKIER, (False, True), strict=True)
+    }
+    found = risks.assign(decides=decides, **compared)
+    exact = found[found["decides"]].groupby("policy", sort=False)[list(_RISKIER)].any()
+    rows = _shown(_joined(found, measures), measures)
+    chosen = _RISKIER[question.at_upper_bound]
+    by_group = rows[rows["decides"]].groupby(["policy", "group"], sort=False)[chosen].any().groupby("policy", sort=False)
+    summary = pd.DataFrame(
+        {
+            "no_riskier": ~exact[chosen],
+            "no_riskier_expected": ~exact["riskier_expected"],
+            "no_riskier_upper": ~exact["riskier_upper"],
+            "groups": by_group.size(),
+            "riskier_groups": by_group.sum(),
+        }
+    )
+    return Verdicts(cells.records, rows, summary.loc[list(listed)].rename_axis("policy").reset_index(), policies)
+
+
+def alternatives(cells: Cells, question: Question) -> Discovery:
+    """Find all policies that are no riskier than Safe Harbor in any state, and that no other such policy refines.
+
+    Those that have a name, such as '5 year', keep it.
+    """
+    confidence = CONFIDENCE if question.at_upper_bound else None
+    found = discover(cells, safe_harbor(), Bar(question.deciding, by=STATES, confidence=confidence))
+    named: dict[Node, DemographicPolicy] = {}
+    for policy in judged(question).values():
+        named.setdefault(policy.node(cells.demographics), policy)
+    kept = tuple(named.get(policy.node(cells.demographics), policy) for policy in found.alternatives)
+    return replace(found, alternatives=kept, table=found.table.assign(policy=[policy.name for policy in kept]))
+
+
+def frontier(cells: Cells, named: Iterable[DemographicPolicy]) -> pd.DataFrame:
+    """Return total risk in per cent and detail of every policy, for a figure.
+
+    Returns
+    -------
+    pandas.DataFrame
+        percent | detail, bits per record | on_frontier | name: of those policies that have one, else empty.
+    """
+    demographics = cells.demographics
+    found = risk_and_detail(cells, TOTAL)
+    names: dict[str, str] = {}
+    for policy in named:
+        # Policies that are the same here, such as GenEth of a cohort without races, have the name of the first.
+        names.setdefault(policy_at(policy.node(demographics), demographics).name, policy.name)
+    return pd.DataFrame(
+        {
+            "percent": [rounded(100 * risk / cells.records) for risk in found["risk"]],
+            "detail": [rounded(detail) for detail in found["detail"]],
+            "on_frontier": found["on_frontier"],
+            "name": found["policy"].map(names).fillna(""),
+        }
+    )
+
+
+def rounded(number: float, up: bool = False) -> float:
+    """Return a number at three significant digits, rounded up if asked for: a bound stays one.
+
+    Examples
+    --------
+    >>> rounded(0.123449), rounded(0.12301, up=True), rounded(0.0), rounded(100.0, up=True)
+    (0.123, 0.124, 0.0, 100.0)
+    """
+    if number == 0 or not math.isfinite(number):
+        return number
+    digits = _DIGITS - 1 - math.floor(math.log10(abs(number)))
+    scaled = round(number * 10.0**digits, 6)
+    return round(float(math.ceil(scaled) if up else round(scaled)) * 10.0**-digits, max(digits, 0))
+
+
+def _joined(found: pd.DataFrame, measures: Sequence[Measure]) -> pd.DataFrame:
+    """Join states of fewer than eleven people, and as many more as it takes; a cohort of one group has no groups."""
+    sizes = found.loc[found["group"] != WHOLE].groupby("group")["records"].first().sort_values(kind="stable")
+    small = int((sizes < SMALLEST_DESCRIBED).sum())
+    while 0 < small < len(sizes) and (sizes.iloc[:small].sum() < SMALLEST_DESCRIBED or small == 1):
+        small += 1
+    groups = found["group"].mask(found["group"].isin(sizes.index[:small]), OTHER_STATES)
+    kept = {WHOLE} if groups.nunique() == 2 else set(groups)
+    rows = found.assign(group=groups)[groups.isin(kept)]
+    largest = rows["measure"].isin([measure.name for measure in measures if not measure.sums])
+    keys = ["policy", "group", "measure"]
+    flags = dict.fromkeys(["decides", *_RISKIER], "any")
+    whole = rows[~largest].groupby(keys, sort=False).agg({"records": "sum", "risk": "sum", "upper": "sum"} | flags)
+    most = rows[largest].groupby(keys, sort=False).agg({"records": "sum", "risk": "max", "upper": "max"} | flags)
+    per = [whole[["risk", "upper"]].div(whole["records"], axis=0), most[["risk", "upper"]]]
+    both = pd.concat([whole, most]).assign(
+        **(100 * pd.concat(per)).rename(columns={"risk": "percent", "upper": "upper_percent"})
+    )
+    order = rows.drop_duplicates(keys).set_index(keys).index
+    return both.loc[order].reset_index().sort_values("group", key=lambda group: group == OTHER_STATES, kind="stable")
+
+
+def _shown(rows: pd.DataFrame, measures: Sequence[Measure]) -> pd.DataFrame:
+    """Leave out what counts fewer than eleven people, and round the rest.
+
+    Graduated and non-graduated risks say how many people are in small classes. If one such count of a policy may not be shown
+    for a state, it is shown for none: the others would tell it.
+    """
+    at = rows["measure"].map({measure.name: measure.at_most for measure in measures})
+    few = _counts_few(rows.assign(at=at)).reindex(
+        pd.MultiIndex.from_arrays([rows["policy"], rows["group"], at]), fill_value=False
+    )
+    few = few.to_numpy(dtype=bool)
+    state = (rows["group"] != WHOLE).to_numpy()
+    of_a_state = pd.Series(few & state).groupby([rows["policy"].to_numpy(), rows["measure"].to_numpy(), state]).transform("any")
+    hidden = few | (of_a_state.to_numpy() & state)
+    shown = rows[["policy", "group", "records", "measure", "decides"]].assign(
+        percent=[rounded(value) for value in rows["percent"]],
+        upper_percent=[rounded(value, up=True) for value in rows["upper_percent"]],
+        riskier_expected=rows["riskier_expected"],
+        riskier_upper=rows["riskier_upper"],
+    )
+    shown.loc[hidden, ["percent", "upper_percent"]] = np.nan
+    return shown.reset_index(drop=True)
+
+
+def _counts_few(rows: pd.DataFrame) -> pd.Series:
+    """Whether a count of people in small classes may not be shown, by policy, group and threshold.
+
+    Neither it, nor what is left of the group, nor the difference from the count at the next smaller threshold that is shown,
+    may be of one to ten people.
+    """
+    counts = rows[rows["measure"].str.startswith("non-graduated")].pivot(index=["policy", "group"], columns="at", values="risk")
+    records = rows.groupby(["policy", "group"])["records"].first().reindex(counts.index).to_numpy()
+    shown = np.zeros(len(counts))
+    found = {}
+    for threshold in counts.columns.sort_values():
+        people = counts[threshold].to_numpy(dtype=float)
+        found[threshold] = _is_small(people - shown) | _is_small(records - people)
+        shown = np.where(found[threshold], shown, people)
+    return pd.DataFrame(found, index=counts.index).rename_axis(columns="at").stack()
+
+
+def _is_small(people: np.ndarray) -> np.ndarray:
+    """Whether a number of people is expected to be above 0 and below eleven."""
+    return (people > 1e-9) & (people < SMALLEST_DESCRIBED - 1e-9)

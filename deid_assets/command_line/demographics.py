@@ -1,0 +1,204 @@
+"""`deid demographics`: may a cohort's demographics be shared in more detail than Safe Harbor allows? This command says it."""
+
+import datetime
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from deid_assets.errors import ERROR, DeidError
+
+if TYPE_CHECKING:
+    from deid_assets.assessments.demographic_verdicts import Question
+    from deid_assets.sources.cohort import CohortLayout
+    from deid_assets.sources.demographic_populations import PopulationFiles
+
+_Function = TypeVar("_Function", bound=Callable[..., None])
+_KINDS = ("pct12", "pct12-2020", "p12", "estimates", "tidy")
+_STATE_KINDS = ("postal", "fips", "ssa", "name")
+_MEASURES = ("total", "graduated", "non-graduated", "largest")
+_FILE = click.Path(path_type=Path)
+
+
+def _pairs(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """VALUE=MEANING, repeated."""
+    found: dict[str, str] = {}
+    for text in values:
+        value, equals, meaning = text.partition("=")
+        if not (value and equals and meaning) or value in found:
+            raise click.BadParameter("write each VALUE=MEANING once")
+        found[value] = meaning
+    return found
+
+
+def _day(_context: click.Context, _option: click.Parameter, value: datetime.datetime | None) -> datetime.date | None:
+    return None if value is None else value.date()
+
+
+_OPTIONS = (
+    click.option(
+        "--population", "population", multiple=True, required=True, metavar="FILE",
+        help="Population table; or A=FILE to G=FILE, one for each table by race.",
+    ),
+    click.option("--population-kind", type=click.Choice(_KINDS), default="pct12", show_default=True, help="What the table is."),
+    click.option("--count", default="CENSUS2010POP", show_default=True, help="Estimates: column of the number of people."),
+    click.option("--race-bands", type=_FILE, help="Estimates: file of counts by race and band, to share people among races."),
+    click.option("--race-year", type=int, help="Year of --race-bands."),
+    click.option("--person", default="person", show_default=True, help="Column that identifies a person."),
+    click.option("--age", help="Column of the age; by default age, unless a birth is named."),
+    click.option("--birth-date", help="Column of the date of birth; needs --reference."),
+    click.option("--birth-year", help="Column of the year of birth; needs --reference."),
+    click.option("--reference", type=click.DateTime(["%Y-%m-%d"]), callback=_day, help="Day to which ages are counted."),
+    click.option("--date-format", default="%Y-%m-%d", show_default=True, help="Format of dates of birth."),
+    click.option("--sex", default="sex", show_default=True, help="Column of the sex."),
+    click.option("--sex-value", "sexes", multiple=True, callback=_pairs, metavar="VALUE=M|F", help="Meaning of a value."),
+    click.option("--race", help="Column of the race; without it, races are not compared."),
+    click.option(
+        "--race-value", "races", multiple=True, callback=_pairs, metavar="VALUE=RACE",
+        help="Meaning of a value of race: a race of the census, or White, Black and Other.",
+    ),
+    click.option("--state", default="state", show_default=True, help="Column of the state."),
+    click.option("--state-kind", type=click.Choice(_STATE_KINDS), default="postal", show_default=True, help="Kind of codes."),
+    click.option("--zip", "zip_code", help="Column of the ZIP code, if a tidy table has a column zip."),
+    click.option("--county", help="Column of the county, if a tidy table has a column county."),
+    click.option("--table", help="Table of a DuckDB file."),
+    click.option("--delimiter", default=",", show_default=True, help="Of a CSV file."),
+    click.option(
+        "--unusable-at-most", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+        help="Share of rows that may be unusable; they are left out and counted.",
+    ),
+    click.option("--policy", "policies", multiple=True, help="Policy to judge beside the five published; can be repeated."),
+    click.option(
+        "--measure", "measures", type=click.Choice(_MEASURES), multiple=True, default=["total"], show_default=True,
+        help="Measure that decides; can be repeated.",
+    ),
+    click.option(
+        "--threshold", "thresholds", type=click.IntRange(min=1), multiple=True, default=[10], show_default=True,
+        help="T of graduated and non-graduated risk; can be repeated.",
+    ),
+    click.option(
+        "--compare", type=click.Choice(["upper", "expected"]), default="upper", show_default=True,
+        help="What is compared with Safe Harbor's expected risk: an upper bound of a policy's risk, or its expected risk.",
+    ),
+    click.option("--no-riskier-than", type=click.Choice(["safe_harbor"]), help="Exit with 2 if a --policy is riskier."),
+    click.option(
+        "--crowded-at-most", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+        help="Gate: share of the cohort that may be in rows of the table that are smaller than the cohort there.",
+    ),
+    click.option("--discover", is_flag=True, help="Search all policies for what may be shared instead."),
+    click.option("--out", type=_FILE, help="New folder for the report (HTML), tables (CSV) and the document (JSON)."),
+    click.option("--json", "as_json", is_flag=True, help="Print the document as JSON."),
+)  # fmt: skip
+
+
+def _with_options(command: _Function) -> _Function:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("cohort", type=_FILE)
+@_with_options
+def demographics(cohort: Path, out: Path | None, as_json: bool, **options: Any) -> None:
+    """Compare policies for the demographics of a cohort with Safe Harbor, against a table of the population.
+
+    COHORT is a CSV, Parquet or DuckDB file with one record for each person.
+
+    Exit code 0: measured, and with --no-riskier-than each --policy is no riskier in the whole cohort and in every state;
+    2: one is riskier; 1: error; 64: wrong command line; 130 and 143: interrupted.
+    """
+    from deid_assets.command_line.demographics_document import as_json_text, judged_document, printed, write_folder
+
+    if options["no_riskier_than"] and not options["policies"]:
+        raise click.UsageError("--no-riskier-than judges the policies that you name: add --policy")
+    layout, source, question = _layout(options), _source(options), _question(options)
+    try:
+        if out is not None and out.exists():
+            raise DeidError(f"{out} exists already: name a new folder")
+        document, files = judged_document(
+            cohort,
+            layout,
+            source,
+            question,
+            unusable_at_most=options["unusable_at_most"],
+            crowded_at_most=options["crowded_at_most"] if options["no_riskier_than"] else None,
+            discover=options["discover"],
+            with_files=out is not None,
+        )
+        if out is not None:
+            write_folder(out, files)
+    except DeidError as error:
+        if as_json:
+            click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "reasons": [str(error)]}, indent=1))
+        raise
+    click.echo(as_json_text(document) if as_json else printed(document), nl=not as_json)
+    sys.exit(document["exit_code"])
+
+
+def _layout(options: Mapping[str, Any]) -> "CohortLayout":
+    from deid_assets.sources.census import RACES
+    from deid_assets.sources.cohort import CohortLayout
+
+    births = [options["birth_date"], options["birth_year"]]
+    if (options["age"] and any(births)) or all(births):
+        raise click.UsageError("name one of --age, --birth-date and --birth-year")
+    if any(births) != (options["reference"] is not None):
+        raise click.UsageError("--reference is the day to which ages are counted from a birth: give both or neither")
+    if options["races"] and not options["race"]:
+        raise click.UsageError("--race-value needs the column of the race: add --race")
+    if not set(options["sexes"].values()) <= {"M", "F"}:
+        raise click.UsageError("--sex-value: sexes become M or F")
+    races = options["races"] or {race: race for race in RACES.values()}
+    return CohortLayout(
+        person=options["person"],
+        age=None if any(births) else options["age"] or "age",
+        birth_date=options["birth_date"],
+        birth_year=options["birth_year"],
+        reference=options["reference"],
+        date_format=options["date_format"],
+        sex=options["sex"],
+        sexes=options["sexes"] or {"M": "M", "F": "F"},
+        race=options["race"],
+        races=races if options["race"] else {},
+        state=options["state"],
+        state_kind=options["state_kind"],
+        zip=options["zip_code"],
+        county=options["county"],
+        table=options["table"],
+        delimiter=options["delimiter"],
+    )
+
+
+def _source(options: Mapping[str, Any]) -> "PopulationFiles":
+    from deid_assets.errors import PolicyError
+    from deid_assets.sources.demographic_populations import PopulationFiles
+
+    found: dict[str, Path] = {}
+    for text in options["population"]:
+        letter, file = (text[0], text[2:]) if re.match(r"[A-G]=", text) else ("", text)
+        if letter in found:
+            raise click.UsageError("--population: name one file, or one for each letter A to G")
+        found[letter] = Path(file)
+    if options["race_bands"] and not options["race"]:
+        raise click.UsageError("--race-bands gives the shares of races, and the cohort has none: add --race")
+    try:
+        return PopulationFiles(options["population_kind"], found, options["count"], options["race_bands"], options["race_year"])
+    except PolicyError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _question(options: Mapping[str, Any]) -> "Question":
+    from deid_assets.assessments.demographic_verdicts import Question, policy_named
+    from deid_assets.errors import PolicyError
+
+    try:
+        policies = tuple(policy_named(text) for text in options["policies"])
+    except PolicyError as error:
+        raise click.UsageError(f"--policy: {error}") from None
+    thresholds = tuple(sorted(set(options["thresholds"])))
+    return Question(tuple(dict.fromkeys(options["measures"])), thresholds, policies, options["compare"] == "upper")

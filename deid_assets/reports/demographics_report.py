@@ -1,0 +1,133 @@
+"""Verdicts on policies for the demographics of a cohort: tables of text, and a page of HTML that needs nothing else.
+
+Both are made of the document that is written as JSON, so that they cannot say more than it does.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deid_assets.figures.rendering import plain
+from deid_assets.figures.tables import ReportTable
+from deid_assets.reports.report import ReportFigure, environment
+
+REFERENCE = "Safe Harbor"
+NOT_SHOWN = "-"
+MARKS = (
+    "* riskier than Safe Harbor in this group. † not riskier by expected risk, but the upper bound is above Safe Harbor's "
+    "expected risk. - not shown, because it would count fewer than 11 people."
+)
+LIMITS = (
+    "The adversary attacks with a list of the whole population, and knows the attributes of the policy without error. Other "
+    "columns of the cohort are not considered.",
+    "Bounds cover only how people of the population are spread over ages that the table joins. They do not cover errors of the "
+    "census, nor people who moved, were born or died since.",
+    "The upper bound of a policy is compared with the expected risk of Safe Harbor, which is uncertain in the same way. So a "
+    "policy may be called riskier although it never is.",
+    "Two releases of one cohort under two policies may tell more than each alone.",
+    "States with fewer than 11 people of the cohort are joined, and counts of fewer than 11 people in small classes are not "
+    "shown. Verdicts are about every state on its own.",
+)
+_FEW = 1e-3
+
+
+def tables_of(document: Mapping[str, Any]) -> tuple[ReportTable, ...]:
+    """Return the tables of a document: the whole cohort, each state by each deciding measure, and the alternatives.
+
+    Parameters
+    ----------
+    document
+        As the command writes it as JSON.
+    """
+    risks, measures = document["risks"], list(dict.fromkeys(row["measure"] for row in document["risks"]))
+    cells = {(row["policy"], row["group"], row["measure"]): _cell(row) for row in risks}
+    records = {row["group"]: row["records"] for row in risks}
+    policies = [found["policy"] for found in document["policies"]]
+    verdicts = {found["policy"]: _verdict(found) for found in document["policies"]}
+    whole = ReportTable(
+        "policies",
+        "The whole cohort",
+        f"Risk in per cent of {document['records']:,} people; the largest record risk in per cent. {MARKS}",
+        (("Policy", "name"), ("No riskier than Safe Harbor", "name"), *((measure, "number") for measure in measures)),
+        tuple((name, verdicts[name], *(cells[name, "all", measure] for measure in measures)) for name in policies),
+    )
+    groups = [group for group in records if group != "all"]
+    judged = document["judged"]
+    by_state = tuple(
+        ReportTable(
+            f"states-{number}",
+            f"Each state: {measure}",
+            f"In per cent of the people of each state. {MARKS}",
+            (("State", "name"), ("People", "number"), *((name, "number") for name in judged)),
+            tuple((group, f"{records[group]:,}", *(cells[name, group, measure] for name in judged)) for group in groups),
+        )
+        for number, measure in enumerate(document["decided_by"] if groups else ())
+    )
+    return (whole, *by_state, *_alternatives(document["alternatives"], document["judged"]))
+
+
+def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[str]) -> tuple[ReportTable, ...]:
+    if found is None:
+        return ()
+    names = ("age", "ethnicity", "geography", "sex")
+    rows = tuple(
+        (
+            *(row["levels"][name] for name in names),
+            row["policy"] if row["policy"] in judged else "-",
+            plain(row["detail"]),
+            row["finer"] or "-",
+            row["coarser"] or "-",
+        )
+        for row in found
+    )
+    said = (
+        f"The finest policies that are no riskier than Safe Harbor; each of them may be used alone. Safe Harbor keeps "
+        f"{plain(found[0]['detail_of_reference'])} bits per record."
+        if found
+        else "No policy is no riskier than Safe Harbor by this comparison."
+    )
+    columns = (
+        *((name.capitalize(), "name") for name in names),
+        ("Known as", "name"),
+        ("Detail [bits]", "number"),
+        ("Finer", "name"),
+        ("Coarser", "name"),
+    )
+    return (ReportTable("alternatives", "What you may share instead", said, columns, rows),)
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    if row["percent"] is None:
+        shown = NOT_SHOWN
+    else:
+        shown = "0" if row["percent"] == 0 else f"<{_FEW}" if row["percent"] < _FEW else plain(row["percent"])
+    return shown + ("*" if row["riskier_expected"] else "†" if row["riskier_upper"] else "")
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    if found["policy"] == REFERENCE:
+        return "the same"
+    if found["no_riskier_upper"]:
+        return "yes"
+    return "by expected risk only" if found["no_riskier_expected"] else "no"
+
+
+def summary_of(document: Mapping[str, Any]) -> str:
+    """Return one sentence on what was compared, and what came of it."""
+    how = (
+        f"an upper bound of {document['confidence']:.0%} confidence with Safe Harbor's expected risk"
+        if document["compared"] == "upper bound"
+        else "expected risks"
+    )
+    kept = [found["policy"] for found in document["policies"] if found["no_riskier"] and found["policy"] != REFERENCE]
+    return (
+        f"No riskier than Safe Harbor, in the whole cohort and in every state, by {' and '.join(document['decided_by'])}, "
+        f"comparing {how}: {', '.join(kept) or 'none of the policies'}."
+    )
+
+
+def render_demographics(document: Mapping[str, Any], figure: ReportFigure) -> bytes:
+    """Return the page, in UTF-8; equal bytes for equal content."""
+    page = environment().get_template("demographics.html.j2")
+    return page.render(
+        document=document, summary=summary_of(document), tables=tables_of(document), figure=figure, limits=LIMITS
+    ).encode("utf-8", errors="replace")
