@@ -213,19 +213,13 @@ def test_noisy_tables_are_not_made_noisier(here):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_command_and_leaves_nothing(here, number, code):
     environment = os.environ | {"DEID_SECRET_COMMAND": "sh -c 'touch started; sleep 20'"}
-    command = [
-        sys.executable,
-        "-m",
-        "deid_assets",
-        "counts",
-        "protect",
-        "true.csv",
-        "--method",
-        "noise",
-        "--output",
-        "noisy.csv",
-    ]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    # The process that started the tests may have made them ignore signals, which children inherit.
+    heeding = (
+        "import runpy, signal; signal.signal(signal.SIGTERM, signal.SIG_DFL); "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('deid_assets', run_name='__main__')"
+    )
+    arguments = ["counts", "protect", "true.csv", "--method", "noise", "--output", "noisy.csv"]
+    process = subprocess.Popen([sys.executable, "-c", heeding, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
     while not (here / "started").exists():
         assert process.poll() is None
         time.sleep(0.05)

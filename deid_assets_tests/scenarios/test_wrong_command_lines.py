@@ -14,10 +14,18 @@ def commands(command: click.Command, path: tuple[str, ...] = ()):
         yield from commands(sub, (*path, name))
 
 
+def takes_any_number(path: tuple[str, ...]) -> bool:
+    """Whether a command takes as many files as there are."""
+    command: click.Command = main
+    for name in path:
+        command = command.commands[name]
+    return any(argument.nargs == -1 for argument in command.params if isinstance(argument, click.Argument))
+
+
 def lines() -> list[tuple[str, ...]]:
     """Wrong lines of every command that there is, and of some options."""
     found = [(*path, "--no-such-option") for path in commands(main)]
-    found += [(*path, "one", "two", "three") for path in commands(main)]
+    found += [(*path, "one", "two", "three") for path in commands(main) if not takes_any_number(path)]
     return [
         *found,
         (),
