@@ -9,10 +9,9 @@ from pathlib import Path, PurePosixPath
 import duckdb
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.csv_files import stage_csv
+from deid_assets.sources.any_format import stage_file
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.duckdb_files import stage_duckdb
-from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files, stage_parquet
+from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files
 from deid_assets.sources.received import Received
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.shapes import shape_sql, told
@@ -20,6 +19,7 @@ from deid_assets.store.tables import connect, owner_only, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
 _UNKNOWN = "value outside the hierarchy"
+_UNNAMED_TABLE = "the policy must name the table (source.table)"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,10 @@ def read_flat_delivery(
             wanted += [(POPULATION, population_file, quasi_identifiers)] if population_file else []
             with naming_damaged_files(staging):
                 for name, one_file, own in wanted:
-                    _lay_out(staging, _path(staging, delivery, one_file), name, own, table, delimiter)
+                    path = _path(staging, delivery, one_file)
+                    stage_file(
+                        staging, path, f"read_{name}", name, own, table=table, delimiter=delimiter, unnamed=_UNNAMED_TABLE
+                    )
                 tables = [(name, own) for name, _, own in wanted]
                 return _take_in(staging, schema, delivery.key, tables, allowed, quarantine_at_most, one_column)
     except DeliveryError:
@@ -134,18 +137,6 @@ def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
     if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
         raise DeliveryError(f"delivery {delivery.key}: {file} is outside the delivery's folder: put the file itself there")
     raise DeliveryError(f"{PurePosixPath(file).name}: missing file; it should be in the folder of delivery {delivery.key}")
-
-
-def _lay_out(staging: Staging, path: Path, name: str, columns: Mapping[str, str], table: str | None, delimiter: str) -> None:
-    suffix = path.name.lower()
-    if suffix.endswith((".parquet", ".pq")):
-        stage_parquet(staging, path, f"read_{name}", columns)
-    elif suffix.endswith((".duckdb", ".db", ".ddb")):
-        if table is None:
-            raise DeliveryError(f"{path.name}: the policy must name the table (source.table)")
-        stage_duckdb(staging, path, table, f"read_{name}", columns)
-    else:
-        stage_csv(staging, path, f"read_{name}", name, columns, delimiter)
 
 
 def _take_in(

@@ -16,9 +16,8 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.csv_files import stage_csv
-from deid_assets.sources.duckdb_files import stage_duckdb
-from deid_assets.sources.files import Staging, count_rows, naming_damaged_files, stage_parquet
+from deid_assets.sources.any_format import stage_file
+from deid_assets.sources.files import Staging, count_rows, naming_damaged_files
 from deid_assets.sources.received import Received, delivered_files
 from deid_assets.sources.report import Metadata
 from deid_assets.store.tables import Table, connect, owner_only, quoted
@@ -212,15 +211,10 @@ def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str]
         columns["stands_for"] = layout.count
     if layout.person is not None:
         columns["named"] = layout.person
-    suffix = path.name.lower()
-    if suffix.endswith((".parquet", ".pq")):
-        stage_parquet(staging, path, _ROWS, columns)
-    elif suffix.endswith((".duckdb", ".db", ".ddb")):
-        if layout.table is None:
-            raise DeliveryError(f"{path.name}: the policy must name the table")
-        stage_duckdb(staging, path, layout.table, _ROWS, columns)
-    else:
-        stage_csv(staging, path, _ROWS, "population", columns, layout.delimiter)
+    stage_file(
+        staging, path, _ROWS, "population", columns,
+        table=layout.table, delimiter=layout.delimiter, unnamed="the policy must name the table",
+    )  # fmt: skip
     return conditions, values
 
 

@@ -11,9 +11,8 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.csv_files import stage_csv
-from deid_assets.sources.duckdb_files import stage_duckdb
-from deid_assets.sources.files import Staging, count_rows, naming_damaged_files, stage_parquet
+from deid_assets.sources.any_format import stage_file
+from deid_assets.sources.files import Staging, count_rows, naming_damaged_files
 from deid_assets.sources.received import Received, delivered_files
 from deid_assets.store.tables import connect, owner_only, quoted
 
@@ -69,15 +68,10 @@ def read_text_table(
 
 
 def _read(staging: Staging, path: Path, columns: Mapping[str, str], table: str | None, delimiter: str) -> pd.DataFrame:
-    suffix = path.name.lower()
-    if suffix.endswith((".parquet", ".pq")):
-        stage_parquet(staging, path, "rows_read", columns)
-    elif suffix.endswith((".duckdb", ".db", ".ddb")):
-        if table is None:
-            raise DeliveryError(f"{path.name}: name the table of the DuckDB file")
-        stage_duckdb(staging, path, table, "rows_read", columns)
-    else:
-        stage_csv(staging, path, "rows_read", "rows", columns, delimiter)
+    stage_file(
+        staging, path, "rows_read", "rows", columns,
+        table=table, delimiter=delimiter, unnamed="name the table of the DuckDB file",
+    )  # fmt: skip
     rejected = count_rows(staging.connection, "rejected_lines")
     if rejected:
         rules = staging.connection.execute("SELECT rule, count(*) FROM rejected_lines GROUP BY 1 ORDER BY 1").fetchall()
