@@ -1,5 +1,6 @@
 """The stages in order, and the assets of each. Schemas of the store and asset groups follow them."""
 
+from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.registry import FLAT, LONGITUDINAL
 
 STAGES: dict[str, tuple[str, ...]] = {
@@ -29,7 +30,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "chosen_generalization",
         "suppressed_members",
     ),
-    "candidate": ("release_members", "release_claims", "release_days_in_hospital"),
+    "candidate": CANDIDATE,
     "assessment": tuple(assessment.name for assessment in LONGITUDINAL),
     "release": ("release",),
 }

@@ -1,6 +1,6 @@
 """Planted truths as evidence: an attack that does not find all of them is refused, whatever risk it reports."""
 
-from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.methods.canaries.planting import Findings
 
 CANARIES = "canaries_found"
@@ -14,18 +14,7 @@ def canaries_measurement(found: Findings, commitment: str | None = None) -> Meas
     commitment
         Commitment to the stream that attacks were drawn from; None if nothing was drawn.
     """
-    return Measurement(
-        name=CANARIES,
-        unit="ratio",
-        value=found.share,
-        bound=None,
-        threshold=1.0,
-        comparison="at_least",
-        statistic="value",
-        confidence=None,
-        method="canaries",
-        section="methods#canaries",
-        sample_size=found.draws,
-        seed_commitment=commitment,
-        gating=True,
-    )
+    return exact(
+        CANARIES, "ratio", found.share, 1.0, "canaries", "methods#canaries", found.draws,
+        comparison="at_least", seed_commitment=commitment,
+    )  # fmt: skip

@@ -480,22 +480,11 @@ def counted(
     comparison: Comparison = "at_most",
     commitment: str | None = None,
 ) -> Measurement:
-    """A number without a bound, which is a gate if the policy sets a limit."""
-    return Measurement(
-        name,
-        unit,
-        value,
-        None,
-        limit,
-        comparison,
-        "value",
-        None,
-        method,
-        section,
-        sample_size,
-        commitment,
-        gating=limit is not None,
-    )
+    """`exact`, which is a gate if the policy sets a limit."""
+    return exact(
+        name, unit, value, limit, method, section, sample_size,
+        comparison=comparison, gating=limit is not None, seed_commitment=commitment,
+    )  # fmt: skip
 
 
 def exact(

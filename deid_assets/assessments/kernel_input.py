@@ -32,6 +32,12 @@ class PopulationTables:
     domains: Table
     power: Table
 
+    @classmethod
+    def of(cls, tables: Mapping[str, Table]) -> "PopulationTables":
+        """Choose them from tables of the store, by the names of their assets."""
+        names = ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
+        return cls(*(tables[name] for name in names))
+
 
 def member_columns(policy: Policy) -> tuple[str, ...]:
     """The member-level quasi-identifiers, in an order independent of the policy's text."""

@@ -36,13 +36,10 @@ def assess(work: Work[Policy]) -> Assessed:
     """
     policy, tables = work.policy, work.tables
     profiles, chosen = tables["member_profiles"], tables["chosen_generalization"]
-    population = PopulationTables(
-        profiles, tables["grouped_claims"], tables["truncated_claims"], tables["value_domains"], tables["adversary_power"]
-    )
     node = chosen_node(policy, chosen)
     tried = work.history.try_at(chosen_levels(policy, chosen))
     key, draws = work.stream_key("assessment", tried.number), policy.risk.gate.draws
-    computation = node_computation(policy, population, node)
+    computation = node_computation(policy, PopulationTables.of(tables), node)
     keep = kept_targets(profiles, tables["suppressed_members"])
     with search_executor() as executor:
         adversary = adversary_of(policy, profiles).of(keep)

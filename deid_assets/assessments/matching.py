@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Measurement, counted
 from deid_assets.methods.attacks.linkage import Linkage, attempt_summary, simulate_linkage
 from deid_assets.methods.attacks.marketer_risk import expected_marketer_risk, missing_records, published_marketer_risk
 from deid_assets.policy.models import Policy
@@ -88,12 +88,12 @@ def released_names(policy: Policy, columns: Iterable[str]) -> dict[str, str]:
 def gate_on(name: str, share: float | None, at_most: float | None, section: str) -> Measurement:
     """A share that is a gate if the policy limits it."""
     # A sample size would be an exact number of members beside a probability, which the public edition shows.
-    return exact(name, "probability", share, at_most, "marketer_risk", section, None, gating=at_most is not None)
+    return counted(name, "probability", share, at_most, "marketer_risk", section, None)
 
 
 def reported(name: str, share: float | None, section: str) -> Measurement:
     """A share that is only reported."""
-    return exact(name, "probability", share, None, "marketer_risk", section, None, gating=False)
+    return counted(name, "probability", share, None, "marketer_risk", section, None)
 
 
 def formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> Iterable[Measurement]:
@@ -111,7 +111,7 @@ def formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> 
         published,
         "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)",
     )
-    yield exact(f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records, gating=False)
+    yield counted(f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records)
 
 
 def linkages(prefix: str, attempts: Attempts | None, section: str, commitment: str) -> Iterable[Measurement]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.assessments.evidence import Measurement, Refusal, exact
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.membership_changes import (
@@ -160,8 +160,4 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
 
 
 def _counted(name: str, unit: str, value: float, threshold: float, size: int | None = None) -> Measurement:
-    return Measurement(
-        name=name, unit=unit, value=value, bound=None, threshold=threshold, comparison="at_most", statistic="value",
-        confidence=None, method="membership_changes", section="methods#disappearance", sample_size=size,
-        seed_commitment=None, gating=True,
-    )  # fmt: skip
+    return exact(name, unit, value, threshold, "membership_changes", "methods#disappearance", size)

@@ -40,13 +40,8 @@ def assess(work: Work[Policy]) -> Assessed:
         lambda planted: measured_presence(policy, demographic_sizes(policy, levels, planted), np.empty(0), work.commitment)[1],
     )  # fmt: skip
     if policy.counts_population and sizes["released_size"].sum() < sizes["population_size"].sum():
-        data = encoded_data(
-            policy,
-            PopulationTables(
-                tables["member_profiles"], tables["grouped_claims"], tables["truncated_claims"], tables["value_domains"],
-                tables["adversary_power"],
-            ),
-        ).keeping(kept_targets(tables["member_profiles"], tables["suppressed_members"]))  # fmt: skip
+        kept = kept_targets(tables["member_profiles"], tables["suppressed_members"])
+        data = encoded_data(policy, PopulationTables.of(tables)).keeping(kept)
         dimensions, node = lattice_dimensions(policy), chosen_node(policy, tables["chosen_generalization"])
         gains = gains_knowing_claims(data, dimensions, node, work.stream_key("presence"), policy.membership.draws)
         canaries += gains_of_canaries(

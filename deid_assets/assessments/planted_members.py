@@ -11,7 +11,8 @@ from deid_assets.store.tables import Table
 
 PSEUDONYM = 5_000_000
 """Pseudonyms of canaries are their numbers, starting here."""
-KINDS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
+IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
+"""Kinds of providers: column in the store, and name in the release."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict[str, ob
     return [
         {"claim_id": f"claim {number}", "member_id": _member_id(claim.member), "year": claim.year}
         | {column: _value(claim.values, column) for column in columns}
-        | {identifier: claim.provider for identifier, _ in KINDS.values()}
+        | {identifier: claim.provider for identifier, _ in IDENTIFIERS.values()}
         for number, claim in enumerate(claims)
     ]
 
@@ -169,7 +170,7 @@ def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[
     return [
         {"MemberID": PSEUDONYM + claim.member, "Year": f"Y{claim.year}", "CharlsonIndex": claim.charlson}
         | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}
-        | {identifier: providers.get(claim.provider) for _, identifier in KINDS.values()}
+        | {identifier: providers.get(claim.provider) for _, identifier in IDENTIFIERS.values()}
         for claim in claims
         if claim.released
     ]

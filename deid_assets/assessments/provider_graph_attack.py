@@ -10,7 +10,7 @@ import numpy as np
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Work, limit_of
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement, counted
-from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, plant_members
+from deid_assets.assessments.planted_members import IDENTIFIERS, PlantedClaim, PlantedMember, plant_members
 from deid_assets.assessments.planting import as_certain, own_values, planted_store
 from deid_assets.assessments.published import Published, written
 from deid_assets.figures.disclosure_figures import dots_figure
@@ -25,7 +25,6 @@ from deid_assets.store.tables import Table, quoted, write_table, write_view
 NAME = "provider_graph_attack"
 PATTERN_SUCCESS, GRAPH_SUCCESS = "provider_pattern_success", "provider_graph_success"
 ALL_PATTERNS_SUCCESS = "provider_all_patterns_success"
-KINDS = ("provider", "vendor", "pcp")
 KNOWLEDGE = ("one_pattern", "some_patterns", "all_patterns", "shared_patients")
 """What an adversary knows about a provider."""
 BEFORE, AFTER = "before", "after"
@@ -34,8 +33,7 @@ BEFORE, AFTER = "before", "after"
 Recognitions = Mapping[tuple[str, str, str], provider_graph.Recognition]
 """By kind of identifier, knowledge, and before or after suppression."""
 
-IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
-"""Kinds of providers: column in the store, and name in the release."""
+KINDS = tuple(IDENTIFIERS)
 
 DRAWS_OF_CANARIES = 200
 """A canary's class is the same whichever of its patterns are known."""

@@ -142,12 +142,7 @@ class _Made:
     @property
     def population(self) -> PopulationTables:
         """The tables on which risk is measured."""
-        return PopulationTables(
-            *(
-                self.tables[name]
-                for name in ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
-            )
-        )
+        return PopulationTables.of(self.tables)
 
     @property
     def candidate(self) -> dict[str, Table]:
