@@ -83,32 +83,40 @@ def run(*arguments: str) -> Run:
     )
 
 
+def reach(policy: str, members: int, released: int) -> list[tuple[str, ...]]:
+    """What `deid plan` prints of each gate: name, risk at the coarsest node, lower bound, limit, verdict."""
+    asked = ("--policy", policy, "--members", str(members), "--release", str(released))
+    with tempfile.TemporaryDirectory() as home:
+        planned = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "deid_assets", "plan", *asked],
+            env={**os.environ, "DEID_HOME": home},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    reached = [found.groups() for line in planned.stdout.splitlines() if (found := _REACH.match(line))]
+    if not reached:
+        sys.exit(f"`deid plan` ended with code {planned.returncode} and printed no table for {members:,} members")
+    return reached
+
+
 def populations_table(policy: str, sizes: list[int]) -> None:
-    """What `deid plan` says of synthetic populations of which a tenth is released.
+    """The risk at the coarsest node for synthetic populations of which a tenth is released, as `deid plan` prints it.
 
     And how `deid run` ends where nothing is ruled out.
     """
-    print(
-        "| policy | members | released | gate | coarsest node | limit | `deid plan` | `deid run` |\n"
-        "|---|---|---|---|---|---|---|---|",
-        flush=True,
-    )
-    for members in sizes:
-        asked = ("--policy", policy, "--members", str(members), "--release", str(members // 10))
-        with tempfile.TemporaryDirectory() as home:
-            command = [sys.executable, "-W", "ignore", "-m", "deid_assets.command_line.main", "plan", *asked]
-            planned = subprocess.run(
-                command, env={**os.environ, "DEID_HOME": home}, stdout=subprocess.PIPE, text=True, check=False
-            )
-        reached = [found.groups() for line in planned.stdout.splitlines() if (found := _REACH.match(line))]
-        ruled_out = [verdict for *_, verdict in reached if verdict != "not ruled out"]
-        outcome = "" if ruled_out or not reached else run(*asked).outcome
-        for number, (gate, measured, _, limit, verdict) in enumerate(reached):
-            first = (policy, f"{members:,}", f"{members // 10:,}") if number == 0 else ("", "", "")
-            print(
-                f"| {' | '.join(first)} | {gate} | {measured} | {limit} | {verdict} | {outcome if number == 0 else ''} |",
-                flush=True,
-            )
+    for number, members in enumerate(sizes):
+        released = members // 10
+        reached = reach(policy, members, released)
+        if number == 0:
+            gates = " | ".join(f"{gate} (limit {limit})" for gate, _, _, limit, _ in reached)
+            print(f"| policy | members | released | {gates} | `deid plan` | `deid run` |\n|{'---|' * (5 + len(reached))}")
+        ruled_out = [f"{verdict}: {gate}" for gate, *_, verdict in reached if verdict != "not ruled out"]
+        asked = ("--policy", policy, "--members", str(members), "--release", str(released))
+        outcome = "" if ruled_out else run(*asked).outcome
+        measured = " | ".join(found for _, found, *_ in reached)
+        planned = "; ".join(ruled_out) or "not ruled out"
+        print(f"| {policy} | {members:,} | {released:,} | {measured} | {planned} | {outcome} |", flush=True)
 
 
 def machine() -> str:
