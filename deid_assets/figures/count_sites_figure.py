@@ -23,7 +23,7 @@ def selection_bias_figure(bias: SelectionBias) -> bytes:
     axes.barh(places, percent, color=BLUE, height=0.6)
     for place, value, known in zip(places, percent, np.isfinite(bias.lost), strict=True):
         told = f"{value:.1f} %" if known else "no counts"
-        axes.annotate(told, (value, place), xytext=(4, 0), textcoords="offset points", va="center")
+        axes.annotate(told, (value, place), xytext=(6, 0), textcoords="offset points", va="center")
     axes.axvline(100 * bias.lost_of_all, color=THRESHOLD, linestyle="--", linewidth=1, label="all sites")
     axes.set_yticks(places, names_of(bias))
     axes.invert_yaxis()

@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from deid_assets.methods.counts.programs import Component, ContradictionError, Watch
 
 _ROUNDS = 200
+_EXACT_AT_MOST = 600  # connected unknowns; of more, programs for both ends of all ranges take minutes
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ def ranges(
         the true range is then possibly wider than the one returned. By default all ranges are exact.
     needed
         Per unknown, a difference of largest and smallest value that is looked for first, for all, before any range is made
-        exact.
+        exact. Connected sums with very many unknowns are then left at that.
     watch
         When to stop, and whom to tell how far it is. By default only the size of each integer program is limited.
 
@@ -89,9 +90,12 @@ def ranges(
             part = matrix[sums]
             limits = outer_low[unknowns], outer_high[unknowns]
             hard.append((unknowns, Component(part[:, unknowns], -(part @ rest), *limits, watch)))
-    for goal in (enough,) if needed is None else (needed, enough):
+    if needed is not None:
         for unknowns, component in hard:
-            component.settle(goal[unknowns])
+            component.settle(needed[unknowns])
+    for unknowns, component in hard:
+        if needed is None or len(unknowns) <= _EXACT_AT_MOST:
+            component.settle(enough[unknowns])
     for unknowns, component in hard:
         (low[unknowns], high[unknowns]), (outer_low[unknowns], outer_high[unknowns]) = component.result()
     return Ranges(low, high, outer_low, outer_high)

@@ -243,7 +243,8 @@ def _cheapest(
 
     A cell keeps its values if two solutions of the sums differ enough in it. Both are written as deviations from the true
     counts: what the marks allow already costs nothing, what only an 'H' would allow costs the cell; `small` says whether small
-    counts may become one. With a list of `excluded` choices, this is a mixed-integer program. Otherwise the cost is per person by which a count deviates, which is a linear program.
+    counts may become one. With a list of `excluded` choices, this is a mixed-integer program. Otherwise the cost is per
+    person by which a count deviates, which is a linear program.
     """
     size, copies = len(state.counts), 2 * len(cells)
     reach = 4.0 * rule.width(state.contribution[cells]).max()
