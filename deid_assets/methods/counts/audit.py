@@ -9,7 +9,7 @@ from scipy import sparse
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.inference import Ranges, components, ranges
-from deid_assets.methods.counts.programs import ContradictionError, Watch
+from deid_assets.methods.counts.programs import ContradictionError, NotFoundError, Watch
 from deid_assets.methods.counts.tables import THRESHOLD, CellName, CountTables, PublishedCounts, sum_matrix
 
 VALUES_AT_LEAST = 5
@@ -161,11 +161,14 @@ def audit_of(matrix: sparse.csr_array, published: PublishedCounts, rule: SmallCo
     doubtful = is_any & is_second & ~(found.high - found.low >= width)
     names = findings_of(found, published.hidden, persons, rule)
     if doubtful.any():
-        other = ranges(matrix, low, high, np.where(doubtful, width, -np.inf), watch=watch)
-        names = np.where(doubtful, findings_of(other, published.hidden, persons, rule), names)
-        found = Ranges(
-            *(np.where(doubtful, new, old) for new, old in zip(vars(other).values(), vars(found).values(), strict=True))
-        )
+        try:
+            other = ranges(matrix, low, high, np.where(doubtful, width, -np.inf), watch=watch)
+        except NotFoundError:
+            names = np.where(doubtful, Finding.UNPROVEN.name, names)
+        else:
+            names = np.where(doubtful, findings_of(other, published.hidden, persons, rule), names)
+            both = zip(vars(other).values(), vars(found).values(), strict=True)
+            found = Ranges(*(np.where(doubtful, new, old) for new, old in both))
     return CountAudit(published.cells, found.low, found.high, tuple(Finding[name] for name in names), found.proven)
 
 

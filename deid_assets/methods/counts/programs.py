@@ -20,6 +20,7 @@ _NODES_AT_MOST = 20_000  # of one integer program
 _RANDOM_DIRECTIONS = 8
 _SMALL_AT_MOST = 150  # unknowns, of which every one gets integer programs of its own
 _NEIGHBORS = 100
+_LOOKS = 3
 _NEAR = 1e-6
 _INFEASIBLE = 2
 
@@ -29,6 +30,15 @@ class ContradictionError(CountsError):
 
     def __init__(self) -> None:
         super().__init__("the counts contradict the sums: no numbers in place of the marks make all sums hold")
+
+
+class NotFoundError(CountsError):
+    """No solution was found in time, nor proven that there is none."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no numbers in place of the marks were found that make all sums hold; give fewer tables at a time, or more time"
+        )
 
 
 class Watch:
@@ -92,14 +102,14 @@ class Component:
         ------
         ContradictionError
             If there is no solution.
-        CountsError
+        NotFoundError
             If none was found.
         """
         if not len(self._open(enough, np.zeros(len(enough), bool))):
             return
         self._begin()
         is_large = len(enough) > _SMALL_AT_MOST
-        steps = (self._look_near, self._relax, self._bound) if is_large else (self._bound,)
+        steps = (*(self._look_near,) * _LOOKS, self._relax, self._bound) if is_large else (self._bound,)
         for step in steps:
             tried = np.zeros(len(enough), bool)
             while len(left := self._open(enough, tried)) and self._watch.left:
@@ -116,9 +126,7 @@ class Component:
             for _ in range(_RANDOM_DIRECTIONS):
                 self._solve(np.round(self._draws.normal(size=size), 2))
         if not len(self._solution):
-            raise CountsError(
-                "no numbers in place of the marks were found that make all sums hold; give fewer tables at a time, or more time"
-            )
+            raise NotFoundError
 
     def result(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """Return the least and largest values of solutions that were found, and those beyond which there are none."""
