@@ -5,12 +5,14 @@ import hashlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from deid_assets.command_line.counts_over_sites import combine_command
 from deid_assets.errors import REFUSED, CountsError, DeidError
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ def counts() -> None:
     """Audit and protect tables of counts."""
 
 
+counts.add_command(combine_command)
+
+
 @counts.command("audit")
 @click.argument("files", nargs=-1, required=True, metavar="TABLES.csv...", type=click.Path(path_type=Path))
 @_SUMS
@@ -61,6 +66,13 @@ def counts() -> None:
     show_default=True,
     help="Noisy counts: how often they were published with fresh noise.",
 )
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    help="Masked counts: how long the audit may take; what is not proven hidden by then fails.",
+)
 @_JSON
 @click.option(
     "--output", type=click.Path(path_type=Path), help="File for what can be computed of every cell; keep it restricted."
@@ -74,6 +86,7 @@ def audit_command(
     zeros: str | None,
     sd: float | None,
     repeats: int,
+    seconds: float,
     as_json: bool,
     output: Path | None,
 ) -> None:
@@ -82,8 +95,8 @@ def audit_command(
     Masked counts are T (1, or 0 with --zeros protected, to one less than the threshold) or H (any). Noisy counts have a
     column sd, or take --sd.
 
-    Exit code 0: nothing is disclosed; 2: small counts are shown, exposed or nearly exposed; 1: error; 64: wrong command
-    line; 130 and 143: interrupted.
+    Exit code 0: nothing is disclosed; 2: small counts are shown, exposed, nearly exposed or not proven hidden; 1: error;
+    64: wrong command line; 130 and 143: interrupted.
     """
     from deid_assets.command_line.count_files import read_counts
     from deid_assets.methods.counts.audit import SmallCounts
@@ -97,7 +110,7 @@ def audit_command(
         if repeats > 1 and not all(is_noisy):
             raise CountsError("--repeats is about noisy counts, but these have neither a column sd nor --sd")
         rule = SmallCounts(threshold, values, zeros != "protected")
-        found = _noisy_findings(read, sd, repeats) if all(is_noisy) else _masked_findings(read, rule)
+        found = _noisy_findings(read, sd, repeats) if all(is_noisy) else _masked_findings(read, rule, seconds)
         if output is not None:
             _write(output, found.pop("table"), files, 0o600)
         found.pop("table", None)
@@ -106,12 +119,13 @@ def audit_command(
     _answer(work, as_json)
 
 
-def _masked_findings(read: "list[CountFile]", rule: "SmallCounts") -> dict[str, Any]:
+def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
     """What the sums give away of masked tables."""
     import numpy as np
 
     from deid_assets.command_line.count_files import table_csv
     from deid_assets.methods.counts.audit import Finding, audit
+    from deid_assets.methods.counts.programs import Watch
     from deid_assets.methods.counts.tables import PublishedCounts
 
     for file in read:
@@ -123,7 +137,8 @@ def _masked_findings(read: "list[CountFile]", rule: "SmallCounts") -> dict[str, 
         )
         for file in read
     ]
-    found = audit(PublishedCounts.together(releases), rule)
+    with _progress() as told:
+        found = audit(PublishedCounts.together(releases), rule, Watch(seconds, told))
     upper = [int(high) if np.isfinite(high) else None for high in found.high]
     rows = [
         {**name._asdict(), "finding": finding.value, "low": int(low), "high": high}
@@ -306,7 +321,7 @@ def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, 
     from deid_assets.methods.counts.budget import meaning, rho_of_tables
     from deid_assets.methods.counts.consistent import ConsistentNoise
     from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
-    from deid_assets.methods.counts.noise import add_noise
+    from deid_assets.methods.counts.noise import Mechanism, add_noise
     from deid_assets.methods.counts.tables import CountTables
     from deid_assets.release.keys import given_secret
     from deid_assets.store.digests import canonical_json
@@ -329,7 +344,9 @@ def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, 
     said = [f"{len(noisy.cells)} noisy cells; the sums give one exactly with a probability of at most {highest:.3f}"]
     if len(noisy.dropped):
         said.append(f"{len(noisy.dropped)} cells of claims were dropped")
-    if (noisy.sd > 0).all():
+    if noisy.masked.any() and rule.mechanism is Mechanism.SCRIPT:
+        said.append(f"{int(noisy.masked.sum())} cells are masked by their true N, which no budget of noise covers")
+    elif (noisy.sd > 0).all():
         said.append(meaning(rho_of_tables(noisy.cells, noisy.sums, noisy.sd, noisy.contribution), _DELTA))
     else:
         said.append(f"{int((noisy.sd == 0).sum())} zeros are shown without noise, which no budget of noise covers")
@@ -400,6 +417,24 @@ def _value(row: dict[str, Any]) -> str:
     if "chance" in row:
         return f"about {row['estimate']:g}, right with probability {row['chance']:g}"
     return f"{row['low']}" if row["low"] == row["high"] else f"{row['low']} to {row['high']}"
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A line on a terminal that says how far the audit is; nothing elsewhere."""
+    begun = time.monotonic()
+
+    def told(settled: int, unknowns: int) -> None:
+        seconds = time.monotonic() - begun
+        sys.stderr.write(f"\r{settled:,} of {unknowns:,} hidden counts that depend on each other settled, {seconds:.0f} s ")
+        sys.stderr.flush()
+
+    is_seen = sys.stderr.isatty()
+    try:
+        yield told if is_seen else lambda settled, unknowns: None
+    finally:
+        if is_seen:
+            sys.stderr.write("\r" + 90 * " " + "\r")
 
 
 @contextlib.contextmanager

@@ -1,12 +1,15 @@
 """The adversary of masked tables: which hidden counts the sums give away (methods#inferred-counts)."""
 
+import contextlib
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from scipy import sparse
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.inference import Ranges, ranges
+from deid_assets.methods.counts.inference import Ranges, components, ranges
+from deid_assets.methods.counts.programs import ContradictionError, NotFoundError, Watch
 from deid_assets.methods.counts.tables import THRESHOLD, CellName, CountTables, PublishedCounts, sum_matrix
 
 VALUES_AT_LEAST = 5
@@ -23,12 +26,14 @@ class Finding(StrEnum):
     """The sums give exactly one small count."""
     NEARLY_EXPOSED = "nearly exposed"
     """The sums leave too few values, a small count among them."""
+    UNPROVEN = "not proven hidden"
+    """It was too hard to find enough values, or to prove that there are none."""
     RECOVERED = "recovered"
     """The sums give the count, but it needs no protection."""
     HIDDEN = "hidden"
 
 
-DISCLOSED = (Finding.SHOWN_SMALL, Finding.EXPOSED, Finding.NEARLY_EXPOSED)
+DISCLOSED = (Finding.SHOWN_SMALL, Finding.EXPOSED, Finding.NEARLY_EXPOSED, Finding.UNPROVEN)
 """What fails an audit."""
 
 
@@ -80,11 +85,12 @@ class CountAudit:
     cells
         Names.
     low, high
-        float64 arrays: the exact range of every count given all sums.
+        float64 arrays: the range of every count given all sums, of whole numbers that occur in solutions.
     findings
         One per cell.
     proven
-        bool array; see `inference.Ranges`.
+        bool array: whether the range is exact. Otherwise the true range is possibly wider; a cell only passes if the range that
+        was found is wide enough.
     """
 
     cells: tuple[CellName, ...]
@@ -99,14 +105,17 @@ class CountAudit:
 
     @property
     def passed(self) -> bool:
-        """Whether no small count is shown, exposed or nearly exposed."""
+        """Whether every small count is proven to be hidden well enough."""
         return not len(self.disclosed())
 
 
-def audit(published: PublishedCounts, rule: SmallCounts | None = None) -> CountAudit:
+def audit(published: PublishedCounts, rule: SmallCounts | None = None, watch: Watch | None = None) -> CountAudit:
     """Compute what an adversary learns of every cell of masked tables.
 
     Several releases are audited together: `PublishedCounts.together`.
+
+    There are two readings of an 'H': any number; or a count that needs no protection, because a small one would be a 'T'. The
+    second gives away more, and is dropped for connected cells whose sums it contradicts. A cell passes if it passes in both.
 
     Parameters
     ----------
@@ -114,6 +123,9 @@ def audit(published: PublishedCounts, rule: SmallCounts | None = None) -> CountA
         What is shown, and the sums that the adversary knows.
     rule
         Which counts are small.
+    watch
+        How long the audit may take; a cell that is not proven hidden by then fails. By default only the size of each integer
+        program is limited.
 
     Raises
     ------
@@ -134,22 +146,64 @@ def audit(published: PublishedCounts, rule: SmallCounts | None = None) -> CountA
     >>> found.findings[2], found.low[2]
     (<Finding.EXPOSED: 'exposed'>, np.float64(2.0))
     """
-    rule = rule or SmallCounts()
-    found = ranges(sum_matrix(published.cells, published.sums), published.low, published.high)
-    findings = findings_of(found, published.hidden, published.contribution, rule)
-    return CountAudit(published.cells, found.low, found.high, tuple(Finding[name] for name in findings), found.proven)
+    return audit_of(sum_matrix(published.cells, published.sums), published, rule or SmallCounts(), watch)
+
+
+def audit_of(matrix: sparse.csr_array, published: PublishedCounts, rule: SmallCounts, watch: Watch | None = None) -> CountAudit:
+    """Return what `audit` does, given the matrix of the sums; names are not needed."""
+    low, high = published.low, published.high
+    persons, is_any = published.contribution, np.isinf(published.high)
+    width = rule.width(persons).astype(float)
+    found, is_second = _second_reading(
+        matrix, published, np.where(is_any, np.maximum(low, rule.largest(persons) + 1.0), low), width, watch
+    )
+    # A range that is wide in this reading is at least as wide in the other.
+    doubtful = is_any & is_second & ~(found.high - found.low >= width)
+    names = findings_of(found, published.hidden, persons, rule)
+    if doubtful.any():
+        try:
+            other = ranges(matrix, low, high, np.where(doubtful, width, -np.inf), watch=watch)
+        except NotFoundError:
+            names = np.where(doubtful, Finding.UNPROVEN.name, names)
+        else:
+            names = np.where(doubtful, findings_of(other, published.hidden, persons, rule), names)
+            both = zip(vars(other).values(), vars(found).values(), strict=True)
+            found = Ranges(*(np.where(doubtful, new, old) for new, old in both))
+    return CountAudit(published.cells, found.low, found.high, tuple(Finding[name] for name in names), found.proven)
+
+
+def _second_reading(
+    matrix: sparse.csr_array, published: PublishedCounts, least: np.ndarray, width: np.ndarray, watch: Watch | None
+) -> tuple[Ranges, np.ndarray]:
+    """Ranges where hidden counts are at least `least`, but for connected cells whose sums that contradicts; and where so."""
+    low, high = published.low, published.high
+    try:
+        return ranges(matrix, least, high, needed=width, watch=watch), np.ones(len(low), bool)
+    except ContradictionError:
+        is_second = np.zeros(len(low), bool)
+    for unknowns, _, _ in components(matrix, low < high):
+        inside = np.zeros(len(low), bool)
+        inside[unknowns] = True
+        with contextlib.suppress(ContradictionError):
+            ranges(matrix, np.where(inside, least, low), high, np.where(inside, 0.0, -np.inf), watch=watch)
+            is_second |= inside
+    return ranges(matrix, np.where(is_second, least, low), high, needed=width, watch=watch), is_second
 
 
 def findings_of(found: Ranges, hidden: np.ndarray, contribution: np.ndarray, rule: SmallCounts) -> np.ndarray:
     """Return the name of the finding of every cell, given what can be computed and which cells are hidden."""
     is_small = (found.high >= rule.smallest()) & (found.low <= rule.largest(contribution))
-    width = found.high - found.low
+    may_be_small = (found.outer_high >= rule.smallest()) & (found.outer_low <= rule.largest(contribution))
+    with np.errstate(invalid="ignore"):  # of ranges that nobody asked for
+        width, outer_width = found.high - found.low, found.outer_high - found.outer_low
+    is_narrow = width < rule.width(contribution)
     cases = (
         (~hidden & is_small, Finding.SHOWN_SMALL),
         (~hidden, Finding.SHOWN),
-        (is_small & (width == 0), Finding.EXPOSED),
-        (is_small & (width < rule.width(contribution)), Finding.NEARLY_EXPOSED),
-        (width == 0, Finding.RECOVERED),
+        (may_be_small & (outer_width == 0), Finding.EXPOSED),
+        (is_small & (outer_width < rule.width(contribution)), Finding.NEARLY_EXPOSED),
+        (may_be_small & is_narrow, Finding.UNPROVEN),
+        (outer_width == 0, Finding.RECOVERED),
     )
     return np.select([case for case, _ in cases], [finding.name for _, finding in cases], Finding.HIDDEN.name)
 

@@ -152,7 +152,7 @@ class Charge:
     noise
         Which noise: `ConsistentNoise.identity`.
     cells
-        Digests of the cells' definitions, sorted.
+        Digests of the cells' definitions with the standard deviations of their noise, sorted: another width is another draw.
     rho
         What it cost.
     """
@@ -211,14 +211,15 @@ class Budget:
             If the total would be exceeded, or a cell would be published more often than the lockout allows.
         """
         digests = [cell_digest(name) for name in cells]
-        before = {digest for charge in self.charges if charge.noise == noise for digest in charge.cells}
-        fresh = [i for i, digest in enumerate(digests) if digest not in before and np.isfinite(sd[i])]
+        draws = [f"{digest}@{float(width)!r}" for digest, width in zip(digests, sd, strict=True)]
+        before = {draw for charge in self.charges if charge.noise == noise for draw in charge.cells}
+        fresh = [i for i, draw in enumerate(draws) if draw not in before and np.isfinite(sd[i])]
         if not fresh:
             return self
         often = {digests[i]: 1 for i in fresh}
         for charge in self.charges:
-            for digest in charge.cells:
-                if digest in often:
+            for draw in charge.cells:
+                if (digest := draw.partition("@")[0]) in often:
                     often[digest] += 1
         if locked := sum(times > self.lockout for times in often.values()):
             raise CountsError(
@@ -234,7 +235,7 @@ class Budget:
                 f"these counts cost {rho:.4g} of zCDP, but only {max(0.0, self.total - self.spent):.4g} of the total of "
                 f"{self.total:g} are left; publish fewer cells, or wider noise, or raise the total in the policy"
             )
-        return replace(self, charges=(*self.charges, Charge(noise, tuple(sorted(digests[i] for i in fresh)), rho)))
+        return replace(self, charges=(*self.charges, Charge(noise, tuple(sorted(draws[i] for i in fresh)), rho)))
 
 
 def cell_digest(name: CellName) -> str:

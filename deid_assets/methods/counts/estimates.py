@@ -34,7 +34,8 @@ class EstimateAudit:
     variance_factors
         float64 array: its variance over that of the noise in the cell alone; nan where the cell has no noise.
     chances
-        float64 array: probability that the estimate is less than .5 away from the count, which names it; 1 for exact counts.
+        float64 array: probability that an adversary names the count, at most: that the estimate is less than .5 away from it
+        or, with a single publication, that the noise is 0. 1 for exact counts.
     """
 
     cells: tuple[CellName, ...]
@@ -88,14 +89,25 @@ def estimate_audit(
     matrix = sum_matrix(cells, sums)
     # The rounding adds 1/12 to the variance of a Gaussian with more than one person's width.
     variance = np.where(sd > 0, (sd**2 + 1 / 12) / repeats, 0.0)
+    rounding = np.where(np.isfinite(sd) & (sd > 0), (1 / 12) / (sd**2 + 1 / 12), 0.0)
     estimates, left = counts.astype(float), variance.copy()
     for inside, rows in _components(matrix):
         part = matrix[rows][:, inside].toarray().astype(float)
         estimates[inside], left[inside] = _adjusted(part, estimates[inside], variance[inside])
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = np.where(np.isfinite(variance) & (variance > 0), left / variance, np.nan)
-        chances = np.where(left > 0, special.erf(0.5 / np.sqrt(2 * left)), 1.0)
+        # Without the variance of the rounding, which an average of repeats rounds away again.
+        chances = np.where(left > 0, special.erf(0.5 / np.sqrt(2 * left * np.where(variance > 0, 1 - rounding, 1.0))), 1.0)
+    if repeats == 1:
+        chances = np.maximum(chances, np.where(np.isfinite(sd), _chance_of_no_noise(sd), 0.0))
     return EstimateAudit(tuple(cells), estimates, np.sqrt(left), factors, chances)
+
+
+def _chance_of_no_noise(sd: np.ndarray) -> np.ndarray:
+    """Probability that the discrete Gaussian is 0; that of the rounded one is smaller."""
+    away = np.arange(1, 40)
+    weight = np.exp(-(away**2) / (2 * np.minimum(np.maximum(sd, 1e-3), 4.0)[:, None] ** 2)).sum(axis=1)
+    return np.where(sd > 4, 1 / (np.sqrt(2 * np.pi) * np.maximum(sd, 1.0)), 1 / (1 + 2 * weight))
 
 
 def _components(matrix: sparse.csr_array) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -2,25 +2,19 @@
 
 The unknowns are whole numbers with ranges. Ranges are first narrowed sum by sum. That is exact where sums and unknowns
 form a tree, because then every value left for one unknown can be completed to a solution. What is not a tree is solved by
-integer programming, component by component.
-
-A solver computes in floating point, so its word is not taken: every reported value is that of a solution, which is
-rounded and put into the sums exactly. A range is therefore never reported wider than it is.
+integer programming, component by component (`programs`).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse.csgraph import connected_components
 
-from deid_assets.errors import CountsError
+from deid_assets.methods.counts.programs import Component, ContradictionError, Watch
 
-_CONTRADICTION = "the counts contradict the sums: no numbers in place of the marks make all sums hold"
 _ROUNDS = 200
-_RANDOM_DIRECTIONS = 8
-_NODES_AT_MOST = 20_000  # of one integer program; a limit in seconds would make results depend on the machine
+_EXACT_AT_MOST = 600  # connected unknowns; of more, programs for both ends of all ranges take minutes
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +24,31 @@ class Ranges:
     Attributes
     ----------
     low, high
-        float64 arrays of whole numbers; `high` may be infinite.
-    proven
-        bool array: whether both are proven. Otherwise the program was too hard, and the true range is possibly wider.
+        float64 arrays of whole numbers; `high` may be infinite. Both are values of solutions that were found.
+    outer_low, outer_high
+        float64 arrays: no solution has a value beyond these. They differ from `low` and `high` where a program was too hard, or
+        where the range needed not be exact.
     """
 
     low: np.ndarray
     high: np.ndarray
-    proven: np.ndarray
+    outer_low: np.ndarray
+    outer_high: np.ndarray
+
+    @property
+    def proven(self) -> np.ndarray:
+        """Whether the range is exact, a bool array. Otherwise the true range is possibly wider."""
+        return (self.low == self.outer_low) & (self.high == self.outer_high)
 
 
-def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray, enough: np.ndarray | None = None) -> Ranges:
+def ranges(
+    matrix: sparse.csr_array,
+    low: np.ndarray,
+    high: np.ndarray,
+    enough: np.ndarray | None = None,
+    needed: np.ndarray | None = None,
+    watch: Watch | None = None,
+) -> Ranges:
     """Return the exact range of every unknown x with `matrix` @ x = 0 and `low` <= x <= `high`.
 
     Parameters
@@ -52,6 +60,11 @@ def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray, enough: 
     enough
         Per unknown, a difference of largest and smallest value beyond which its range need not be exact, which saves time:
         the true range is then possibly wider than the one returned. By default all ranges are exact.
+    needed
+        Per unknown, a difference of largest and smallest value that is looked for first, for all, before any range is made
+        exact. Connected sums with very many unknowns are then left at that.
+    watch
+        When to stop, and whom to tell how far it is. By default only the size of each integer program is limited.
 
     Raises
     ------
@@ -66,18 +79,26 @@ def ranges(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray, enough: 
     >>> found.low.tolist(), found.high.tolist()
     ([2.0, 2.0, 12.0], [10.0, 10.0, 12.0])
     """
+    watch = watch or Watch()
     enough = np.full(len(low), np.inf) if enough is None else enough
-    low, high, settled = _narrowed(matrix, low.astype(float), high.astype(float))
-    proven = np.ones(len(low), bool)
-    for unknowns, sums, is_tree in _components(matrix, low < high):
-        if is_tree and settled:
-            continue
-        part = matrix[sums]
-        rest = np.where(low < high, 0.0, low)
-        target = -(part @ rest)
-        limits = low[unknowns], high[unknowns], enough[unknowns]
-        low[unknowns], high[unknowns], proven[unknowns] = _solved(part[:, unknowns], target, *limits)
-    return Ranges(low, high, proven)
+    outer_low, outer_high, settled = _narrowed(matrix, low.astype(float), high.astype(float))
+    low, high = outer_low.copy(), outer_high.copy()
+    rest = np.where(outer_low < outer_high, 0.0, outer_low)
+    hard = []
+    for unknowns, sums, is_tree in components(matrix, low < high):
+        if not (is_tree and settled):
+            part = matrix[sums]
+            limits = outer_low[unknowns], outer_high[unknowns]
+            hard.append((unknowns, Component(part[:, unknowns], -(part @ rest), *limits, watch)))
+    if needed is not None:
+        for unknowns, component in hard:
+            component.settle(needed[unknowns])
+    for unknowns, component in hard:
+        if needed is None or len(unknowns) <= _EXACT_AT_MOST:
+            component.settle(enough[unknowns])
+    for unknowns, component in hard:
+        (low[unknowns], high[unknowns]), (outer_low[unknowns], outer_high[unknowns]) = component.result()
+    return Ranges(low, high, outer_low, outer_high)
 
 
 def _narrowed(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -101,15 +122,15 @@ def _narrowed(matrix: sparse.csr_array, low: np.ndarray, high: np.ndarray) -> tu
         np.maximum.at(new_low, column, np.where(is_part, least, -most))
         np.minimum.at(new_high, column, np.where(is_part, most, -least))
         if (new_low > new_high).any():
-            raise CountsError(_CONTRADICTION)
+            raise ContradictionError
         if np.array_equal(new_low, low) and np.array_equal(new_high, high):
             return low, high, True
         low, high = new_low, new_high
     return low, high, False
 
 
-def _components(matrix: sparse.csr_array, unknown: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, bool]]:
-    """The unknowns and the sums of every connected component with a sum, and whether it is a tree."""
+def components(matrix: sparse.csr_array, unknown: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, bool]]:
+    """Return the unknowns and the sums of every connected component with a sum, and whether it is a tree."""
     links = matrix[:, np.flatnonzero(unknown)].tocoo()
     sums, unknowns = links.shape
     graph = sparse.coo_array((np.ones(len(links.row)), (links.row, links.col + sums)), shape=(sums + unknowns, sums + unknowns))
@@ -123,50 +144,3 @@ def _components(matrix: sparse.csr_array, unknown: np.ndarray) -> list[tuple[np.
         for group in groups
         if len(group) > 1
     ]
-
-
-def _solved(
-    matrix: sparse.csr_array, target: np.ndarray, low: np.ndarray, high: np.ndarray, enough: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ranges of one component by integer programming; outer ranges are given, inner ones grow with every solution."""
-    # Beyond this, a value is called unbounded: it exceeds everything that is bounded, taken together.
-    beyond = float(np.abs(target).sum() + np.abs(low).sum() + high[np.isfinite(high)].sum() + 1000)
-    outer_high = np.where(np.isinf(high), 4 * beyond, high)
-    constraint, bounds = LinearConstraint(matrix, target, target), Bounds(low, outer_high)
-    size = len(low)
-    inner_low, inner_high = np.full(size, np.inf), np.full(size, -np.inf)
-    proven = np.ones(size, bool)
-
-    def solve(direction: np.ndarray) -> bool:
-        """Take in the solution that is least in a direction; return whether it is one, and proven the least."""
-        found = milp(
-            direction,
-            constraints=constraint,
-            bounds=bounds,
-            integrality=np.ones(size, np.int64),
-            options={"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST},
-        )
-        if found.status == 2:
-            raise CountsError(_CONTRADICTION)
-        if found.x is None:
-            return False
-        solution = np.round(found.x)
-        if (matrix @ solution != target).any() or (solution < low).any() or (solution > outer_high).any():
-            return False
-        np.minimum(inner_low, solution, out=inner_low)
-        np.maximum(inner_high, solution, out=inner_high)
-        return found.status == 0
-
-    draws = np.random.default_rng(0)  # only a choice of directions: the result does not depend on it
-    for _ in range(_RANDOM_DIRECTIONS):
-        solve(np.round(draws.normal(size=size), 2))
-    for sign, outer in ((1.0, low), (-1.0, outer_high)):
-        for unknown in range(size):
-            inner = inner_low if sign > 0 else inner_high
-            if inner[unknown] != outer[unknown] and inner_high[unknown] - inner_low[unknown] < enough[unknown]:
-                direction = np.zeros(size)
-                direction[unknown] = sign
-                proven[unknown] &= solve(direction)
-    if not np.isfinite(inner_low).all():
-        raise CountsError("no numbers in place of the marks were found that make all sums hold; give fewer tables at a time")
-    return inner_low, np.where((inner_high > beyond) & np.isinf(high), np.inf, inner_high), proven

@@ -16,7 +16,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.audit import DISCLOSED, CountAudit, SmallCounts, audit, findings_of
+from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit, audit_of
 from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CountTables, PublishedCounts, sum_matrix
 
@@ -24,6 +24,7 @@ _EXACT_AT_MOST = 2_500  # deviations in one program of a component
 _SHOWN_AGAIN_AT_MOST = 200  # hidden cells of a component that are tried one by one
 _NODES_AT_MOST = 20_000
 _ROUNDS = 3
+_CHOICES_AT_MOST = 20
 _ROUND_OFF = 1e-6
 
 
@@ -88,17 +89,21 @@ class _State:
         return np.where(shown, self.counts, low), np.where(shown, self.counts, high)
 
     def disclosed(self, rule: SmallCounts) -> np.ndarray:
-        """Positions of the cells that fail the audit in either reading."""
+        """Positions of the cells that fail the audit in any reading."""
         width = rule.width(self.contribution).astype(float)
         low, high = self.seen(taken_for_large=True)
         found = ranges(self.matrix, low, high, width)
         is_narrow = (low < high) & (found.high - found.low < width)
-        if (is_narrow & ~self.is_small).any():
-            low, high = self.seen(taken_for_large=False)
-            found = ranges(self.matrix, low, high, width)
-            findings = findings_of(found, low < high, self.contribution, rule)
-            is_narrow = (is_narrow & self.is_small) | np.isin(findings, [one.name for one in DISCLOSED])
+        has_small = bool((self.is_small & self.is_hidden).any())
+        if has_small or (is_narrow & ~self.is_small).any():
+            published = PublishedCounts((), *self.seen(taken_for_large=False), (), self.contribution)
+            is_narrow &= self.is_small
+            is_narrow[audit_of(self.matrix, published, rule).disclosed()] = True
         return np.flatnonzero(is_narrow)
+
+    def can_hide(self, rule: SmallCounts) -> np.ndarray:
+        """Whether a cell may become an 'H'."""
+        return self.counts > 0 if rule.zeros_shown else np.ones(len(self.counts), bool)
 
     def hiding(self, cells: np.ndarray) -> "_State":
         """The same with these cells hidden as well."""
@@ -153,7 +158,12 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
     shown = tuple(HIDDEN if hidden else SMALL if small else int(count) for count, small, hidden in marks)
     stated = tables.cells, tables.sums
     published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
-    return MaskedCounts(tables, shown, audit(published, rule), float(state.costs @ is_hidden), is_optimal)
+    found = audit(published, rule)
+    if not found.passed:
+        raise UnprotectedError(
+            f"{len(found.disclosed())} small counts stay exposed; merge rows or columns, or raise the threshold"
+        )
+    return MaskedCounts(tables, shown, found, float(state.costs @ is_hidden), is_optimal)
 
 
 def costs(tables: CountTables) -> np.ndarray:
@@ -191,34 +201,55 @@ def _components(state: _State) -> np.ndarray:
 
 def _protected(state: _State, exposed: np.ndarray, rule: SmallCounts) -> tuple[_State, bool]:
     """Hide cells of one component until its small counts are protected; whether the choice is known to be the cheapest."""
-    for whole in (False, True):  # deviations that are no whole numbers are possible where sums form no network
-        if 2 * len(state.counts) * len(exposed) > _EXACT_AT_MOST:
-            break
-        hidden, proven = _cheapest(state, exposed, rule, whole=whole, at_once=True)
-        chosen = state.hiding(hidden)
-        if not len(chosen.disclosed(rule)):
-            return chosen, proven
+    if 2 * len(state.counts) * len(exposed) <= _EXACT_AT_MOST:
+        # Deviations that are no whole numbers are possible where sums form no network, and a small count as an 'H' may expose
+        # another to whoever takes every 'H' for a count that needs no protection. Such a choice is excluded, the next tried.
+        excluded: list[np.ndarray] = []
+        for _ in range(_CHOICES_AT_MOST):
+            hidden, proven = _cheapest(state, exposed, rule, whole=bool(excluded), small=True, excluded=excluded)
+            if hidden is None:
+                break
+            chosen = state.hiding(hidden)
+            if not len(chosen.disclosed(rule)):
+                return chosen, proven
+            excluded.append(hidden)
+    start = state
     for whole in (False, True):
         for _ in range(_ROUNDS):
             for cell in exposed:
-                state = state.hiding(_cheapest(state, np.array([cell]), rule, whole=whole, at_once=False)[0])
+                hidden, _ = _cheapest(state, np.array([cell]), rule, whole=whole, small=False)
+                state = state if hidden is None else state.hiding(hidden)
             exposed = state.disclosed(rule)
             if not len(exposed):
                 return _shown_again(state, rule), False
-    raise UnprotectedError(f"{len(exposed)} small counts stay exposed; merge rows or columns of these tables")
+    for everything in (start.can_hide(rule) & ~start.is_small, start.can_hide(rule)):
+        state = start.hiding(everything)
+        exposed = state.disclosed(rule)
+        if not len(exposed):
+            return _shown_again(state, rule), False
+    raise UnprotectedError(f"{len(exposed)} small counts stay exposed although all else is hidden; merge rows or columns")
 
 
-def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, at_once: bool) -> tuple[np.ndarray, bool]:
-    """Return which cells to hide so that these keep their possible values; and whether no cheaper choice exists.
+def _cheapest(
+    state: _State,
+    cells: np.ndarray,
+    rule: SmallCounts,
+    *,
+    whole: bool,
+    small: bool,
+    excluded: list[np.ndarray] | None = None,
+) -> tuple[np.ndarray | None, bool]:
+    """Return which cells to hide so that these keep their possible values, if that is possible, and whether none is cheaper.
 
     A cell keeps its values if two solutions of the sums differ enough in it. Both are written as deviations from the true
-    counts: what the marks allow already costs nothing, what only an 'H' would allow costs the cell. All cells `at_once` is a
-    mixed-integer program. Otherwise the cost is per person by which a count deviates, which is a linear program.
+    counts: what the marks allow already costs nothing, what only an 'H' would allow costs the cell; `small` says whether small
+    counts may become one. With a list of `excluded` choices, this is a mixed-integer program. Otherwise the cost is per
+    person by which a count deviates, which is a linear program.
     """
     size, copies = len(state.counts), 2 * len(cells)
     reach = 4.0 * rule.width(state.contribution[cells]).max()
     low, high = (np.clip(bound - state.counts, -reach, reach) for bound in state.seen(taken_for_large=True))
-    can_hide = state.counts > 0 if rule.zeros_shown else np.ones(size, bool)
+    can_hide = state.can_hide(rule) & (small | ~state.is_small)
     lowest = np.where(state.is_small, -state.counts, np.maximum(state.least - state.counts, -reach))
     up, down = np.where(can_hide, reach - high, 0), np.where(can_hide, low - lowest, 0)
     # The columns of every copy: deviation that is free, further up, further down. At the end, whether each cell is hidden.
@@ -233,11 +264,14 @@ def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, 
     bounds_high = np.tile(np.concatenate([high, up, down]), copies)
     price = np.tile(np.concatenate([np.zeros(size), state.costs, state.costs]), copies)
     integral = np.full(len(price), int(whole))
-    if at_once:
+    if excluded is not None:
         further = sparse.kron(sparse.eye_array(copies), sparse.eye_array(2 * size, 3 * size, k=size))
         allowed = sparse.vstack([sparse.diags_array(-up), sparse.diags_array(-down)] * copies)
         rows = [(sparse.hstack([a, sparse.coo_array(np.zeros((a.shape[0], size)))]), least, most) for a, least, most in rows]
         rows.append((sparse.hstack([further, allowed]), -np.inf, 0.0))
+        for choice in excluded:
+            differs = np.append(np.zeros(bounds_low.size), np.where(choice, -1.0, 1.0))
+            rows.append((sparse.csr_array(differs[None]), 1.0 - choice.sum(), np.inf))
         bounds_low, bounds_high = np.append(bounds_low, np.zeros(size)), np.append(bounds_high, np.ones(size))
         price, integral = np.append(0 * price, state.costs), np.append(integral, np.ones(size, np.int64))
     # With presolve, HiGHS prints to standard output what it repairs.
@@ -249,8 +283,8 @@ def _cheapest(state: _State, cells: np.ndarray, rule: SmallCounts, whole: bool, 
         options={"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST, "presolve": False},
     )
     if found.x is None:
-        raise UnprotectedError(f"{len(cells)} small counts cannot be hidden: merge rows or columns of these tables")
-    if at_once:
+        return None, False
+    if excluded is not None:
         return found.x[-size:] > 0.5, found.status == 0
     moved = found.x.reshape(copies, 3, size)[:, 1:] > _ROUND_OFF
     return np.asarray(moved.any(axis=(0, 1))), False

@@ -9,9 +9,10 @@ import numpy as np
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.protected_counts import NOISE_SD
-from deid_assets.methods.counts.tables import CellName, CountTables, Sum
+from deid_assets.methods.counts.tables import THRESHOLD, CellName, CountTables, Sum
 
 _STEP_OF_SCRIPT = 5
+_NUMBER_OF_SCRIPT = "N"
 
 
 class Mechanism(StrEnum):
@@ -22,7 +23,11 @@ class Mechanism(StrEnum):
     DISCRETE = "discrete"
     """The discrete Gaussian: its differential privacy also holds for the numbers that a computer really draws."""
     SCRIPT = "script"
-    """floor(N(0, sd)), then the sum rounded to the nearest 5: what the published SAS script does. Its mean is -.5."""
+    """floor(N(0, sd)), then the sum rounded to the nearest 5: what the published SAS script does. Its mean is -.5.
+
+    In a row with a column N that counts people, a true N of 1 to 10 masks the whole row, and one of 0 is shown. Both tell the
+    truth about N, so this option is not differentially private for such tables.
+    """
 
 
 class Zeros(StrEnum):
@@ -127,6 +132,9 @@ def add_noise(tables: CountTables, rule: NoiseRule, draw: Draw) -> NoisyCounts:
     ([9, 340], [2.5, 250.0])
     """
     of_claims = tables.contribution > 1
+    in_low_row, is_zero_number = (
+        _by_number(tables) if rule.mechanism is Mechanism.SCRIPT else np.zeros((2, len(of_claims)), bool)
+    )
     kept = np.flatnonzero(~of_claims) if rule.claims is Claims.DROPPED else np.arange(len(tables.cells))
     names = tuple(tables.cells[i] for i in kept)
     sd = rule.sd * tables.contribution[kept].astype(float)
@@ -134,6 +142,8 @@ def add_noise(tables: CountTables, rule: NoiseRule, draw: Draw) -> NoisyCounts:
         sd[of_claims[kept]] = np.inf
     if rule.zeros is Zeros.SHOWN:
         sd[(tables.counts[kept] == 0) & np.isfinite(sd)] = 0.0
+    sd[in_low_row[kept]] = np.inf
+    sd[is_zero_number[kept] & np.isfinite(sd)] = 0.0
     is_noisy = np.isfinite(sd) & (sd > 0)
     noise = np.array([draw(name, width) if noisy else 0 for name, width, noisy in zip(names, sd, is_noisy, strict=True)])
     counts = np.where(np.isinf(sd), 0, tables.counts[kept] + noise.astype(np.int64))
@@ -143,6 +153,18 @@ def add_noise(tables: CountTables, rule: NoiseRule, draw: Draw) -> NoisyCounts:
     sums = tuple(one for one in tables.sums if dropped.isdisjoint((one.total, *one.parts)))
     in_order = tuple(name for name in tables.cells if name in dropped)
     return NoisyCounts(names, counts, sd, sums, tables.contribution[kept], in_order)
+
+
+def _by_number(tables: CountTables) -> np.ndarray:
+    """Cells of rows whose N is small, and cells that are an N of 0."""
+    number = {
+        (name.table, name.row): int(count)
+        for name, count in zip(tables.cells, tables.counts, strict=True)
+        if name.column == _NUMBER_OF_SCRIPT
+    }
+    of_row = np.array([number.get((name.table, name.row), -1) for name in tables.cells])
+    is_number = np.array([name.column == _NUMBER_OF_SCRIPT for name in tables.cells], bool)
+    return np.array([(of_row > 0) & (of_row < THRESHOLD), is_number & (of_row == 0)])
 
 
 def nearest_step(counts: np.ndarray, step: int = _STEP_OF_SCRIPT) -> np.ndarray:

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from deid_assets.errors import CountsError
 
-LARGEST_COUNT = 2**50
+LARGEST_COUNT = 2**40
 """Counts are below this, so that their sums are exact as double-precision numbers."""
 THRESHOLD = 11
 """Counts from 1 to one less are small."""
@@ -59,7 +59,8 @@ class CountTables:
     Raises
     ------
     CountsError
-        If a name repeats, a count is negative, a sum names a cell that is not there, or a sum does not hold.
+        If a name repeats, a count is negative, a sum names a cell that is not there or does not hold, or one person contributes
+        more to a part than to its total.
 
     Examples
     --------
@@ -88,7 +89,9 @@ class CountTables:
             )
         if (self.contribution < 1).any():
             raise CountsError(f"{_where(self.cells, self.contribution < 1)}: one person contributes at least 1 to a cell")
-        broken = (sum_matrix(self.cells, self.sums) @ self.counts) != 0
+        matrix = sum_matrix(self.cells, self.sums)
+        check_contributions(self.cells, matrix, self.contribution)
+        broken = (matrix @ self.counts) != 0
         if broken.any():
             names = ", ".join(repr(self.sums[i].name) for i in np.flatnonzero(broken)[:5])
             raise CountsError(f"{broken.sum()} sums do not hold ({names}): their parts do not add up to their total")
@@ -142,7 +145,7 @@ class PublishedCounts:
         Raises
         ------
         CountsError
-            If a cell has another mark.
+            If a cell has another mark, or one person contributes more to a part than to its total.
         """
         cells, sums = tables
         persons = np.ones(len(cells), np.int64) if contribution is None else np.asarray(contribution, np.int64)
@@ -153,6 +156,7 @@ class PublishedCounts:
         counts = np.array([0 if isinstance(value, str) else value for value in shown], np.float64)
         low = np.where(is_small, float(smallest), counts)
         high = np.where(is_hidden, np.inf, np.where(is_small, threshold * persons - 1.0, counts))
+        check_contributions(cells, sum_matrix(cells, sums), persons)
         return cls(tuple(cells), low, high, tuple(sums), persons)
 
     @property
@@ -217,6 +221,21 @@ def sum_matrix(cells: Sequence[CellName], sums: Sequence[Sum]) -> sparse.csr_arr
         columns += [position[name] for name in named]
         signs += [-1, *[1] * len(one.parts)]
     return sparse.csr_array((np.array(signs, np.int64), (rows, columns)), shape=(len(sums), len(cells)))
+
+
+def check_contributions(cells: Sequence[CellName], matrix: sparse.csr_array, contribution: np.ndarray) -> None:
+    """Raise a CountsError where one person contributes more to a part than to its total.
+
+    A total whose contribution was forgotten would get the noise, and the threshold, of a count of people.
+    """
+    entries = matrix.tocoo()
+    of_total = np.zeros(matrix.shape[0], np.int64)
+    is_total = entries.data < 0
+    of_total[entries.row[is_total]] = contribution[entries.col[is_total]]
+    wrong = np.zeros(len(cells), bool)
+    wrong[entries.col[(contribution[entries.col] > of_total[entries.row]) & ~is_total]] = True
+    if wrong.any():
+        raise CountsError(f"{_where(cells, wrong)}: one person contributes more to them than to a total that they are part of")
 
 
 def _where(cells: Sequence[CellName], wrong: np.ndarray) -> str:

@@ -1,5 +1,7 @@
 """What the sums of masked tables give away: worked numbers, and brute force on random systems (methods#inferred-counts)."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -7,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from deid_assets.errors import CountsError
+from deid_assets.methods.counts import programs
 from deid_assets.methods.counts.audit import Finding, SmallCounts, audit, threshold_needed
 from deid_assets.methods.counts.inference import ranges
+from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, masked, solutions, two_way
 
@@ -157,6 +161,46 @@ def test_tables_that_cannot_be(change, message):
     tables = group([4, 6])
     with pytest.raises(CountsError, match=message):
         CountTables(tables.cells, **({"counts": tables.counts, "sums": tables.sums} | change))
+
+
+def test_a_total_whose_contribution_was_forgotten_is_refused():
+    tables = group([4, 6])
+    with pytest.raises(CountsError, match="contributes more to them than to a total"):
+        CountTables(tables.cells, tables.counts, tables.sums, np.array([1, 30, 30]))
+    with pytest.raises(CountsError, match="contributes more to them than to a total"):
+        PublishedCounts.of_marks((tables.cells, tables.sums), [400, "H", "H"], np.array([1, 30, 30]))
+
+
+def test_an_h_that_is_no_small_count_gives_more_away():
+    """13 less at least 11 is 1 or 2; where every H is impossible, they are any number again, in those connected cells only."""
+    tables = group([2, 11])
+    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), [13, "T", "H"]))
+    assert found.findings[1] is Finding.NEARLY_EXPOSED and (found.low[1], found.high[1]) == (1, 2)
+    other = tuple(CellName("other", str(i), "people") for i in range(3))
+    cells, sums = (*tables.cells, *other), (*tables.sums, Sum("other", other[0], other[1:]))
+    found = audit(PublishedCounts.of_marks((cells, sums), [13, "T", "H", 15, "H", "H"]))
+    assert found.findings[1] is Finding.NEARLY_EXPOSED and found.findings[4] is Finding.HIDDEN
+
+
+def test_what_is_not_proven_in_time_fails():
+    tables = two_way(np.full((3, 3), 5))
+    shown = ["T" if count == 5 else int(count) for count in tables.counts]
+    published = PublishedCounts.of_marks((tables.cells, tables.sums), shown)
+    assert audit(published).passed
+    with pytest.raises(CountsError, match="or more time"):
+        audit(published, watch=Watch(0))
+
+
+def test_a_program_that_does_not_finish_fails(monkeypatch):
+    """A solver that finds one solution only, the same for every question, and proves nothing."""
+    tables = two_way(np.full((3, 3), 5))
+    found = np.full(9, 4.0)  # relative to 1
+    said = SimpleNamespace(status=1, x=found, fun=0.0, mip_dual_bound=None)
+    monkeypatch.setattr(programs, "milp", lambda *_, **__: said)
+    shown = ["T" if count == 5 else int(count) for count in tables.counts]
+    audited = audit(PublishedCounts.of_marks((tables.cells, tables.sums), shown))
+    assert not audited.passed and not audited.proven[:9].any()
+    assert audited.findings[:9] == (Finding.UNPROVEN,) * 9
 
 
 def test_a_sum_of_cells_that_are_not_there():

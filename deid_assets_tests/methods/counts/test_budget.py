@@ -85,6 +85,18 @@ def test_repeated_noise_is_free_and_fresh_noise_is_charged():
     assert charged(budget, "delivery 2").spent == pytest.approx(0.32)
 
 
+def test_another_width_is_another_draw_and_is_charged():
+    """One cell of one delivery with ten widths would otherwise be ten free draws, which average the noise away."""
+    names, ones = (CellName("sex", "F", "people"),), np.ones(1)
+    budget = Budget(total=100, lockout=3)
+    for width in (2.5, 2.6, 2.7):
+        budget = budget.charged("delivery 1", names, (), width * ones, ones)
+    assert budget.spent == pytest.approx(sum(1 / (2 * width**2) for width in (2.5, 2.6, 2.7)))
+    assert budget.charged("delivery 1", names, (), 2.6 * ones, ones) == budget
+    with pytest.raises(CountsError, match="published 3 times"):
+        budget.charged("delivery 1", names, (), 2.8 * ones, ones)
+
+
 def test_a_budget_that_would_be_exceeded_refuses():
     budget = charged(Budget(total=0.3, lockout=10), "delivery 1")
     with pytest.raises(CountsError, match=r"cost 0.16 of zCDP, but only 0.14 of the total of 0.3"):

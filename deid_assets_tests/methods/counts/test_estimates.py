@@ -6,6 +6,9 @@ from scipy import special
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.estimates import estimate_audit
+from deid_assets.methods.counts.protected_counts import noise_probability
+from deid_assets.methods.counts.repeats import chance_of_exact_average
+from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets_tests.methods.counts.made_tables import group, two_way
 
 SD = 2.5
@@ -21,7 +24,23 @@ def test_parts_and_their_total(parts):
     found = audited(group([20] * parts))
     assert found.variance_factors[0] == pytest.approx(parts / (parts + 1))
     assert found.variance_factors[1:] == pytest.approx(1 - 1 / (parts + 1))
-    assert found.chances[1] == pytest.approx(special.erf(0.5 / np.sqrt(2 * (SD**2 + 1 / 12) * parts / (parts + 1))))
+    assert found.chances[1] == pytest.approx(special.erf(0.5 / np.sqrt(2 * SD**2 * parts / (parts + 1))))
+
+
+@pytest.mark.parametrize("sd", [0.3, 0.5, 0.75, 2.5])
+def test_narrow_noise_is_not_called_wider_than_it_is(sd):
+    """A shown count is right when its noise is 0; with rounding counted as noise, .7 would look safe."""
+    chance = audited(CountTables((CellName("a", "b", "c"),), np.array([3])), sd=[sd]).chances[0]
+    support = np.arange(-40, 41)
+    assert chance >= noise_probability(0, 0, sd)
+    assert chance == pytest.approx(1 / np.exp(-(support**2) / (2 * sd**2)).sum())
+    assert (chance > 0.5) == (sd < 0.79)
+
+
+@pytest.mark.parametrize("repeats", [2, 9, 10, 24, 100])
+def test_the_chance_covers_that_of_averages_of_rounded_noise(repeats):
+    chance = audited(CountTables((CellName("a", "b", "c"),), np.array([3])), repeats=repeats).chances[0]
+    assert chance_of_exact_average(repeats) <= chance <= chance_of_exact_average(repeats) + 0.12
 
 
 def test_no_unbiased_combination_does_better_than_the_estimate():

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import CountsError
@@ -37,7 +37,8 @@ def cheapest(tables: CountTables, rule: SmallCounts) -> float | None:
     return None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
+@example([[1, 10], [15, 10]])  # the cheapest choice hides a small count as H, which exposes another to a second reading
 @given(st.lists(st.lists(st.sampled_from([0, 1, 5, 10, 11, 15, 40]), min_size=2, max_size=2), min_size=2, max_size=2))
 def test_small_tables_are_masked_at_the_least_cost(inner):
     tables, rule = two_way(np.array(inner)), SmallCounts()
@@ -51,7 +52,7 @@ def test_small_tables_are_masked_at_the_least_cost(inner):
     assert found.is_optimal and found.cost == pytest.approx(best)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_heuristic_protects_and_hides_nothing_in_vain(seed):
     draws = np.random.default_rng(seed)

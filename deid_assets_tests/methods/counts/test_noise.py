@@ -41,6 +41,26 @@ def test_the_script_makes_of_3_one_of_four_numbers():
     assert drawn.mean() == pytest.approx(2.5, abs=0.1)
 
 
+def test_the_script_masks_rows_of_a_small_n_and_shows_an_n_of_0():
+    rows = {"small": (10, 400, 7), "zero": (0, 12, 5), "large": (11, 9, 3), "none": (None, 4, 4)}
+    cells, counts = [], []
+    for row, numbers in rows.items():
+        for column, count in zip(("N", "visits", "sex F"), numbers, strict=True):
+            if count is not None:
+                cells.append(CellName("made", row, column))
+                counts.append(count)
+    tables = CountTables(tuple(cells), np.array(counts))
+    noisy = add_noise(tables, NoiseRule(mechanism=Mechanism.SCRIPT), lambda cell, sd: 2)
+    shown = {name: "T" if hidden else int(count) for name, count, hidden in zip(cells, noisy.counts, noisy.masked, strict=True)}
+    assert [shown[CellName("made", "small", column)] for column in ("N", "visits", "sex F")] == ["T", "T", "T"]
+    assert [shown[CellName("made", "zero", column)] for column in ("N", "visits", "sex F")] == [0, 15, 5]
+    assert [shown[CellName("made", "large", column)] for column in ("N", "visits", "sex F")] == [15, 10, 5]
+    assert [shown[CellName("made", "none", column)] for column in ("visits", "sex F")] == [5, 5]
+    assert noisy.sd[cells.index(CellName("made", "zero", "N"))] == 0
+    rounded = add_noise(tables, NoiseRule(), lambda cell, sd: 2)
+    assert not rounded.masked.any() and rounded.counts.tolist() == [count + 2 for count in counts]
+
+
 @pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(25, 4), Fraction(40)])
 def test_the_discrete_gaussian_has_its_probabilities(variance):
     numbers = KeyedNumbers(SECRET)
