@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import special
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.budget import Budget, best_guess, epsilon, gaussian_epsilon, rho_of_tables
+from deid_assets.methods.counts.budget import (
+    Budget,
+    NoisyCell,
+    best_guess,
+    epsilon,
+    gaussian_epsilon,
+    rho_of_tables,
+    rho_within,
+)
 from deid_assets.methods.counts.tables import CellName
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
@@ -73,8 +81,7 @@ def test_best_guess_is_that_of_two_gaussians():
 
 def charged(budget: Budget, noise: str, parts: int = 2) -> Budget:
     tables = group([20] * parts)
-    ones = np.ones(len(tables.cells))
-    return budget.charged(noise, tables.cells, tables.sums, SD * ones, ones)
+    return budget.charged([NoisyCell(name, noise, SD) for name in tables.cells], tables.sums)
 
 
 def test_repeated_noise_is_free_and_fresh_noise_is_charged():
@@ -83,6 +90,36 @@ def test_repeated_noise_is_free_and_fresh_noise_is_charged():
     assert charged(budget, "delivery 1") == budget
     assert charged(budget, "delivery 1", parts=3).spent == pytest.approx(0.24)  # one new cell
     assert charged(budget, "delivery 2").spent == pytest.approx(0.32)
+
+
+def test_a_sum_with_a_repeated_total_still_places_a_person_in_one_part():
+    tables = group([20] * 5)
+    total, *parts = tables.cells
+    budget = Budget(total=1, lockout=10).charged([NoisyCell(total, "delivery 1", SD)], ())
+    cells = [NoisyCell(total, "delivery 1", SD), *(NoisyCell(part, "delivery 2", SD) for part in parts)]
+    assert budget.charged(cells, tables.sums).spent == pytest.approx(0.16)
+
+
+def test_noise_of_another_width_is_fresh():
+    cell = CellName("sex", "F", "people")
+    budget = Budget(total=1, lockout=10).charged([NoisyCell(cell, "delivery 1", SD)], ())
+    assert budget.charged([NoisyCell(cell, "delivery 1", 2 * SD)], ()).spent == pytest.approx(0.10)
+
+
+def test_masked_cells_cost_nothing():
+    budget = Budget(total=1, lockout=1)
+    assert budget.charged([NoisyCell(CellName("a", "b", "c"), "delivery 1", np.inf)], ()) == budget
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.01, 50), st.floats(1e-9, 0.05))
+def test_a_total_as_epsilon_is_the_largest_cost_within_it(least, delta):
+    assert epsilon(rho_within(least, delta), delta) == pytest.approx(least, rel=1e-6)
+
+
+def test_a_total_as_epsilon_must_be_a_number():
+    with pytest.raises(CountsError, match="epsilon must be"):
+        rho_within(0, 0.1)
 
 
 def test_a_budget_that_would_be_exceeded_refuses():
