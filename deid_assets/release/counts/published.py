@@ -1,0 +1,148 @@
+"""The protected tables of a release, and the files that they become."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.methods.counts.budget import NoisyCell
+from deid_assets.methods.counts.cohort import (
+    ATTRITION,
+    CHARACTERISTICS,
+    COHORT_STEP,
+    NUMBER_OF_CLAIMS,
+    PERCENTILES,
+    RELEASED,
+    UNKNOWN,
+    cumulative_shares,
+    percentile_class,
+)
+from deid_assets.methods.counts.masking import mask
+from deid_assets.methods.counts.noise import add_noise
+from deid_assets.methods.counts.tables import CellName
+from deid_assets.policy.hierarchies.specs import IntervalsSpec
+from deid_assets.policy.models import Policy
+from deid_assets.release.counts.cohort import shapes_of_cells, tables_of
+from deid_assets.release.counts.noise import DeliveryNoise
+
+FILES = ("Attrition", "Characteristics", "Distributions")
+ORDER: dict[str, tuple[str, ...]] = {
+    "Attrition": ("Unit", "Step", "Counted"),
+    "Characteristics": ("Variable", "Place"),
+    "Distributions": ("Variable", "Percentile"),
+}
+"""How the rows of each file are ordered."""
+
+
+def planned_cells(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> tuple[NoisyCell, ...]:
+    """The cells of the tables that are to be noisy, for the budget; nothing is drawn."""
+    if policy.counts.protection == "masked":
+        return ()
+    tables, shapes = tables_of(counts, [RELEASED]), shapes_of_cells(counts)
+    pairs = zip(tables.cells, tables.contribution, strict=True)
+    return tuple(noise.cell(name, shapes[name], int(contribution)) for name, contribution in pairs)
+
+
+def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
+    """Protect the tables.
+
+    Parameters
+    ----------
+    counts
+        `cohort.cohort_counts`.
+    noise
+        Of the delivery; not asked where tables are masked.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns table, row, column, place, count (missing where masked), mark ('T' or 'H' where masked), sd (0 where the count
+        is exact, missing where tables are masked), contribution.
+
+    Raises
+    ------
+    CountsError
+        If masked tables would expose small counts, whatever else is hidden.
+    """
+    places = {
+        CellName(row.table, row.row, row.column): row.place
+        for row in counts[["table", "row", "column", "place"]].itertuples(index=False)
+    }
+    if policy.counts.protection == "masked":
+        # Of the later steps, files tell one number exactly, which masks cannot take into account.
+        masked = mask(tables_of(counts, _after_the_cohort(counts)), policy.counts.small_counts)
+        shown = [
+            (*name, places[name], None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, int(most))
+            for name, one, most in zip(masked.tables.cells, masked.shown, masked.tables.contribution, strict=True)
+        ]
+        return _frame(shown)
+    shapes = shapes_of_cells(counts)
+    noisy = add_noise(
+        tables_of(counts, [RELEASED]), policy.counts.noise_rule, lambda name, sd: noise.draw(name, shapes[name], sd)
+    )
+    rows: list[tuple[object, ...]] = [
+        (*name, places[name], int(count), None, float(sd), int(most))
+        for name, count, sd, most in zip(noisy.cells, noisy.counts, noisy.sd, noisy.contribution, strict=True)
+    ]
+    is_released = (counts["table"] == ATTRITION) & (counts["row"] == RELEASED.row) & (counts["column"] == RELEASED.column)
+    rows += [(*RELEASED, places[RELEASED], int(number), None, 0.0, 1) for number in counts.loc[is_released, "count"]]
+    return _frame(rows)
+
+
+def shown_of(published: pd.DataFrame) -> dict[CellName, int | str]:
+    """What is shown of every cell: a count, 'T' or 'H'."""
+    return {
+        CellName(row.table, row.row, row.column): row.mark if isinstance(row.mark, str) else int(row.count)
+        for row in published.itertuples(index=False)
+    }
+
+
+def file_tables(policy: Policy, published: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The tables of the files, by name; distributions follow from published counts alone."""
+    shown = {"Count": published["count"], "Mark": published["mark"], "SD": published["sd"]}
+    is_step = published["table"] != CHARACTERISTICS
+    steps = pd.DataFrame(
+        {
+            "Unit": np.where(published["table"] == ATTRITION, "members", "claims"),
+            "Step": published["place"],
+            "Stage": published["row"],
+            "Counted": published["column"],
+            **shown,
+        }
+    )[is_step]
+    classes = pd.DataFrame(
+        {"Variable": published["row"], "Place": published["place"], "Class": published["column"], **shown}
+    )[~is_step]
+    classes = classes.sort_values(["Variable", "Place"]).assign(CumulativeShare=None)
+    percentiles: list[tuple[str, int, str | None]] = []
+    for variable, group in classes.groupby("Variable", sort=True):
+        if not _is_ordered(policy, str(variable)):
+            continue
+        known = group[group["Class"] != UNKNOWN]
+        shares = cumulative_shares([None if pd.isna(count) else int(count) for count in known["Count"]])
+        classes.loc[known.index, "CumulativeShare"] = shares
+        for percentile in PERCENTILES:
+            place = percentile_class(shares, percentile)
+            percentiles.append((str(variable), percentile, None if place is None else str(known["Class"].iloc[place])))
+    return {
+        "Attrition": steps.astype({"Step": "int64"}),
+        "Characteristics": classes.astype({"Place": "int64", "CumulativeShare": "float64"}),
+        "Distributions": pd.DataFrame(percentiles, columns=["Variable", "Percentile", "Class"]),
+    }
+
+
+def _is_ordered(policy: Policy, variable: str) -> bool:
+    if variable == NUMBER_OF_CLAIMS:
+        return True
+    return isinstance(policy.hierarchies[policy.quasi_identifier(variable).hierarchy], IntervalsSpec)
+
+
+def _after_the_cohort(counts: pd.DataFrame) -> list[CellName]:
+    last = counts.loc[(counts["table"] == ATTRITION) & (counts["row"] == COHORT_STEP), "place"].max()
+    later = counts[(counts["table"] == ATTRITION) & (counts["place"] > last)]
+    return [CellName(*row) for row in later[["table", "row", "column"]].itertuples(index=False)]
+
+
+def _frame(rows: Iterable[tuple[object, ...]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["table", "row", "column", "place", "count", "mark", "sd", "contribution"])
+    return frame.astype({"place": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "contribution": "int64"})
