@@ -277,7 +277,7 @@ class Budget:
             )
         # A draw that repeats costs nothing, but its sums still say that one person is in one part only.
         sd = np.where(is_fresh, [cell.sd for cell in cells], np.inf)
-        rho = rho_of_tables([cell.name for cell in cells], sums, sd, np.array([cell.contribution for cell in cells]))
+        rho = rho_of_tables(_own_names(cells), sums, sd, np.array([cell.contribution for cell in cells]))
         if self.spent + rho > self.total:
             raise CountsError(
                 f"these counts cost {rho:.4g} of zCDP, but only {max(0.0, self.total - self.spent):.4g} of the total of "
@@ -286,6 +286,15 @@ class Budget:
         fresh.sort(key=lambda cell: (cell.definition, cell.draw))
         charge = Charge(tuple(cell.definition for cell in fresh), tuple(cell.draw for cell in fresh), rho)
         return replace(self, charges=(*self.charges, charge))
+
+
+def _own_names(cells: Sequence[NoisyCell]) -> list[CellName]:
+    """The names of cells; of cells with one name and several noises, the first is the one that sums mean."""
+    first: dict[CellName, NoisyCell] = {}
+    return [
+        cell.name if first.setdefault(cell.name, cell) is cell else cell.name._replace(table=f"{cell.name.table} {cell.draw}")
+        for cell in cells
+    ]
 
 
 def _digest(*words: str) -> str:

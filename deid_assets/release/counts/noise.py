@@ -53,6 +53,11 @@ class DeliveryNoise:
         """What the budget needs to know of a cell; nothing is drawn."""
         return NoisyCell(name, self._shaped(shape).identity, self.section.sd * contribution, contribution)
 
+    def same(self, name: CellName, shape: str) -> str:
+        """Equal for cells that count the same people of this delivery, however their counts are protected; restricted."""
+        counted = ConsistentNoise(self.key, self.delivery, shape).identity
+        return NoisyCell(name, counted, 0.0).draw
+
     def draw(self, name: CellName, shape: str, sd: float) -> int:
         """The noise of a cell at a standard deviation."""
         return self._shaped(shape).draw(name, sd)

@@ -1,7 +1,5 @@
 """The protected tables of a release, and the files that they become."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
@@ -19,13 +17,16 @@ from deid_assets.methods.counts.cohort import (
 )
 from deid_assets.methods.counts.masking import mask
 from deid_assets.methods.counts.noise import add_noise
-from deid_assets.methods.counts.tables import CellName
+from deid_assets.methods.counts.tables import CellName, Sum
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.release.counts.cohort import shapes_of_cells, tables_of
 from deid_assets.release.counts.noise import DeliveryNoise
 
 FILES = ("Attrition", "Characteristics", "Distributions")
+_TYPES = {
+    "place": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "draw": "string", "contribution": "int64",
+}  # fmt: skip
 ORDER: dict[str, tuple[str, ...]] = {
     "Attrition": ("Unit", "Step", "Counted"),
     "Characteristics": ("Variable", "Place"),
@@ -43,6 +44,11 @@ def planned_cells(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) ->
     return tuple(noise.cell(name, shapes[name], int(contribution)) for name, contribution in pairs)
 
 
+def planned_sums(policy: Policy, counts: pd.DataFrame) -> tuple[Sum, ...]:
+    """The sums that hold between these cells."""
+    return () if policy.counts.protection == "masked" else tables_of(counts, [RELEASED]).sums
+
+
 def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
     """Protect the tables.
 
@@ -51,42 +57,43 @@ def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise)
     counts
         `cohort.cohort_counts`.
     noise
-        Of the delivery; not asked where tables are masked.
+        Of the delivery; nothing is drawn where tables are masked.
 
     Returns
     -------
     pandas.DataFrame
         Columns table, row, column, place, count (missing where masked), mark ('T' or 'H' where masked), sd (0 where the count
-        is exact, missing where tables are masked), contribution.
+        is exact, missing where tables are masked), contribution, same (`DeliveryNoise.same`), draw (`NoisyCell.draw`, missing
+        where there is no noise).
 
     Raises
     ------
     CountsError
         If masked tables would expose small counts, whatever else is hidden.
     """
-    places = {
-        CellName(row.table, row.row, row.column): row.place
-        for row in counts[["table", "row", "column", "place"]].itertuples(index=False)
-    }
+    shapes = shapes_of_cells(counts)
     if policy.counts.protection == "masked":
         # Of the later steps, files tell one number exactly, which masks cannot take into account.
         masked = mask(tables_of(counts, _after_the_cohort(counts)), policy.counts.small_counts)
-        shown = [
-            (*name, places[name], None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, int(most))
-            for name, one, most in zip(masked.tables.cells, masked.shown, masked.tables.contribution, strict=True)
+        rows = [
+            (name, None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, None)
+            for name, one in zip(masked.tables.cells, masked.shown, strict=True)
         ]
-        return _frame(shown)
-    shapes = shapes_of_cells(counts)
-    noisy = add_noise(
-        tables_of(counts, [RELEASED]), policy.counts.noise_rule, lambda name, sd: noise.draw(name, shapes[name], sd)
+    else:
+        tables = tables_of(counts, [RELEASED])
+        noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(name, shapes[name], sd))
+        draws = {cell.name: cell.draw for cell in planned_cells(policy, counts, noise)}
+        rows = [
+            (name, int(count), None, float(sd), draws[name])
+            for name, count, sd in zip(noisy.cells, noisy.counts, noisy.sd, strict=True)
+        ]
+        rows += [(RELEASED, int(count), None, 0.0, None) for count in counts.loc[_is_released(counts), "count"]]
+    shown = pd.DataFrame(
+        [(*name, count, mark, sd, draw, noise.same(name, shapes[name])) for name, count, mark, sd, draw in rows],
+        columns=["table", "row", "column", "count", "mark", "sd", "draw", "same"],
     )
-    rows: list[tuple[object, ...]] = [
-        (*name, places[name], int(count), None, float(sd), int(most))
-        for name, count, sd, most in zip(noisy.cells, noisy.counts, noisy.sd, noisy.contribution, strict=True)
-    ]
-    is_released = (counts["table"] == ATTRITION) & (counts["row"] == RELEASED.row) & (counts["column"] == RELEASED.column)
-    rows += [(*RELEASED, places[RELEASED], int(number), None, 0.0, 1) for number in counts.loc[is_released, "count"]]
-    return _frame(rows)
+    known = counts[["table", "row", "column", "place", "contribution"]]
+    return shown.merge(known, on=["table", "row", "column"], validate="one_to_one").astype(_TYPES)
 
 
 def shown_of(published: pd.DataFrame) -> dict[CellName, int | str]:
@@ -110,24 +117,26 @@ def file_tables(policy: Policy, published: pd.DataFrame) -> dict[str, pd.DataFra
             **shown,
         }
     )[is_step]
-    classes = pd.DataFrame(
-        {"Variable": published["row"], "Place": published["place"], "Class": published["column"], **shown}
-    )[~is_step]
-    classes = classes.sort_values(["Variable", "Place"]).assign(CumulativeShare=None)
+    classes = pd.DataFrame({"Variable": published["row"], "Place": published["place"], "Class": published["column"], **shown})[
+        ~is_step
+    ]
+    classes = classes.sort_values(["Variable", "Place"]).assign(CumulativeShare=pd.array([None] * len(classes), "Float64"))
     percentiles: list[tuple[str, int, str | None]] = []
     for variable, group in classes.groupby("Variable", sort=True):
         if not _is_ordered(policy, str(variable)):
             continue
         known = group[group["Class"] != UNKNOWN]
         shares = cumulative_shares([None if pd.isna(count) else int(count) for count in known["Count"]])
-        classes.loc[known.index, "CumulativeShare"] = shares
+        classes.loc[known.index, "CumulativeShare"] = pd.array(shares, "Float64")
         for percentile in PERCENTILES:
             place = percentile_class(shares, percentile)
             percentiles.append((str(variable), percentile, None if place is None else str(known["Class"].iloc[place])))
     return {
         "Attrition": steps.astype({"Step": "int64"}),
-        "Characteristics": classes.astype({"Place": "int64", "CumulativeShare": "float64"}),
-        "Distributions": pd.DataFrame(percentiles, columns=["Variable", "Percentile", "Class"]),
+        "Characteristics": classes.astype({"Place": "int64"}),
+        "Distributions": pd.DataFrame(percentiles, columns=["Variable", "Percentile", "Class"]).astype(
+            {"Variable": "string", "Percentile": "int64", "Class": "string"}
+        ),
     }
 
 
@@ -143,6 +152,5 @@ def _after_the_cohort(counts: pd.DataFrame) -> list[CellName]:
     return [CellName(*row) for row in later[["table", "row", "column"]].itertuples(index=False)]
 
 
-def _frame(rows: Iterable[tuple[object, ...]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=["table", "row", "column", "place", "count", "mark", "sd", "contribution"])
-    return frame.astype({"place": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "contribution": "int64"})
+def _is_released(counts: pd.DataFrame) -> "pd.Series[bool]":
+    return (counts["table"] == RELEASED.table) & (counts["row"] == RELEASED.row) & (counts["column"] == RELEASED.column)

@@ -5,7 +5,7 @@ The registry is one for all policies and deliveries of a home, because their mem
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deid_assets.methods.counts.budget import Budget, Charge, NoisyCell
 from deid_assets.methods.counts.tables import Sum
@@ -40,7 +40,13 @@ class NoisyPublication:
         CountsError
             If the total would be exceeded, or a cell is locked out.
         """
-        return budget_of(chain, self.section).charged(self.cells, self.sums)
+        before = budget_of(chain, self.section)
+        after = before.charged(self.cells, self.sums)
+        if after == before:
+            return before
+        # As the registry will record it.
+        new = after.charges[-1]
+        return replace(before, charges=(*before.charges, replace(new, rho=_billionths(new.rho) / _BILLION)))
 
     def charge(self, chain: Chain, time: str) -> NoiseCharge | None:
         """The unsigned registry line of what was not charged before; None if there is nothing.
@@ -54,7 +60,7 @@ class NoisyPublication:
         if after == before:
             return None
         new = after.charges[-1]
-        return NoiseCharge(new.cells, new.draws, math.ceil(new.rho * _BILLION), chain.head, time)
+        return NoiseCharge(new.cells, new.draws, _billionths(new.rho), chain.head, time)
 
 
 def budget_of(chain: Chain, section: CountNoise) -> Budget:
@@ -62,3 +68,8 @@ def budget_of(chain: Chain, section: CountNoise) -> Budget:
     charges: Sequence[NoiseCharge] = [line for line in chain.lines if isinstance(line, NoiseCharge)]
     spent = tuple(Charge(line.cells, line.draws, line.billionths / _BILLION) for line in charges)
     return Budget(section.budget.total, section.lockout, spent)
+
+
+def _billionths(rho: float) -> int:
+    """A cost in billionths, rounded up; a number that came from billionths stays as it is."""
+    return math.ceil(round(rho * _BILLION, 3))
