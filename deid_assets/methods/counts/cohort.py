@@ -5,6 +5,7 @@ tables knows them too.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.counts.tables import CellName, Sum
@@ -69,7 +70,7 @@ def sums_of(cells: Iterable[CellName]) -> tuple[Sum, ...]:
     known = set(names)
     steps = [name for name in names if name.table == ATTRITION and name.column == REMAINING]
     found = []
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         excluded = after._replace(column=EXCLUDED)
         if excluded in known:
             found.append(Sum(after.row, before, (after, excluded)))
@@ -105,7 +106,7 @@ def claim_bands() -> list[str]:
     >>> claim_bands()[:4], claim_bands()[-1]
     (['0', '1', '2-4', '5-9'], '1000+')
     """
-    pairs = zip(CLAIM_BANDS, CLAIM_BANDS[1:], strict=False)
+    pairs = pairwise(CLAIM_BANDS)
     return [*(f"{start}" if end == start + 1 else f"{start}-{end - 1}" for start, end in pairs), f"{CLAIM_BANDS[-1]}+"]
 
 

@@ -76,8 +76,8 @@ class Counts(CountNoise):
 
     protection: Literal["noise", "masked"] = Field(
         "noise",
-        description="noise: every count of the tables is noisy; masked: small counts are hidden, and others by which they could "
-        "be computed. Other numbers of the manifest are noisy either way",
+        description="noise: every count of the tables is noisy; masked: small counts are hidden, and others by which they "
+        "could be computed. Other numbers of the manifest are noisy either way",
     )
     zeros: Literal["noisy", "shown"] = Field(
         "noisy",
@@ -120,8 +120,8 @@ def characteristics_of(policy: "Policy") -> dict[str, int]:
     """The columns by which members are counted, each with its level."""
     named = policy.counts.characteristics
     if named is not None:
-        return {column: policy.hierarchy_of(column).level_names.index(level) for column, level in named.items()}
-    found = {}
+        return {str(column): policy.hierarchy_of(column).level_names.index(level) for column, level in named.items()}
+    found: dict[str, int] = {}
     for qi in policy.quasi_identifiers.members:
         hierarchy = policy.hierarchy_of(qi.column)
         usable = [level for level in range(hierarchy.levels) if len(classes_of(hierarchy, level)) > 1]

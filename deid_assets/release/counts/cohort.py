@@ -53,7 +53,7 @@ def cohort_counts(
     members = [step for step in steps if step.unit == "members"]
     shapes = {step.stage: step.shape or shape_of_rows for step in members}
     counted = attrition_cells([(step.stage, step.count) for step in members])
-    rows = [(*name, place, count, 1, shapes[name.row]) for place, (name, count) in enumerate(counted)]
+    rows: list[tuple[object, ...]] = [(*name, place, count, 1, shapes[name.row]) for place, (name, count) in enumerate(counted)]
     profiles, cohort = tables["member_profiles"], tables["eligible_members"]
     for column, level in characteristics_of(policy).items():
         found = profiles.query(values_counted(profiles, cohort, column))

@@ -72,6 +72,7 @@ def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise)
         If masked tables would expose small counts, whatever else is hidden.
     """
     shapes = shapes_of_cells(counts)
+    rows: list[tuple[CellName, int | None, str | None, float | None, str | None]]
     if policy.counts.protection == "masked":
         # Of the later steps, files tell one number exactly, which masks cannot take into account.
         masked = mask(tables_of(counts, _after_the_cohort(counts)), policy.counts.small_counts)
@@ -106,6 +107,7 @@ def shown_of(published: pd.DataFrame) -> dict[CellName, int | str]:
 
 def file_tables(policy: Policy, published: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables of the files, by name; distributions follow from published counts alone."""
+    published = published.astype(_TYPES)  # a column without values has lost its type in the store
     shown = {"Count": published["count"], "Mark": published["mark"], "SD": published["sd"]}
     is_step = published["table"] != CHARACTERISTICS
     steps = pd.DataFrame(
