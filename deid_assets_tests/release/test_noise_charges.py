@@ -15,8 +15,8 @@ from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.editions import editions
 from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.registry.chain import GENESIS, read_chain
-from deid_assets.release.registry.entries import Entry, NoiseCharge
+from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
+from deid_assets.release.registry.entries import Entry, NoiseCharge, signed_rotation
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
 from deid_assets_tests.release import making
 from deid_assets_tests.release.making import SECRET, releases_in
@@ -45,6 +45,10 @@ def publish(releases: Releases, inputs: str, noise: NoisyPublication | None, wit
 
         time = f"2024-01-01T00:00:{staging.number:02d}Z"
         return staging.publish(describe, "2024", SECRET.keyed_digest("inputs", inputs), time, noise=noise)
+
+
+def fail(*args: object) -> None:
+    raise OSError("no space")
 
 
 def kinds(releases: Releases) -> list[str | None]:
@@ -94,9 +98,10 @@ def test_a_budget_that_is_exceeded_refuses_and_leaves_nothing(tmp_path, section,
 
 def test_a_crash_after_the_charge_leaves_a_cost_without_a_release_which_is_not_charged_again(tmp_path, monkeypatch):
     releases = releases_in(tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
-        patch.setattr(publication.os, "rename", lambda *paths: (_ for _ in ()).throw(OSError("no space")))
-        publish(releases, "a", noise_of("delivery 1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(publication.os, "rename", fail)
+        with pytest.raises(OSError, match="no space"):
+            publish(releases, "a", noise_of("delivery 1"))
     assert kinds(releases) == ["noise charge"]
     publish(releases, "a", noise_of("delivery 1"))
     assert kinds(releases) == ["noise charge", None] and spent(releases) == pytest.approx(0.16)
@@ -104,9 +109,10 @@ def test_a_crash_after_the_charge_leaves_a_cost_without_a_release_which_is_not_c
 
 def test_a_crash_before_the_charge_publishes_nothing(tmp_path, monkeypatch):
     releases = releases_in(tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk"):
-        patch.setattr(publication.Registry, "append", lambda *args: (_ for _ in ()).throw(OSError("disk")))
-        publish(releases, "a", noise_of("delivery 1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(publication.Registry, "append", fail)
+        with pytest.raises(OSError, match="no space"):
+            publish(releases, "a", noise_of("delivery 1"))
     assert kinds(releases) == [] and not list((tmp_path / "releases/heritage").iterdir())
 
 
@@ -137,14 +143,8 @@ def test_costs_are_rounded_up_and_budgets_agree_before_and_after(tmp_path):
 
 
 def charge(key: SigningKey, **changes) -> NoiseCharge:
-    line = noise_of("delivery 1").charge(read_chain_of_nothing(), "2024-01-01T00:00:00Z")
+    line = noise_of("delivery 1").charge(Chain((), None, b""), "2024-01-01T00:00:00Z")
     return replace(line, **changes).signed(key)
-
-
-def read_chain_of_nothing():
-    from deid_assets.release.registry.chain import Chain
-
-    return Chain((), None, b"")
 
 
 def lines_with(tmp_path, content: bytes):
@@ -179,8 +179,6 @@ def test_a_charge_needs_its_signature(tmp_path):
 
 
 def test_a_charge_is_not_signed_by_a_key_out_of_force(tmp_path):
-    from deid_assets.release.registry.entries import signed_rotation
-
     old, new = (SigningKey.load_or_create(tmp_path / name) for name in ("old", "new"))
     rotation = signed_rotation(old, new, "", GENESIS, "2024-01-01T00:00:00Z")
     late = charge(old, previous=rotation.hash)
