@@ -109,8 +109,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
             described = described_tables(policy, levels, staged, staged_days(policy, profiles))
-            described |= described_counts(staged_counts)
-            staging.write_json(DICTIONARY, dictionary(described))
+            staging.write_json(DICTIONARY, dictionary(described | described_counts(staged_counts)))
             rare = rare_labels(described)
             passed = Passed(
                 evidence,
