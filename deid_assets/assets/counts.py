@@ -9,7 +9,6 @@ import pandas as pd
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.count_disclosure import count_measurements
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
@@ -26,6 +25,8 @@ from deid_assets.release.cumulative import comparable_counts
 from deid_assets.release.gate.counts import count_refusals
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Staging
+from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
 from deid_assets.release.staged_files import stage_counts
 from deid_assets.resources import Policies, Workplace
@@ -72,7 +73,7 @@ def require_budget(policy: Policy, workplace: Workplace, cells: tuple[NoisyCell,
         If the total would be exceeded, or a cell is locked out.
     """
     try:
-        NoisyPublication(policy.counts, cells, sums).budget_after(releases_of(workplace).registry.chain())
+        NoisyPublication(policy.counts, cells, sums).budget_after(_chain(workplace))
     except CountsError as error:
         raise RefusedError(f"refused by the budget of noise: {error}") from None
 
@@ -98,7 +99,7 @@ def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
 
 def publications(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> int:
     """How often the most published cell was published with noise of its own, this time included."""
-    budget = budget_of(releases_of(workplace).registry.chain(), policy.counts)
+    budget = budget_of(_chain(workplace), policy.counts)
     often, charged = budget.often, {draw for charge in budget.charges for draw in charge.draws}
     found = [
         often[NoisyCell(name, "", 0.0).definition] + (draw not in charged)
@@ -167,6 +168,11 @@ class ReleasedCounts:
         """What an adversary learns of the tables, from the registry and the earlier releases that exist now."""
         often = publications(self.policy, self.workplace, self.published)
         return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), often)
+
+
+def _chain(workplace: Workplace) -> Chain:
+    """The registry; read without the lock of the releases, which the publication holds when it asks again."""
+    return Registry(workplace.home.releases / REGISTRY).chain()
 
 
 def _counted(

@@ -63,7 +63,7 @@ class CountNoise(Section):
 
 
 class Masking(Section):
-    """When masked counts are hidden well enough (methods#masked-counts)."""
+    """When masked counts are hidden well enough, if tables are masked (methods#masked-counts)."""
 
     threshold: Annotated[int, Field(ge=2, le=1000)] = Field(11, description="counts from 1 to one less are small, and hidden")
     values: Annotated[int, Field(ge=2, le=1000)] = Field(
@@ -146,8 +146,6 @@ def count_table_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     section, known = policy.counts, policy.quasi_identifiers.member_columns
     if section.protection == "masked" and section.zeros == "shown":
         yield ("counts", "zeros"), "is about noise, and the tables are masked, which shows zeros; remove it"
-    if section.protection == "noise" and section.masking != Masking():
-        yield ("counts", "masking"), "is about masked tables, but these are noisy; remove it"
     for column, level in (section.characteristics or {}).items():
         path: Path = ("counts", "characteristics", column)
         if column not in known:
