@@ -31,11 +31,8 @@ def _of_blanks(policy: FlatPolicy, noisy_blanks: Mapping[str, int]) -> str:
     """The columns whose blanks are classes of their own, about how many, and what to do."""
     if not noisy_blanks:
         return ""
-    counted = [
-        f"{qi.column} (about {noisy_blanks[qi.release_as]:,})"
-        for qi in policy.quasi_identifiers
-        if qi.release_as in noisy_blanks
-    ]
+    blank = [qi for qi in policy.quasi_identifiers if qi.release_as in noisy_blanks]
+    counted = [f"{qi.column} (about {noisy_blanks[qi.release_as]:,})" for qi in blank]
     return (
         f". In the columns {', '.join(counted)} blanks are classes of their own, also at the coarsest level: set "
         "`missing_joins: LEVEL` in the hierarchy, where LEVEL is a single class such as *, to put them into that class"
