@@ -111,6 +111,24 @@ def test_noise_repeats_for_a_delivery_and_is_drawn_anew_for_another(tables):
     assert sum(first[name] != other[name] for name in first) > 0.6 * len(first)
 
 
+def test_two_policies_over_one_delivery_have_independent_noise_where_they_count_differently(tables):
+    one = policy_with()
+    other = policy_from(changed(SMALL, removal__newborn_days=27, title="Another title"))
+    titled = policy_from(changed(SMALL, title="Another title", counts={"lockout": 5}))
+    noises = {
+        name: [
+            shown_of(published_counts(policy, counts, noise_of(policy, f"delivery {i}")))
+            for i in range(40)
+            for counts in [counted(policy, tables)[lambda rows: rows["table"] == "characteristics"]]
+        ]
+        for name, policy in (("one", one), ("other", other), ("titled", titled))
+    }
+    values = {name: np.array([list(shown.values()) for shown in found]) for name, found in noises.items()}
+    exact = values["one"].mean(axis=0)
+    assert (values["one"] == values["titled"]).all(), "what only names or limits gives no second look"
+    assert abs(np.corrcoef((values["one"] - exact).ravel(), (values["other"] - exact).ravel())[0, 1]) < 0.12
+
+
 def test_zeros_may_be_shown_with_their_reference(tables):
     policy = policy_with(zeros="shown")
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
