@@ -16,6 +16,7 @@ from deid_assets.assets import (
     adversary,
     assessment,
     candidate,
+    counts,
     dates,
     flat,
     flat_intake,
@@ -45,7 +46,7 @@ from deid_assets.store.home import Home
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
-MODULES = (intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, assessment, release)
+MODULES = (intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, counts, assessment, release)
 FLAT_MODULES = (flat_intake, flat)
 """The assets of a longitudinal policy, and those of a flat one."""
 

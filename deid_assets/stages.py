@@ -31,6 +31,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "suppressed_members",
     ),
     "candidate": CANDIDATE,
+    "counts": ("cohort_counts", "published_counts"),
     "assessment": tuple(assessment.name for assessment in LONGITUDINAL),
     "release": ("release",),
 }

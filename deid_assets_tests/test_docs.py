@@ -170,11 +170,17 @@ def example(page: str, key: str) -> dict[str, Any]:
 
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
-    assert [page for page, _ in found] == ["own-data.md"] * 3 + ["policies.md"] * 3 + ["threat-model.md"]
+    assert [page for page, _ in found] == ["counts.md"] + ["own-data.md"] * 3 + ["policies.md"] * 3 + ["threat-model.md"]
 
 
 @pytest.mark.parametrize(
-    ("page", "key"), [("own-data.md", "source"), ("policies.md", "number_of_claims"), ("threat-model.md", "provider_graph")]
+    ("page", "key"),
+    [
+        ("counts.md", "counts"),
+        ("own-data.md", "source"),
+        ("policies.md", "number_of_claims"),
+        ("threat-model.md", "provider_graph"),
+    ],
 )
 def test_sections_fit_the_default_policy(page, key):
     policy_from(shipped("heritage-public") | example(page, key))

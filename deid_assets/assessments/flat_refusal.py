@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from deid_assets.methods.counts.protected_counts import TOO_SMALL, shown_if_large
 from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.flat import FlatPolicy
 
@@ -32,12 +31,8 @@ def _of_blanks(policy: FlatPolicy, noisy_blanks: Mapping[str, int]) -> str:
     """The columns whose blanks are classes of their own, about how many, and what to do."""
     if not noisy_blanks:
         return ""
-    counted = []
-    for qi in policy.quasi_identifiers:
-        if qi.release_as in noisy_blanks:
-            noisy = noisy_blanks[qi.release_as]
-            shown = shown_if_large(f"about {noisy:,}", noisy)
-            counted.append(f"{qi.column} ({'few' if shown == TOO_SMALL else shown})")
+    blank = [qi for qi in policy.quasi_identifiers if qi.release_as in noisy_blanks]
+    counted = [f"{qi.column} (about {noisy_blanks[qi.release_as]:,})" for qi in blank]
     return (
         f". In the columns {', '.join(counted)} blanks are classes of their own, also at the coarsest level: set "
         "`missing_joins: LEVEL` in the hierarchy, where LEVEL is a single class such as *, to put them into that class"

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from deid_assets.assessments.assessment import Assessment, Gate
 from deid_assets.assessments.attack_sensitivity import ATTACK_SENSITIVITY
 from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE
+from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
 from deid_assets.assessments.evidence import Requirement
 from deid_assets.assessments.inpatient_attack import INPATIENT_ATTACK
@@ -38,6 +39,7 @@ LONGITUDINAL: tuple[Assessment[Policy], ...] = (
     ATTRIBUTE_DISCLOSURE,
     MEMBERSHIP_DISCLOSURE,
     PROVIDER_GRAPH_ATTACK,
+    COUNT_DISCLOSURE_AUDIT,
 )
 """Of members and their claims."""
 

@@ -25,12 +25,13 @@ from deid_assets.assets.publishing import Passed, common_refusals, publish, read
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.figures.rendering import markdown_image
-from deid_assets.methods.counts.protected_counts import CountNoise
+from deid_assets.methods.counts.tables import CellName
 from deid_assets.methods.flat import queries
 from deid_assets.methods.flat.search import nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import parse_node
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.flat_rows import release_query, row_refusals
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
@@ -41,6 +42,7 @@ from deid_assets.release.manifest.optimality import certificate_refusals, flat_c
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import shape
 from deid_assets.release.publication.publish import Staging
+from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.flat import RECORDS
@@ -103,14 +105,16 @@ def record_generalization(
     if not len(chosen):
         blanks = blanks_in_small_classes(policy, records, record_domains)
         delivery = workplace.delivery(context.partition_key)
-        noise = CountNoise(workplace.secret().derive("protected counts"), delivery.digest())
-        noisy = {
-            qi.release_as: noise.protect(
-                {"cell": f"blanks/{qi.column}", "shape": shape(policy, "source")}, blanks[qi.release_as]
-            )
+        plan = Plan(DeliveryNoise.of(workplace.secret(), delivery.digest(), policy.counts))
+        cells = {
+            qi.release_as: (CellName("blanks", qi.column, "records"), shape(policy, "source"), blanks[qi.release_as])
             for qi in policy.quasi_identifiers
             if qi.release_as in blanks
         }
+        for cell in cells.values():
+            plan.note(*cell)
+        releases_of(workplace).charge(NoisyPublication(policy.counts, plan.cells, ()))
+        noisy = {name: plan.protect(*cell) for name, cell in cells.items()}
         raise dg.Failure(
             f"refused: {why_no_node_passes(policy, float(nodes['share'].min()), records.count(), noisy)}",
             metadata={"refused": True},
@@ -222,6 +226,11 @@ def release(
                 # Records have no identifier by which releases could be compared.
                 still_so=lambda: True,
                 member_tags=b"",
+                plan=Plan(
+                    DeliveryNoise.of(workplace.secret(), workplace.delivery(context.partition_key).digest(), policy.counts)
+                ),
+                sums=(),
+                counts=None,
                 roll=b"",
                 removal_digest="",
                 tried=None,

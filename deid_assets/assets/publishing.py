@@ -18,11 +18,14 @@ from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, fro
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
 from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
 from deid_assets.checks.contracts import contract_check_name
-from deid_assets.errors import PolicyError, ReleaseError
-from deid_assets.methods.counts.protected_counts import CountNoise
+from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
+from deid_assets.methods.counts.budget import Budget
+from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
+from deid_assets.release.counts.noise import Plan
+from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.event_log import (
     data_versions,
     edited_evidence,
@@ -47,6 +50,7 @@ from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Releases, Staging
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
@@ -114,6 +118,12 @@ class Passed:
         counted.
     member_tags
         `Workplace.member_tags` of the released members; empty if records have no identifier.
+    plan
+        The noisy cells so far: those of the count tables, and of what is drawn before the manifest is made.
+    sums
+        The sums that hold between these cells.
+    counts
+        The published tables of counts; None if the policy publishes none.
     roll, removal_digest, tried
         As in `Manifest`; empty and None if records have no identifier.
     """
@@ -126,6 +136,9 @@ class Passed:
     report: Callable[[bytes], bytes]
     still_so: Callable[[], bool]
     member_tags: bytes
+    plan: Plan
+    sums: tuple[Sum, ...]
+    counts: pd.DataFrame | None
     roll: bytes
     removal_digest: str
     tried: Tried | None
@@ -169,15 +182,8 @@ def publish(
     )
     staging.write_file(CERTIFICATE, certificate.public)
 
-    def describe(place: Place) -> Editions:
-        if not _is_still(policy, workplace):
-            raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
-        if not passed.still_so():
-            raise ReleaseError(
-                "in the meantime, members of this population were released, or another try of this delivery was refused, so "
-                "the judgement of the gate no longer applies; run again"
-            )
-        manifest = Manifest(
+    def manifest_at(place: Place, budget: Budget) -> Manifest:
+        return Manifest(
             place=place,
             policy=policy_text(policy),
             recipient_class=policy.recipients.recipient_class,
@@ -197,26 +203,46 @@ def publish(
             roll=passed.roll,
             removal_digest=passed.removal_digest,
             tried=passed.tried,
+            counts=CountStatement(policy.counts, budget, passed.counts),
         )
-        return editions(manifest, CountNoise(secret.derive("protected counts"), digest).protect)
 
-    draft = describe(
-        Place(
-            policy.name,
-            staging.number,
-            releases.registry.head,
-            releases.key.public.raw.hex(),
-            key_digest,
-            inputs,
-            created,
-            staging.files,
-        )
+    at_draft = Place(
+        policy.name,
+        staging.number,
+        releases.registry.head,
+        releases.key.public.raw.hex(),
+        key_digest,
+        inputs,
+        created,
+        staging.files,
     )
+    # What all numbers cost is known and judged before the first of them is drawn.
+    chain = releases.registry.chain()
+    editions(manifest_at(at_draft, budget_of(chain, policy.counts)), passed.plan.note)
+    noise = NoisyPublication(policy.counts, passed.plan.cells, passed.sums)
+    try:
+        budget = noise.budget_after(chain)
+    except CountsError as error:
+        raise RefusedError(f"refused by the budget of noise: {error}") from None
+
+    def describe(place: Place) -> Editions:
+        if not _is_still(policy, workplace):
+            raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
+        if not passed.still_so():
+            raise ReleaseError(
+                "in the meantime, members of this population were released, or another try of this delivery was refused, so "
+                "the judgement of the gate no longer applies; run again"
+            )
+        if noise.budget_after(releases.registry.chain()).spent != budget.spent:
+            raise ReleaseError("in the meantime, another release was charged to the budget of noise; run again")
+        return editions(manifest_at(place, budget), passed.plan.protect)
+
+    draft = describe(at_draft)
     staging.write_file("report.html", passed.report(draft.public))
     earlier = releases.registry.already_released(policy.name, inputs)
     if earlier is not None:
         return _unchanged(context, releases, earlier, staging)
-    published = staging.publish(describe, key_digest, inputs, created)
+    published = staging.publish(describe, key_digest, inputs, created, noise=noise)
     workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)
     context.add_output_metadata(
         {

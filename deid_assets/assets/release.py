@@ -28,7 +28,8 @@ from deid_assets.assessments.passed_on_columns import passed_on_leaks
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assessments.released_rows import kept_targets, original_members, profiles_query
 from deid_assets.assessments.rule_needs import need_refusals
-from deid_assets.assets.date_release import told_of_dates
+from deid_assets.assets.counts import ReleasedCounts
+from deid_assets.assets.date_release import plan_dates, told_of_dates
 from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
@@ -40,13 +41,12 @@ from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
-from deid_assets.release.attrition import attrition
 from deid_assets.release.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.release.cumulative import comparable_rolls, removal_digest, removal_list_refusals
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
-from deid_assets.release.manifest.described_tables import described_tables
+from deid_assets.release.manifest.described_tables import described_counts, described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
 from deid_assets.release.manifest.optimality import certificate_refusals, longitudinal_certificate
@@ -61,7 +61,7 @@ from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema, write_table
 
 _SECTIONS = sorted(
-    {"recipients", "long_tail", "reviewed_attributes", "detail_at_least"}
+    {"recipients", "long_tail", "reviewed_attributes", "detail_at_least", "counts"}
     | {section for assessment in LONGITUDINAL for section in assessment.policy_sections}
 )
 
@@ -70,7 +70,7 @@ _INPUTS = (
     "members", "claims", "delivered_codes", "removed_members", "eligible_members", "eligible_claims", "released_sample",
     "grouped_claims", "truncated_claims", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
     "generalization_lattice", "passed_over_nodes", "chosen_generalization", "suppressed_members", *STAGES["candidate"],
-    *STAGES["assessment"],
+    "published_counts", *STAGES["assessment"],
 )  # fmt: skip
 
 
@@ -84,12 +84,20 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             staged = stage(policy, staging, made.candidate, profiles)
             kept = original_members(made["pseudonym_crosswalk"], staged.members)
             told, not_drawn = None, []
+            of_dates = partial(plan_dates, policy, workplace, context.partition_key) if policy.dates is not None else None
+            counts = ReleasedCounts.of(policy, workplace, context.partition_key, made.tables, of_dates)
             if policy.dates is not None:
                 services = released_dates(policy, made["members"], made["truncated_claims"], made["eligible_claims"], kept)
-                told, not_drawn = told_of_dates(policy, services, workplace, context.partition_key), date_refusals(services)
+                told, not_drawn = (
+                    told_of_dates(policy, services, workplace, context.partition_key, counts.plan),
+                    date_refusals(services),
+                )
                 staging.write_json("data/dates.json", told)
             standing = _Standing.of(context, policy, workplace, made, staged, kept)
-            refusals, evidence = _judge(context, policy, workplace, made, staged, standing)
+            staged_counts, other_counts = counts.staged(staging, made["published_counts"])
+            of_counts = counts.measured()
+            refusals, evidence = _judge(context, policy, workplace, made, staged, standing, of_counts)
+            refusals += other_counts
             refusals += standing.earlier.refusals
             refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
             proof = longitudinal_certificate(
@@ -101,11 +109,11 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
             described = described_tables(policy, levels, staged, staged_days(policy, profiles))
-            staging.write_json(DICTIONARY, dictionary(described))
+            staging.write_json(DICTIONARY, dictionary(described | described_counts(staged_counts)))
             rare = rare_labels(described)
             passed = Passed(
                 evidence,
-                attrition(policy, delivery, made.tables),
+                counts.steps,
                 proof,
                 counts_people=False,
                 shapes=shapes_of(policy, delivery, levels),
@@ -118,7 +126,10 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                     notes_of(told) if told else (),
                     rare,
                 ),
-                still_so=standing.is_still,
+                still_so=lambda: standing.is_still() and counts.measured() == of_counts,
+                plan=counts.plan,
+                sums=counts.sums,
+                counts=counts.published,
                 member_tags=workplace.member_tags(profiles, kept).tobytes(),
                 roll=standing.earlier.roll,
                 removal_digest=standing.earlier.removal_digest,
@@ -243,6 +254,7 @@ def _judge(
     made: _Made,
     staged: judgement.Staged,
     standing: _Standing,
+    of_counts: tuple[Measurement, ...],
 ) -> tuple[list[Refusal], tuple[Evidence, ...]]:
     """Everything that can refuse, and the evidence with that of the gate last.
 
@@ -314,6 +326,7 @@ def _judge(
     key = gate_stream_key(context, workplace, tables.profiles, tried.number)
     with search_executor() as executor:
         measured += judgement.risk_measurements(policy, computation, node, adversary, key, commitment, executor, tried.number)
+    measured += of_counts
     note_if_refused(workplace, tried, measured)
     disagreements, cross = judgement.cross_check_refusals(
         policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,

@@ -11,6 +11,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean
+from deid_assets.policy.sections.counts import CountNoise, count_noise_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
 
@@ -90,6 +91,7 @@ class FlatPolicy(ReleasePolicy):
     )
     risk: FlatRisk = Field(description="k, maximum suppression, information loss")
     attribute_disclosure: FlatAttributeDisclosure = FlatAttributeDisclosure()
+    counts: CountNoise = CountNoise()
     reviewed_attributes: dict[ColumnName, Said] = Field(
         {},
         description="attributes, by their names in the release, that may single people out, refine a quasi-identifier or look "
@@ -128,7 +130,8 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     known = tuple(_known_hierarchies(policy))
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
     together = (_distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes, detail_problems)
-    return (*known, *limits) or tuple(problem for rule in together for problem in rule(policy))
+    noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
+    return (*known, *limits, *noise) or tuple(problem for rule in together for problem in rule(policy))
 
 
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.sections.counts import Counts
 from deid_assets.policy.sections.dates import Dates
 from deid_assets.policy.sections.disclosure import (
     SENSITIVE_BY_DEFAULT,
@@ -77,6 +78,7 @@ class Policy(ReleasePolicy):
     attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
+    counts: Counts = Counts()
     reviewed_attributes: dict[PassedOnColumn, Said] = Field(
         {},
         description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each with "

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from deid_assets.policy.models import Policy
 from deid_assets.release.manifest.public_numbers import AttritionStep
-from deid_assets.release.public_cells import drawn, shape
+from deid_assets.release.public_cells import COHORT_SECTIONS, drawn, shape
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
 
@@ -31,7 +31,7 @@ def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -
     eligible_sampled = int(profiles.query(of_sample.format(tables["eligible_claims"].sql))["n"].iloc[0])
     truncated_sampled = int(profiles.query(of_sample.format(tables["truncated_claims"].sql))["n"].iloc[0])
     delivered = tables["members"].count()
-    remaining = ("source", "opt_outs", "removal")
+    remaining = COHORT_SECTIONS
     steps = (
         ("delivered_members", delivered, "", shape(policy, "source")),
         ("members_after_opt_outs", delivered - int(opted_out["opted"]), "opted out", shape(policy, "source", "opt_outs")),

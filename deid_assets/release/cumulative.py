@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import CountsError, ReleaseError
+from deid_assets.methods.counts.tables import PublishedCounts
 from deid_assets.methods.disclosure.membership_changes import Roll
+from deid_assets.release.counts.statement import masked_counts_of
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.registry.chain import Registry
@@ -112,6 +114,8 @@ class Made:
         Digest of the roll beside it; None as above.
     tried
         The generalization, its delivery and sample, and the number of the try; None if no draws judged it, or as above.
+    masked_counts
+        Its masked tables of counts (`statement.CountStatement.restricted`); None if it published none.
     """
 
     file: Path
@@ -123,6 +127,7 @@ class Made:
     removal_digest: str | None
     roll_digest: str | None
     tried: Tried | None = None
+    masked_counts: PublishedCounts | None = None
 
     @property
     def number(self) -> int:
@@ -234,9 +239,9 @@ def _read(file: Path) -> Made:
         return Made(
             file, manifest["policy"]["name"], delivery["key"], delivery["digest"], manifest["secret_commitment"],
             np.frombuffer(members, dtype="<u8"), manifest.get("removal_digest"), manifest.get("roll_digest"),
-            Tried.from_json(manifest["try"]) if "try" in manifest else None,
+            Tried.from_json(manifest["try"]) if "try" in manifest else None, masked_counts_of(manifest.get("counts")),
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, CountsError):
         raise _unreadable(file) from None
 
 
@@ -257,6 +262,11 @@ def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple
         If a roll cannot be read or is not the one that was kept.
     """
     return ((made.name, made.roll()) for made in earlier if made.commitment == commitment and len(made.tags))
+
+
+def comparable_counts(earlier: Iterable[Made], commitment: str) -> list[PublishedCounts]:
+    """The masked tables of the earlier releases made with a commitment's secret: only these name the same cells alike."""
+    return [made.masked_counts for made in earlier if made.commitment == commitment and made.masked_counts is not None]
 
 
 def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal_digest: str) -> list[Refusal]:

@@ -19,8 +19,14 @@ _UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding
 """Sections that affect the classes of the whole delivery at given levels."""
 
 
+COHORT_SECTIONS = ("source", "opt_outs", "removal")
+"""Sections that affect which members are eligible."""
+
 _BY_LEVELS = {"detail_at_least"}
 """Sections that affect rows only through the chosen levels."""
+
+_OF_NOISE = {"counts"}
+"""Sections that affect how counts are protected, but not what is counted."""
 
 
 def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
@@ -57,7 +63,7 @@ def shapes_of_measurements(
     rows
         Sections of the policy that affect the rows of a release.
     """
-    known = set(type(policy).model_fields) - _BY_LEVELS
+    known = set(type(policy).model_fields) - _BY_LEVELS - _OF_NOISE
     of_sample = drawn(policy, delivery) | {"levels": dict(levels)}
     found = {method: shape(policy, *({*rows, *own} & known), **of_sample) for method, own in shaping_sections().items()}
     if set(_UNIQUES) <= known:

@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 
+import pandas as pd
+
 from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.release.counts.published import FILES as COUNT_FILES
+from deid_assets.release.counts.published import ORDER
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.publication.publish import Staging
@@ -45,3 +49,24 @@ def staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:
     return {
         year: Table(profiles.file, SCHEMA, f"staged_days_{year}") for year, column in YEARS.items() if policy.publishes(column)
     }
+
+
+def stage_counts(staging: Staging, tables: Mapping[str, pd.DataFrame], beside: Table) -> dict[str, Table]:
+    """Write the tables as files of the release, and read them back into the scratch schema.
+
+    Parameters
+    ----------
+    tables
+        `published.file_tables`.
+    beside
+        A table of the restricted store, whose file has the scratch schema.
+    """
+    staged = {}
+    for name in COUNT_FILES:
+        made = Table(beside.file, SCHEMA, f"made_{name.lower()}")
+        write_table(made, tables[name])
+        with connect(beside.file) as connection:
+            staging.write_table(connection, name, made, order_by=ORDER[name])
+        staged[name] = Table(beside.file, SCHEMA, f"staged_{name.lower()}")
+        staging.read_into(name, staged[name])
+    return staged

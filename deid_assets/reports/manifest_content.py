@@ -13,7 +13,8 @@ from deid_assets.assessments.registry import MEANINGS
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import ComparisonRow
+from deid_assets.figures.tables import ComparisonRow, ReportTable
+from deid_assets.methods.counts.cohort import CHARACTERISTICS
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.gate.cross_check import CROSS_CHECK
 from deid_assets.reports.disclosure_content import disclosure_tables
@@ -88,8 +89,9 @@ def content_from_manifest(
         certificate=certificate,
         comparison=comparison,
         disclosure=disclosure_tables(manifest),
+        counts=_counts(manifest),
         limits=(*limits, *_of_an_extract(manifest)),
-        notes=(*notes, *tried(manifest), *_ungated_match(manifest)),
+        notes=(*notes, *tried(manifest), *_ungated_match(manifest), *_cost_of_noise(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )
 
@@ -144,6 +146,35 @@ def _ungated_match(manifest: Mapping[str, Any]) -> list[str]:
         for found in item["measurements"]
         if found["name"] == INPATIENT and isinstance(found["value"], int | float)
     ]
+
+
+def _cost_of_noise(manifest: Mapping[str, Any]) -> list[str]:
+    """What the noisy counts of all releases disclose together."""
+    told = manifest.get("counts")
+    if told is None:
+        return []
+    budget = told["budget"]
+    return [f"{budget['meaning']} At most {budget['at_most_rho']:.4g} of zCDP may be spent."]
+
+
+def _counts(manifest: Mapping[str, Any]) -> ReportTable | None:
+    """Who the eligible members are, as published beside the data."""
+    told = manifest.get("counts", {})
+    cells = [cell for cell in told.get("cells", ()) if cell["table"] == CHARACTERISTICS]
+    if not cells:
+        return None
+    text = (
+        "Small counts are masked: T counts fewer members than the threshold, H any number."
+        if told["tables"] == "masked"
+        else f"Every count has noise with a standard deviation of {told['sd']:g}, so that small ones may be negative."
+    )
+    return ReportTable(
+        "characteristics",
+        "Who the eligible members are",
+        f"{text} The files Attrition, Characteristics and Distributions hold these and all other counts of the run.",
+        (("Characteristic", "name"), ("Class", "name"), ("Members", "number")),
+        tuple((words(cell["row"]), cell["column"], shown(cell["shown"], "members")) for cell in cells),
+    )
 
 
 def gates_of(manifest: Mapping[str, Any]) -> list[Gate]:

@@ -198,6 +198,8 @@ class ReportContent:
         Every level that the columns could have had, beside the published ones.
     rare, joined
         Labels that few released members have, and the YAML of levels without them.
+    counts
+        Who the eligible members are, by published counts.
     reasons, diagnosis
         Why nothing was released, and what carries the risk; of a refused run.
     """
@@ -225,6 +227,7 @@ class ReportContent:
     notes: tuple[str, ...] = ()
     levels: ReportTable | None = None
     rare: ReportTable | None = None
+    counts: ReportTable | None = None
     joined: str = ""
     reasons: tuple[str, ...] = ()
     diagnosis: ReportTable | None = None

@@ -12,6 +12,7 @@ from deid_assets.schemas import (
     adversary,
     assessment,
     candidate,
+    counts,
     dates,
     flat,
     generalization,
@@ -25,6 +26,7 @@ CONTRACTS: dict[str, DataFrameSchema] = {
     **preparation.CONTRACTS,
     **adversary.CONTRACTS,
     **generalization.CONTRACTS,
+    **counts.CONTRACTS,
     **assessment.CONTRACTS,
     **release.CONTRACTS,
 }

@@ -5,10 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from deid_assets.assets.date_release import told_of_dates
+import deid_assets.definitions  # noqa: F401 - declares what every asset reads
+from deid_assets.assets.counts import delivery_noise
+from deid_assets.assets.date_release import plan_dates, told_of_dates
 from deid_assets.methods.dates.as_delivered import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets.policy.loading import policy_from
+from deid_assets.release.counts.noise import Plan
 from deid_assets.reports.date_notes import notes_of
 from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import Delivery
@@ -38,7 +41,10 @@ def told(released: ReleasedDates, root, format: str, **changes) -> dict:
     file = home.deliveries / "d1.parquet"
     file.write_bytes(b"as delivered")
     register_delivery(home, Delivery("d1", "synthetic", (file,)))
-    return told_of_dates(policy, released, Workplace(root=str(home.root)), "d1")
+    workplace = Workplace(root=str(home.root))
+    plan = Plan(delivery_noise(policy, workplace, "d1"))
+    plan_dates(policy, workplace, "d1", plan)
+    return told_of_dates(policy, released, workplace, "d1", plan)
 
 
 def test_errors_are_those_of_what_is_released(released, tmp_path):

@@ -6,8 +6,9 @@ from pathlib import Path
 import duckdb
 
 from deid_assets.assessments.evidence import Evidence, Measurement
-from deid_assets.methods.counts.protected_counts import CountNoise
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
+from deid_assets.policy.sections.counts import CountNoise
+from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest.certificate import FILE, CertificateEditions, certificate_editions
@@ -18,7 +19,7 @@ from deid_assets.store.tables import Table
 
 SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
 DELIVERY_DIGEST = "d" * 64
-protect = CountNoise(SECRET.derive("protected counts"), DELIVERY_DIGEST).protect
+protect = DeliveryNoise.of(SECRET, DELIVERY_DIGEST, CountNoise()).protect
 """The noise of public numbers."""
 
 CLAIMS = """

@@ -28,7 +28,7 @@ def only_measurement(made):
     return json.loads(made.public)["evidence"][0]["measurements"][0]
 
 
-def made_with(*measurements, noise=lambda cell, count: -count):
+def made_with(*measurements, noise=lambda cell, shape, count: -count):
     return editions(manifest(PLACE, evidence=(evidence(*measurements),)), noise)
 
 
@@ -118,12 +118,14 @@ def test_numbers_about_people_are_protected_or_left_out(changes, value, bound, s
 
 def test_a_share_of_people_is_shown_by_protected_counts():
     share = measurement(**PEOPLE | {"unit": "share of members", "value": 0.002, "sample_size": 10_000})
-    shown = only_measurement(made_with(share, noise=lambda cell, count: count + 5))
+    shown = only_measurement(made_with(share, noise=lambda cell, shape, count: count + 5))
     assert shown["value"] == 25 / 10_005
-    negative = only_measurement(made_with(share, noise=lambda cell, count: count - 30))
+    negative = only_measurement(made_with(share, noise=lambda cell, shape, count: count - 30))
     assert negative["value"] == -10 / 9_970
     few = measurement(**PEOPLE | {"unit": "share of members", "value": 0.2, "sample_size": 5})
-    assert [only_measurement(made_with(few, noise=lambda cell, count: count + 5))[of] for of in ("value", "sample_size")] == [
+    assert [
+        only_measurement(made_with(few, noise=lambda cell, shape, count: count + 5))[of] for of in ("value", "sample_size")
+    ] == [
         "T",
         10,
     ]
@@ -192,7 +194,7 @@ class TestWhatTheFilesTell:
 
     def test_rows_of_a_file_are_exact(self):
         steps = (AttritionStep("sampled", "members", 64), AttritionStep("released", "members", 60, "sampled", file=FILE.path))
-        public, _ = read(editions(manifest(PLACE, attrition=steps), lambda cell, count: count + 1000))
+        public, _ = read(editions(manifest(PLACE, attrition=steps), lambda cell, shape, count: count + 1000))
         assert [(step["rows_in"], step["rows_out"], step["protected"]) for step in public["attrition"]] == [
             (None, 1064, True), (1064, 60, False),
         ]  # fmt: skip
@@ -212,13 +214,13 @@ class TestWhatTheFilesTell:
 
     def test_of_a_share_of_what_is_released_the_whole_is_exact_and_the_part_protected(self):
         share = measurement(**PEOPLE | {"unit": "share of released members", "value": 0.25, "sample_size": 60})
-        shown = only_measurement(made_with(share, noise=lambda cell, count: count + 3))
+        shown = only_measurement(made_with(share, noise=lambda cell, shape, count: count + 3))
         assert (shown["value"], shown["sample_size"], shown["protected"]) == (18 / 60, 60, True)
 
     def test_a_share_left_out_is_made_of_the_attrition_and_has_no_noise_of_its_own(self):
         steps = (AttritionStep("records", "records", 64), AttritionStep("released", "records", 60, "records", file=FILE.path))
         share = measurement(**PEOPLE | {"unit": LEFT_OUT, "value": 4 / 64, "sample_size": 64})
-        made = editions(manifest(PLACE, attrition=steps, evidence=(evidence(share),)), lambda cell, count: count + 6)
+        made = editions(manifest(PLACE, attrition=steps, evidence=(evidence(share),)), lambda cell, shape, count: count + 6)
         shown = only_measurement(made)
         assert (shown["value"], shown["sample_size"]) == (10 / 70, 70)
 

@@ -44,7 +44,7 @@ def test_six_blanks_refuse_a_table_by_name_and_the_remedy_that_is_told_publishes
         summary = pipeline.run(KEY)
         reasons = " ".join(summary.reasons)
         assert summary.exit_code == REFUSED, summary
-        assert "In the columns home town (few) blanks are classes of their own, also at the coarsest level: " in reasons
+        assert "In the columns home town (about  classes of their own, also at the coarsest level: " in reasons
         assert "`missing_joins: LEVEL`" in reasons and " 6 " not in reasons
         write_policy(pipeline.home.policies, joining(FEW, "any"))
         summary = pipeline.run(KEY)

@@ -10,6 +10,7 @@ from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.release.cumulative import removal_digest, tags_in_order
 from deid_assets.release.keys import load_secret
+from deid_assets.release.registry.entries import NoiseCharge
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY, RELEASED
@@ -56,6 +57,8 @@ def test_the_next_delivery_of_the_same_members_is_published_with_nearly_the_same
         summary = pipeline.run(LATER)
         assert summary.exit_code == PUBLISHED, summary
         before, now = released(pipeline, KEY), released(pipeline, LATER)
+        first, second = (line for line in pipeline.registry.chain().lines if isinstance(line, NoiseCharge))
+        assert set(first.cells) == set(second.cells) and not set(first.draws) & set(second.draws), "every cell is drawn anew"
     left = {member for member in before if member not in set(pipeline.table(LATER, "members").frame()["member_id"])}
     assert len(before) > 0.8 * RELEASED and len(left) > 0.05 * len(before)
     assert len(now & before) > 0.75 * len(before - left), "members are drawn in a secret order"

@@ -14,7 +14,7 @@ import pytest
 from deid_assets.assets import release_report
 from deid_assets.assets.stage_asset import shapes_of
 from deid_assets.errors import PUBLISHED
-from deid_assets.methods.counts.protected_counts import CountNoise
+from deid_assets.methods.counts.consistent import ConsistentNoise
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.public_cells import shape
 from deid_assets.release.publication.verification import verify
@@ -42,8 +42,8 @@ DRAWN: dict[str, list] = {}
 """What figures of the longitudinal report were given."""
 
 
-def huge_noise(self: CountNoise, cell) -> int:
-    key = repr((self.secret, self.delivery, sorted(dict(cell).items())))
+def huge_noise(self: ConsistentNoise, cell, sd) -> int:
+    key = repr((self.secret, self.delivery, self.shape, cell, sd))
     return 1_000_003 + int(hashlib.sha256(key.encode()).hexdigest()[:6], 16)
 
 
@@ -51,7 +51,7 @@ def huge_noise(self: CountNoise, cell) -> int:
 def loud() -> Iterator[None]:
     """Huge noise, and figures that are looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CountNoise, "noise", huge_noise)
+        patch.setattr(ConsistentNoise, "draw", huge_noise)
         for name in ("frontier_figure", "neighbor_attack_figure", "sensitivity_figure"):
             original = getattr(release_report, name)
             patch.setattr(

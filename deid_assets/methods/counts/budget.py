@@ -10,6 +10,7 @@ Noise that repeats costs nothing again: it is no new number.
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -90,6 +91,20 @@ def epsilon(rho: float, delta: float) -> float:
     return max(0.0, float(found.fun))
 
 
+def rho_within(epsilon_at_most: float, delta: float) -> float:
+    """Return the largest cost at which `epsilon` is at most a number.
+
+    Examples
+    --------
+    >>> round(rho_within(epsilon(0.08, 1e-5), 1e-5), 6)
+    0.08
+    """
+    if not (epsilon_at_most > 0 and math.isfinite(epsilon_at_most)):
+        raise CountsError("epsilon must be finite and above 0")
+    # rho-zCDP is at most (epsilon, delta) with epsilon = rho at best, so that the cost is at most epsilon.
+    return float(optimize.brentq(lambda rho: epsilon(rho, delta) - epsilon_at_most, 0.0, 2 * epsilon_at_most + 1))
+
+
 def gaussian_epsilon(rho: float, delta: float) -> float:
     """Return the exact epsilon of Gaussian noise, rounded or not, whose zCDP cost is `rho`; at most `epsilon`.
 
@@ -144,21 +159,51 @@ person is in the data guesses that right with a probability of at most 0.58.
 
 
 @dataclass(frozen=True)
-class Charge:
-    """A publication of noisy cells that were not published before with this noise.
+class NoisyCell:
+    """A cell that is to be published with noise.
 
     Attributes
     ----------
+    name
+        Its definition.
     noise
         Which noise: `ConsistentNoise.identity`.
-    cells
-        Digests of the cells' definitions with the standard deviations of their noise, sorted: another width is another draw.
-    rho
-        What it cost.
+    sd
+        Standard deviation of the noise; infinite where the cell is masked.
+    contribution
+        What one person adds to it at most.
     """
 
+    name: CellName
     noise: str
+    sd: float
+    contribution: int = 1
+
+    @property
+    def definition(self) -> str:
+        """A digest of the cell's definition."""
+        return _digest(*self.name)
+
+    @property
+    def draw(self) -> str:
+        """A digest of the draw: the same cell with the same noise and standard deviation repeats its number."""
+        return _digest(self.noise, *self.name, repr(float(self.sd)))
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A publication of draws that were not published before.
+
+    Attributes
+    ----------
+    cells, draws
+        `NoisyCell.definition` and `NoisyCell.draw` of each, in the same order.
+    rho
+        What they cost.
+    """
+
     cells: tuple[str, ...]
+    draws: tuple[str, ...]
     rho: float
 
 
@@ -177,11 +222,11 @@ class Budget:
 
     Examples
     --------
-    >>> names = (CellName("sex", "F", "people"),)
+    >>> def women(delivery):
+    ...     return [NoisyCell(CellName("sex", "F", "people"), delivery, 2.5)]
     >>> budget = Budget(total=0.2, lockout=10)
-    >>> spent = budget.charged("delivery 1", names, (), np.array([2.5]), np.ones(1))
-    >>> spent = spent.charged("delivery 2", names, (), np.array([2.5]), np.ones(1))
-    >>> round(spent.spent, 6), spent.charged("delivery 1", names, (), np.array([2.5]), np.ones(1)) == spent
+    >>> spent = budget.charged(women("delivery 1"), ()).charged(women("delivery 2"), ())
+    >>> round(spent.spent, 6), spent.charged(women("delivery 1"), ()) == spent
     (0.16, True)
     """
 
@@ -198,49 +243,64 @@ class Budget:
         """The sum of all costs."""
         return math.fsum(charge.rho for charge in self.charges)
 
-    def charged(
-        self, noise: str, cells: Sequence[CellName], sums: Sequence[Sum], sd: np.ndarray, contribution: np.ndarray
-    ) -> "Budget":
+    @property
+    def often(self) -> Counter[str]:
+        """How often each cell was published with fresh noise, by the digest of its definition."""
+        return Counter(cell for charge in self.charges for cell in charge.cells)
+
+    def charged(self, cells: Sequence[NoisyCell], sums: Sequence[Sum]) -> "Budget":
         """Return the budget after a publication; call it before any noise is drawn.
 
-        Cells that were published with the same noise are not charged again.
+        Draws that were published before are not charged again.
+
+        Parameters
+        ----------
+        cells
+            All cells of the publication, each once.
+        sums
+            The sums that hold between them.
 
         Raises
         ------
         CountsError
             If the total would be exceeded, or a cell would be published more often than the lockout allows.
         """
-        digests = [cell_digest(name) for name in cells]
-        draws = [f"{digest}@{float(width)!r}" for digest, width in zip(digests, sd, strict=True)]
-        before = {draw for charge in self.charges if charge.noise == noise for draw in charge.cells}
-        fresh = [i for i, draw in enumerate(draws) if draw not in before and np.isfinite(sd[i])]
-        if not fresh:
+        before = {draw for charge in self.charges for draw in charge.draws}
+        is_fresh = np.array([math.isfinite(cell.sd) and cell.draw not in before for cell in cells], bool)
+        if not is_fresh.any():
             return self
-        often = {digests[i]: 1 for i in fresh}
-        for charge in self.charges:
-            for draw in charge.cells:
-                if (digest := draw.partition("@")[0]) in often:
-                    often[digest] += 1
-        if locked := sum(times > self.lockout for times in often.values()):
+        fresh = [cell for cell, one in zip(cells, is_fresh, strict=True) if one]
+        now = Counter(cell.definition for cell in fresh)
+        often = self.often
+        if locked := sum(often[cell] + times > self.lockout for cell, times in now.items()):
             raise CountsError(
                 f"{locked} cells were published {self.lockout} times with noise of their own, as often as the policy allows; "
                 "publish a delivery again whose numbers repeat, or leave these cells out"
             )
-        names = [cells[i] for i in fresh]
-        kept = set(names)
-        among = [one for one in sums if kept.issuperset((one.total, *one.parts))]
-        rho = rho_of_tables(names, among, sd[fresh], contribution[fresh])
+        # A draw that repeats costs nothing, but its sums still say that one person is in one part only.
+        sd = np.where(is_fresh, [cell.sd for cell in cells], np.inf)
+        rho = rho_of_tables(_own_names(cells), sums, sd, np.array([cell.contribution for cell in cells]))
         if self.spent + rho > self.total:
             raise CountsError(
                 f"these counts cost {rho:.4g} of zCDP, but only {max(0.0, self.total - self.spent):.4g} of the total of "
                 f"{self.total:g} are left; publish fewer cells, or wider noise, or raise the total in the policy"
             )
-        return replace(self, charges=(*self.charges, Charge(noise, tuple(sorted(draws[i] for i in fresh)), rho)))
+        fresh.sort(key=lambda cell: (cell.definition, cell.draw))
+        charge = Charge(tuple(cell.definition for cell in fresh), tuple(cell.draw for cell in fresh), rho)
+        return replace(self, charges=(*self.charges, charge))
 
 
-def cell_digest(name: CellName) -> str:
-    """Return a digest of a cell's definition."""
-    return hashlib.sha256(json.dumps(list(name)).encode()).hexdigest()
+def _own_names(cells: Sequence[NoisyCell]) -> list[CellName]:
+    """The names of cells; of cells with one name and several noises, the first is the one that sums mean."""
+    first: dict[CellName, NoisyCell] = {}
+    return [
+        cell.name if first.setdefault(cell.name, cell) is cell else cell.name._replace(table=f"{cell.name.table} {cell.draw}")
+        for cell in cells
+    ]
+
+
+def _digest(*words: str) -> str:
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 
 def _checked(rho: float, delta: float) -> None:

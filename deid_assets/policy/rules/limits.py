@@ -83,6 +83,13 @@ _DISCLOSURE = (
     ),
 )
 
+_NOISE = (
+    Limit("counts.sd", "noise in use has 1.33 people and more (Klann et al. 2018)", least=1.33),
+    Limit("counts.budget.rho", "beyond it, anybody's presence could be told for certain from the counts alone", most=100.0),
+    Limit("counts.budget.epsilon", "beyond it, anybody's presence could be told for certain from the counts alone", most=170.0),
+    Limit("counts.budget.delta", "with so large a delta, counts of everybody would count as private", most=1e-3),
+)
+
 LONGITUDINAL = (
     Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
     Limit(
@@ -129,6 +136,9 @@ LONGITUDINAL = (
     Limit("provider_graph.pattern_success_at_most", _SUCCESS, most=THIRD),
     Limit("provider_graph.all_patterns_success_at_most", _SUCCESS, most=THIRD),
     Limit("provider_graph.graph_success_at_most", _SUCCESS, most=THIRD),
+    *_NOISE,
+    Limit("counts.masking.threshold", "counts of 1 to 10 are hidden in practice, and counts of 1 and 2 always", least=3),
+    Limit("counts.masking.values", "a count with two possible values is nearly known", least=3),
 )
 
 FLAT = (
@@ -136,6 +146,7 @@ FLAT = (
     Limit("risk.k", _CLASS, least=3),
     Limit("risk.max_suppressed", "the rest would no longer be the table that was delivered", most=0.2),
     *_DISCLOSURE,
+    *_NOISE,
 )
 
 NO_LIMIT = {
@@ -145,6 +156,8 @@ NO_LIMIT = {
     "attack_sensitivity.trials": "too few for a gate are refused, whatever the gate",
     "attack_sensitivity.number_of_claims_widths": "further rows of an analysis; they gate nothing",
     "attack_sensitivity.wrong_shares": "further rows of an analysis; they gate nothing",
+    "counts.claims_per_member": "the noise of a count of claims is as many times wider",
+    "counts.lockout": "judged together with the width of the noise",
     "detail_at_least": "it asks for use, not for privacy: the type bounds it, and more only refuses more",
     "dates.narrower.width": "measured as what an adversary knows; the risk decides",
     "dates.width": "measured as what an adversary knows; the risk decides",

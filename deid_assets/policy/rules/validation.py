@@ -19,6 +19,7 @@ from deid_assets.policy.hierarchies.specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.dates import date_problems
 from deid_assets.policy.rules.limits import limit_problems
+from deid_assets.policy.sections.counts import count_noise_problems, count_table_problems
 from deid_assets.policy.sections.longitudinal import OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
 from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
 
@@ -465,6 +466,12 @@ def _number_of_claims(policy: Policy) -> Iterator[Problem]:
     yield from (Problem(path, message) for path, message in number_of_claims_problems(policy))
 
 
+def _counts(policy: Policy) -> Iterator[Problem]:
+    """Counts that are averaged too often, or tables that cannot be made, would not be protected as the policy says."""
+    for path, message in (*count_noise_problems(policy.counts), *count_table_problems(policy)):
+        yield Problem(path, message)
+
+
 RULES: tuple[Rule, ...] = (
     _secret_list,
     _population,
@@ -482,4 +489,5 @@ RULES: tuple[Rule, ...] = (
     detail_problems,
     _dates,
     _number_of_claims,
+    _counts,
 )

@@ -9,6 +9,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas.counts import FILES as COUNT_FILES
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.store.tables import Table
 
@@ -51,6 +52,11 @@ def described_tables(
             },
         )
     return found
+
+
+def described_counts(staged: Mapping[str, Table]) -> dict[str, DescribedTable]:
+    """The tables of counts, read back, by their names."""
+    return {name: DescribedTable(table, COUNT_FILES[name], {}, {}) for name, table in staged.items()}
 
 
 def described_records(policy: FlatPolicy, levels: Mapping[str, int], staged: Table) -> dict[str, DescribedTable]:

@@ -14,7 +14,9 @@ from importlib import metadata
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
-from deid_assets.release.manifest.public_numbers import AttritionStep, Protect, PublicNumbers, attrition_json
+from deid_assets.release.counts.noise import Protect
+from deid_assets.release.counts.statement import CountStatement
+from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers, attrition_json
 from deid_assets.release.registry.tries import Tried
 from deid_assets.store.digests import bytes_digest, canonical_json, is_digest
 
@@ -146,6 +148,8 @@ class Manifest:
     tried
         The generalization, its delivery and sample, and the number of the try; None if no draws judge it. Only the
         number of the try is public.
+    counts
+        How counts are protected, and what they cost; None in manifests of tests only.
     """
 
     place: Place
@@ -167,6 +171,7 @@ class Manifest:
     roll: bytes = b""
     removal_digest: str = ""
     tried: Tried | None = None
+    counts: CountStatement | None = None
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -213,7 +218,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
     Parameters
     ----------
     protect
-        Converts an exact count to a protected one, `CountNoise.protect`.
+        Converts an exact count to a protected one, `Plan.protect`.
     """
     restricted = canonical_json(
         _common(manifest)
@@ -233,9 +238,10 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "removal_digest": manifest.removal_digest or None,
         }
         | ({"try": manifest.tried.to_json()} if manifest.tried else {})
+        | ({"counts": manifest.counts.restricted()} if manifest.counts else {})
     )
     shown = manifest.policy.public_text
-    numbers = PublicNumbers(protect, manifest.shapes)
+    numbers = PublicNumbers(protect, manifest.shapes, manifest.counts.masked if manifest.counts else {})
     attrition = numbers.attrition(manifest.attrition)
     public = canonical_json(
         _common(manifest)
@@ -250,6 +256,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "restricted_edition": bytes_digest(restricted),
         }
         | ({"try": {"number": manifest.tried.number, "at_most": TRIES_AT_MOST}} if manifest.tried else {})
+        | ({"counts": manifest.counts.public()} if manifest.counts else {})
     )
     return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate)
 

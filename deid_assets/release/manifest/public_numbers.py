@@ -4,10 +4,11 @@ Numbers are of five kinds, identified by their unit:
 
 * they count nobody (draws, probabilities, distances): shown, probabilities to two digits;
 * the released files reveal them to anyone who counts rows ("published members"): shown as they are;
-* they count people: protected counts, `methods.protected_counts`;
+* they count people: protected counts, negative ones kept; those of a masked table as in the table;
 * they are shares of people: a protected count over the number of those people, which is exact if the files reveal it
   ("share of released members") and protected otherwise; 'T' if that number is below 11;
-* they count claims: omitted. One member may have a hundred claims, which noise made for one person does not hide.
+* they count claims: omitted. One member may have a hundred claims, which noise made for one person does not hide. Tables
+  that are published with the release count them if the policy asks for it, with noise for all claims of a member.
 
 Two noisy versions of one number could be averaged. So a cell is defined by what is counted and the parts of the policy
 that affect it (`shape`). Two policies that count the same show the same number; two that count differently have
@@ -16,13 +17,16 @@ independent noise.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deid_assets.assessments.evidence import LEFT_OUT, Evidence, Measurement
-from deid_assets.methods.counts.protected_counts import Cell, shown_if_large
+from deid_assets.methods.counts.cohort import ATTRITION, REMAINING
+from deid_assets.methods.counts.protected_counts import shown_if_large
+from deid_assets.methods.counts.tables import CellName
+from deid_assets.release.counts.noise import Protect
 
-Protect = Callable[[Cell, int], int]
-"""Converts a cell's definition and exact count to the protected count; see `methods.protected_counts.CountNoise.protect`."""
+MEASUREMENT = "measurement"
+"""The table of cells that measurements count."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,13 @@ class PublicNumbers:
     shapes
         Parts of the policy that affect what is measured, by the name of the measurement or else by its method; "" for
         the rest.
+    masked
+        What masked tables show of their cells, a count, 'T' or 'H': a noisy number beside it would narrow what it hides.
     """
 
     protect: Protect
     shapes: Mapping[str, str]
+    masked: Mapping[CellName, int | str] = field(default_factory=dict)
 
     def attrition(self, steps: Iterable[AttritionStep]) -> list[dict]:
         """Rows in and out. Rows in are the source's rows out: one cell, one number, no second noisy version."""
@@ -92,12 +99,13 @@ class PublicNumbers:
         measured = [self._measurement(one, attrition) for one in item.measurements]
         return told | {"partition": delivery, "measurements": measured}
 
-    def _rows_out(self, step: AttritionStep) -> int | None:
+    def _rows_out(self, step: AttritionStep) -> int | str | None:
         if step.file:
             return step.count
         if step.unit == "claims":
             return None
-        return self.protect({"cell": f"attrition/{step.stage}", "shape": step.shape}, step.count)
+        name = CellName(ATTRITION, step.stage, REMAINING)
+        return self.masked[name] if name in self.masked else self.protect(name, step.shape, step.count)
 
     def _measurement(self, measured: Measurement, attrition: list[Mapping]) -> dict:
         """A measurement with protected numbers if they are about people; threshold and outcome are unchanged.
@@ -121,24 +129,25 @@ class PublicNumbers:
         size = whole
         if whole is not None and not measured.whole_disclosed_by_files:
             # Measurements of one group, "group/what", share the same people: their number is one cell.
-            size = self.protect(self._cell(measured, f"{measured.name.partition('/')[0]}/sample_size"), whole)
+            size = self._counted(measured, measured.name.partition("/")[0], "sample size", whole)
         if value is None or not math.isfinite(value):
             return None, size
         if not measured.unit.startswith("share of "):
-            return (self.protect(self._cell(measured, measured.name), int(value)) if value == int(value) else None), size
+            return (self._counted(measured, measured.name, "count", int(value)) if value == int(value) else None), size
         if not whole or size is None:
             return None, size
-        count = self.protect(self._cell(measured, measured.name), round(value * whole))
+        count = self._counted(measured, measured.name, "count", round(value * whole))
         return _share(count, size), size
 
-    def _cell(self, measured: Measurement, name: str) -> Cell:
+    def _counted(self, measured: Measurement, name: str, what: str, count: int) -> int:
         """One cell per counted quantity, whichever assessment counted it: independent noises could be averaged."""
         of_rest = self.shapes.get("", "")
-        return {"cell": name, "shape": self.shapes.get(measured.name, self.shapes.get(measured.method, of_rest))}
+        shape = self.shapes.get(measured.name, self.shapes.get(measured.method, of_rest))
+        return self.protect(CellName(MEASUREMENT, name, what), shape, count)
 
 
 def attrition_json(
-    steps: Iterable[AttritionStep], rows_out: Callable[[AttritionStep], int | None], told: bool = False
+    steps: Iterable[AttritionStep], rows_out: Callable[[AttritionStep], int | str | None], told: bool = False
 ) -> list[dict]:
     """The steps as JSON values.
 
@@ -149,7 +158,7 @@ def attrition_json(
     told
         Whether to state for each number that it is protected.
     """
-    shown: dict[str, int | None] = {}
+    shown: dict[str, int | str | None] = {}
     found = []
     for step in steps:
         shown[step.stage] = rows_out(step)

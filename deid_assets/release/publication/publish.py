@@ -7,12 +7,13 @@ The folder of releases:
     <releases>/<policy>/0001/               a release: manifest.json, manifest.sig, certificate.json, data/, report.html
     <releases>/<policy>/.staging-0002-<x>/  a release in the making; the process that makes it holds its lock
 
-`Staging.publish` proceeds as follows, under the lock. It writes manifest and signature into the staged folder, flushes
-everything, verifies the folder as an auditor would, and renames it; then it appends the registry's entry. The signed
-manifest determines its entry completely, and so serves as the write-ahead record. A crash before the rename leaves a
-staging folder, which the next start removes. A crash after it leaves a whole release, whose entry the next start
-appends. A number belongs to one release for ever; the number of a staged release that was never published is free
-again.
+`Staging.publish` proceeds as follows, under the lock. It charges the noise of the public numbers to the budget: a crash
+afterwards leaves a cost without a release, never a release without its cost. It writes manifest and signature into the
+staged folder, flushes everything, verifies the folder as an auditor would, and renames it; then it appends the
+registry's entry. The signed manifest determines its entry completely, and so serves as the write-ahead record. A crash
+before the rename leaves a staging folder, which the next start removes. A crash after it leaves a whole release, whose
+entry the next start appends. A number belongs to one release for ever; the number of a staged release that was never
+published is free again.
 """
 
 import contextlib
@@ -51,6 +52,7 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.clock import goes_back
 from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
@@ -146,6 +148,25 @@ class Releases:
             if not is_recorded(chain, tried, by_chance):
                 line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
                 self.registry.append(line.signed(self.key))
+
+    def charge(self, noise: NoisyPublication) -> None:
+        """Charge noisy numbers that are told outside a release, such as in a refusal; before they are drawn.
+
+        Raises
+        ------
+        CountsError
+            If the budget of noise does not cover them.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            self._recover_or_refuse()
+            self._append_charge(noise, clock.now(self.registry.chain().last_time))
+
+    def _append_charge(self, noise: NoisyPublication, time: str) -> None:
+        """Add the cost of draws that were not published before to the registry, flushed; the caller holds the lock."""
+        line = noise.charge(self.registry.chain(), time)
+        if line is not None:
+            self.registry.append(line.signed(self.key))
 
     def _locked(self) -> contextlib.AbstractContextManager:
         return durable.locked(self.folder / LOCK)
@@ -317,6 +338,7 @@ class Staging:
         inputs_digest: str,
         created: str,
         repeat: bool = False,
+        noise: NoisyPublication | None = None,
     ) -> Published:
         """Sign, verify, publish and register the staged files.
 
@@ -333,12 +355,16 @@ class Staging:
             Time in ISO 8601.
         repeat
             Whether to publish even if the same inputs were released before.
+        noise
+            The noisy numbers of the release, which are charged to the budget; None if it has none.
 
         Raises
         ------
         ReleaseError
             If no data or no certificate is staged, the same inputs were released before, a staged file changed after it
             was written, or the editions do not describe this release. Nothing is published then.
+        CountsError
+            If the budget of noise does not cover the release. Nothing is charged or published then.
         """
         if not any(file.path.startswith("data/") for file in self._files):
             raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
@@ -358,9 +384,11 @@ class Staging:
                     f"the release was started at {created}, before the registry's newest entry of {last}: correct the clock, "
                     "and run again"
                 )
+            if noise is not None:
+                self.releases._append_charge(noise, created)
             signer = self.releases.key.public.raw.hex()
             place = Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files)
-            entry = self._seal(place, describe(place))
+            entry = self._seal(place, describe(place), noise is not None)
             final = self.releases.path(self.policy, self.number)
             if final.exists():
                 raise ReleaseError(f"{self.policy}/{self.number:04d} already exists")
@@ -375,12 +403,13 @@ class Staging:
                 ) from None
             return Published(final, entry)
 
-    def _seal(self, place: Place, made: Editions) -> Entry:
+    def _seal(self, place: Place, made: Editions, with_noise: bool) -> Entry:
         """Write the manifest, the signature and the restricted edition, make everything read-only, flush and verify."""
         entry = Entry.from_manifest(made.public)
         manifest = parse_json(made.public)
         is_this_one = (
             entry == _entry_at(place, made.public)
+            and ("counts" in manifest) == with_noise
             and manifest.get("files") == [file.to_json() for file in place.files]
             and manifest.get("restricted_edition") == bytes_digest(made.restricted)
             and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.registry.clock import goes_back, parse_time
-from deid_assets.release.registry.entries import ClockCorrection, Entry, KeyRotation, Line, RefusedTry, line_of
+from deid_assets.release.registry.entries import ClockCorrection, Entry, KeyRotation, Line, NoiseCharge, RefusedTry, line_of
 from deid_assets.store import durable
 from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
 
@@ -143,7 +143,7 @@ class _Rules:
             if (line.policy, line.number) in self._used:
                 raise ReleaseError("uses the number of an earlier release")
             self._used.add((line.policy, line.number))
-        elif isinstance(line, ClockCorrection | RefusedTry):
+        elif isinstance(line, ClockCorrection | RefusedTry | NoiseCharge):
             if self._key not in (None, line.key):
                 raise ReleaseError("is signed by a key that was not in force")
         else:

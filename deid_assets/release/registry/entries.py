@@ -1,4 +1,4 @@
-"""The lines of the registry: a release, a change of the signing key, a correction of the clock, or a refused try.
+"""The lines of the registry: a release, a change of the signing key, a correction of the clock, a refused try, a cost of noise.
 
 Every entry contains the hash of the one before it. A line without `kind` is a release. The other kinds say things that
 no manifest says, so they carry their own signatures. The signed content includes the hash of the entry before, so the
@@ -24,6 +24,7 @@ class _Line:
     digests: ClassVar[tuple[str, ...]] = ()
     numbers: ClassVar[tuple[str, ...]] = ()
     answers: ClassVar[tuple[str, ...]] = ()
+    lists: ClassVar[tuple[str, ...]] = ()
 
     @property
     def content(self) -> dict[str, Json]:
@@ -49,10 +50,11 @@ class _Line:
             and all(is_digest(value[name]) for name in cls.digests)
             and all(type(value[name]) is int for name in cls.numbers)
             and all(type(value[name]) is bool for name in cls.answers)
+            and all(isinstance(value[name], list) and all(map(is_digest, value[name])) for name in cls.lists)
         )
         if not typed:
             raise ReleaseError("a registry entry has a field of the wrong type")
-        return cls(**value)
+        return cls(**dict(value) | {name: tuple(value[name]) for name in cls.lists})
 
     def require_signed(self) -> None:
         """Refuse an entry that lacks its signers' signatures; a release's signature is beside its manifest."""
@@ -270,8 +272,51 @@ class RefusedTry(_SignedByOne):
             raise ReleaseError("records a refused try, but its signature is not valid")
 
 
-Line = Entry | KeyRotation | ClockCorrection | RefusedTry
-KINDS: dict[str | None, type[Line]] = {kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection, RefusedTry)}
+@dataclass(frozen=True)
+class NoiseCharge(_SignedByOne):
+    """What the noisy counts of a release cost that were not published before (methods#budget-of-noise).
+
+    It comes before the release: a crash between the two leaves a cost without a release, never a release without its cost.
+    Definitions of cells are public. Only the owner of the secret can recompute draws.
+
+    Parameters
+    ----------
+    cells, draws
+        As in `budget.Charge`.
+    billionths
+        The cost in billionths of zCDP, rounded up.
+    previous, time
+        As in a release.
+    key, signature
+        Raw public key of the signer, and its signature, in hexadecimal.
+    """
+
+    cells: tuple[str, ...]
+    draws: tuple[str, ...]
+    billionths: int
+    previous: str
+    time: str
+    key: str = ""
+    signature: str = ""
+
+    kind: ClassVar = "noise charge"
+    texts: ClassVar = ("time", "signature")
+    digests: ClassVar = ("key", "previous")
+    numbers: ClassVar = ("billionths",)
+    lists: ClassVar = ("cells", "draws")
+
+    def require_signed(self) -> None:
+        """Refuse a line that is not signed, or that charges nothing."""
+        if not (self.draws and len(self.cells) == len(self.draws) and self.billionths > 0):
+            raise ReleaseError("records a cost of noise, but not of which counts")
+        if not self._holds(self.key, self.signature):
+            raise ReleaseError("records a cost of noise, but its signature is not valid")
+
+
+Line = Entry | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge
+KINDS: dict[str | None, type[Line]] = {
+    kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection, RefusedTry, NoiseCharge)
+}
 
 
 def line_of(content: bytes) -> Line:

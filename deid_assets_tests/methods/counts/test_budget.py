@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import special
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.budget import Budget, best_guess, epsilon, gaussian_epsilon, rho_of_tables
+from deid_assets.methods.counts.budget import (
+    Budget,
+    NoisyCell,
+    best_guess,
+    epsilon,
+    gaussian_epsilon,
+    rho_of_tables,
+    rho_within,
+)
 from deid_assets.methods.counts.tables import CellName
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
@@ -73,8 +81,7 @@ def test_best_guess_is_that_of_two_gaussians():
 
 def charged(budget: Budget, noise: str, parts: int = 2) -> Budget:
     tables = group([20] * parts)
-    ones = np.ones(len(tables.cells))
-    return budget.charged(noise, tables.cells, tables.sums, SD * ones, ones)
+    return budget.charged([NoisyCell(name, noise, SD) for name in tables.cells], tables.sums)
 
 
 def test_repeated_noise_is_free_and_fresh_noise_is_charged():
@@ -87,14 +94,38 @@ def test_repeated_noise_is_free_and_fresh_noise_is_charged():
 
 def test_another_width_is_another_draw_and_is_charged():
     """One cell of one delivery with ten widths would otherwise be ten free draws, which average the noise away."""
-    names, ones = (CellName("sex", "F", "people"),), np.ones(1)
+    cell = CellName("sex", "F", "people")
     budget = Budget(total=100, lockout=3)
     for width in (2.5, 2.6, 2.7):
-        budget = budget.charged("delivery 1", names, (), width * ones, ones)
+        budget = budget.charged([NoisyCell(cell, "delivery 1", width)], ())
     assert budget.spent == pytest.approx(sum(1 / (2 * width**2) for width in (2.5, 2.6, 2.7)))
-    assert budget.charged("delivery 1", names, (), 2.6 * ones, ones) == budget
+    assert budget.charged([NoisyCell(cell, "delivery 1", 2.6)], ()) == budget
     with pytest.raises(CountsError, match="published 3 times"):
-        budget.charged("delivery 1", names, (), 2.8 * ones, ones)
+        budget.charged([NoisyCell(cell, "delivery 1", 2.8)], ())
+
+
+def test_a_sum_with_a_repeated_total_still_places_a_person_in_one_part():
+    tables = group([20] * 5)
+    total, *parts = tables.cells
+    budget = Budget(total=1, lockout=10).charged([NoisyCell(total, "delivery 1", SD)], ())
+    cells = [NoisyCell(total, "delivery 1", SD), *(NoisyCell(part, "delivery 2", SD) for part in parts)]
+    assert budget.charged(cells, tables.sums).spent == pytest.approx(0.16)
+
+
+def test_masked_cells_cost_nothing():
+    budget = Budget(total=1, lockout=1)
+    assert budget.charged([NoisyCell(CellName("a", "b", "c"), "delivery 1", np.inf)], ()) == budget
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.01, 50), st.floats(1e-9, 0.05))
+def test_a_total_as_epsilon_is_the_largest_cost_within_it(least, delta):
+    assert epsilon(rho_within(least, delta), delta) == pytest.approx(least, rel=1e-6)
+
+
+def test_a_total_as_epsilon_must_be_a_number():
+    with pytest.raises(CountsError, match="epsilon must be"):
+        rho_within(0, 0.1)
 
 
 def test_a_budget_that_would_be_exceeded_refuses():

@@ -1,0 +1,184 @@
+"""Counts: how many members each step left and who they are, exactly and as they are published."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+import pandas as pd
+
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.count_disclosure import count_measurements
+from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.assets.stage_asset import shapes_of, stage_asset
+from deid_assets.errors import CountsError, RefusedError
+from deid_assets.methods.counts.budget import NoisyCell
+from deid_assets.methods.counts.published_tables import names_of
+from deid_assets.methods.counts.tables import PublishedCounts, Sum
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.models import Policy
+from deid_assets.release.attrition import attrition
+from deid_assets.release.counts.cohort import cohort_counts as counted
+from deid_assets.release.counts.noise import DeliveryNoise, Plan
+from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums
+from deid_assets.release.counts.published import published_counts as protected
+from deid_assets.release.cumulative import comparable_counts
+from deid_assets.release.gate.counts import count_refusals
+from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.publication.publish import Staging
+from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.registry.chain import Chain, Registry
+from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
+from deid_assets.release.staged_files import stage_counts
+from deid_assets.resources import Policies, Workplace
+from deid_assets.store.tables import Table
+
+COUNTED_FROM = (
+    "members", "claims", "removed_members", "eligible_members", "eligible_claims", "truncated_claims", "member_profiles",
+    "chosen_generalization", "release_members", "release_claims",
+)  # fmt: skip
+"""The tables in which members and claims are counted."""
+
+
+@stage_asset(
+    policy_sections=["source", "opt_outs", "removal", "sample", "quasi_identifiers", "hierarchies", "counts"],
+    inputs=COUNTED_FROM,
+)
+def cohort_counts(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
+    """Exact counts, restricted: members after each step, eligible members by characteristic, and claims if asked for."""
+    return _counted(policies.of(context, Policy), workplace, context.partition_key, tables)[1]
+
+
+@stage_asset(policy_sections=["counts"])
+def published_counts(
+    context: dg.AssetExecutionContext, cohort_counts: Table, policies: Policies, workplace: Workplace
+) -> pd.DataFrame:
+    """The counts as they are published: with noise that the budget covers, or masked. Refused if neither is possible."""
+    policy, counts = policies.of(context, Policy), cohort_counts.frame()
+    noise = delivery_noise(policy, workplace, context.partition_key)
+    require_budget(policy, workplace, planned_cells(policy, counts, noise), planned_sums(policy, counts))
+    return protect_or_refuse(policy, counts, noise)
+
+
+def delivery_noise(policy: Policy, workplace: Workplace, delivery: str) -> DeliveryNoise:
+    """The noise of a delivery's public numbers."""
+    return DeliveryNoise.of(workplace.secret(), workplace.delivery(delivery).digest(), policy.counts)
+
+
+def require_budget(policy: Policy, workplace: Workplace, cells: tuple[NoisyCell, ...], sums: tuple[Sum, ...]) -> None:
+    """Refuse cells that the budget of noise does not cover; call it before they are drawn.
+
+    Raises
+    ------
+    RefusedError
+        If the total would be exceeded, or a cell is locked out.
+    """
+    try:
+        NoisyPublication(policy.counts, cells, sums).budget_after(_chain(workplace))
+    except CountsError as error:
+        raise RefusedError(f"refused by the budget of noise: {error}") from None
+
+
+def protect_or_refuse(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
+    """Protect counts.
+
+    Raises
+    ------
+    RefusedError
+        If masked tables would give small counts away.
+    """
+    try:
+        return protected(policy, counts, noise)
+    except CountsError as error:
+        raise RefusedError(f"refused: {error}") from None
+
+
+def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
+    """The masked tables of earlier releases."""
+    return comparable_counts(workplace.releases_made(), workplace.secret().commitment())
+
+
+def publications(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> int:
+    """How often the most published cell was published with noise of its own, this time included."""
+    budget = budget_of(_chain(workplace), policy.counts)
+    often, charged = budget.often, {draw for charge in budget.charges for draw in charge.draws}
+    found = [
+        often[NoisyCell(name, "", 0.0).definition] + (draw not in charged)
+        for name, draw in zip(names_of(published), published["draw"], strict=True)
+        if not pd.isna(draw)
+    ]
+    return max(found, default=1)
+
+
+@dataclass(frozen=True)
+class ReleasedCounts:
+    """The counts of a release, as the gate counts and protects them again.
+
+    Attributes
+    ----------
+    steps
+        Exact number of rows after every stage.
+    plan, sums
+        The noisy cells and their sums.
+    published
+        The protected tables.
+    """
+
+    policy: Policy
+    workplace: Workplace
+    steps: tuple[AttritionStep, ...]
+    plan: Plan
+    sums: tuple[Sum, ...]
+    published: pd.DataFrame
+
+    @classmethod
+    def of(
+        cls,
+        policy: Policy,
+        workplace: Workplace,
+        delivery: str,
+        tables: Mapping[str, Table],
+        others: Callable[[Plan], None] | None = None,
+    ) -> "ReleasedCounts":
+        """Count again, ask the budget, and only then protect.
+
+        Parameters
+        ----------
+        others
+            Adds further cells to the plan, which are drawn before the manifest is made.
+
+        Raises
+        ------
+        RefusedError
+            If the budget of noise does not cover the cells, or masks do not hide small counts.
+        """
+        steps, counts = _counted(policy, workplace, delivery, tables)
+        noise = delivery_noise(policy, workplace, delivery)
+        plan, sums = Plan(noise, planned_cells(policy, counts, noise)), planned_sums(policy, counts)
+        if others is not None:
+            others(plan)
+        require_budget(policy, workplace, plan.cells, sums)
+        return cls(policy, workplace, steps, plan, sums, protect_or_refuse(policy, counts, noise))
+
+    def staged(self, staging: Staging, stored: Table) -> tuple[dict[str, Table], list[Refusal]]:
+        """Write the stored tables as files, and compare what is read back with the gate's own tables."""
+        staged = stage_counts(staging, file_tables(self.policy, stored.frame()), stored)
+        return staged, count_refusals(staged, file_tables(self.policy, self.published))
+
+    def measured(self) -> tuple[Measurement, ...]:
+        """What an adversary learns of the tables, from the registry and the earlier releases that exist now."""
+        often = publications(self.policy, self.workplace, self.published)
+        return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), often)
+
+
+def _chain(workplace: Workplace) -> Chain:
+    """The registry; read without the lock of the releases, which the publication holds when it asks again."""
+    return Registry(workplace.home.releases / REGISTRY).chain()
+
+
+def _counted(
+    policy: Policy, workplace: Workplace, delivery: str, tables: Mapping[str, Table]
+) -> tuple[tuple[AttritionStep, ...], pd.DataFrame]:
+    received = workplace.delivery(delivery)
+    steps = attrition(policy, received, tables)
+    shape_of_rows = shapes_of(policy, received, chosen_levels(policy, tables["chosen_generalization"]))[""]
+    return steps, counted(policy, steps, tables, shape_of_rows)

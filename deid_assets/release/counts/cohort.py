@@ -1,0 +1,123 @@
+"""The exact counts of a run: how many members each step left, and who they are. Restricted."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.cohort import (
+    CHARACTERISTICS,
+    CLAIMS,
+    EXCLUDED,
+    NUMBER_OF_CLAIMS,
+    RELEASED_STEP,
+    REMAINING,
+    UNKNOWN,
+    attrition_cells,
+    claim_band,
+    claim_bands,
+    claims_counted,
+    sums_of,
+    values_counted,
+)
+from deid_assets.methods.counts.tables import CellName, CountTables
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.counts import characteristics_of, classes_of
+from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.public_cells import COHORT_SECTIONS, shape
+from deid_assets.store.tables import Table
+
+COLUMNS = ("table", "row", "column", "place", "count", "contribution", "shape")
+
+
+def cohort_counts(
+    policy: Policy, steps: Iterable[AttritionStep], tables: Mapping[str, Table], shape_of_rows: str
+) -> pd.DataFrame:
+    """Count members by step and by characteristic, and claims if the policy asks for them.
+
+    Parameters
+    ----------
+    steps
+        `attrition.attrition`.
+    tables
+        Tables of the restricted store, by the names of their assets.
+    shape_of_rows
+        What of the policy shapes the released rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per cell, classes without members included, with the columns `COLUMNS`.
+    """
+    members = [step for step in steps if step.unit == "members"]
+    shapes = {step.stage: step.shape or shape_of_rows for step in members}
+    counted = attrition_cells([(step.stage, step.count) for step in members])
+    rows: list[tuple[object, ...]] = [(*name, place, count, 1, shapes[name.row]) for place, (name, count) in enumerate(counted)]
+    profiles, cohort = tables["member_profiles"], tables["eligible_members"]
+    for column, level in characteristics_of(policy).items():
+        found = profiles.query(values_counted(profiles, cohort, column))
+        rows += _classes(policy, column, level, found)
+    rows += _claim_bands(policy, profiles.query(values_counted(profiles, cohort, "claims")))
+    if policy.counts.claims_per_member is not None:
+        rows += _claims(policy, policy.counts.claims_per_member, tables)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def tables_of(counts: pd.DataFrame, without: Iterable[CellName] = ()) -> CountTables:
+    """The counts as tables with their sums, without some cells."""
+    left_out = set(without)
+    names = [CellName(*row) for row in counts[["table", "row", "column"]].itertuples(index=False)]
+    kept = [place for place, name in enumerate(names) if name not in left_out]
+    cells = tuple(names[place] for place in kept)
+    return CountTables(
+        cells, counts["count"].to_numpy(np.int64)[kept], sums_of(cells), counts["contribution"].to_numpy(np.int64)[kept]
+    )
+
+
+def shapes_of_cells(counts: pd.DataFrame) -> dict[CellName, str]:
+    """What of the policy shapes each cell."""
+    return {CellName(row.table, row.row, row.column): row.shape for row in counts[list(COLUMNS)].itertuples(index=False)}
+
+
+def _classes(policy: Policy, column: str, level: int, found: pd.DataFrame) -> list[tuple[object, ...]]:
+    """Members by the classes of a level; a missing value is unknown, unless the level puts it into a class."""
+    hierarchy = policy.hierarchy_of(column)
+    classes = [*classes_of(hierarchy, level), UNKNOWN]
+    known = found[found["value"].notna()]
+    labels = [*hierarchy.labels(known["value"].tolist(), level)]
+    members = dict.fromkeys(classes, 0)
+    for label, number in zip(labels, known["members"], strict=True):
+        if label not in members:
+            raise CountsError(f"column {column}: a class of members is not among those of its level")
+        members[label] += int(number)
+    missing = int(found.loc[found["value"].isna(), "members"].sum())
+    members[hierarchy.missing_label(level) or UNKNOWN] += missing
+    spec = policy.content("hierarchies")["hierarchies"][policy.quasi_identifier(column).hierarchy]
+    own = shape(policy, *COHORT_SECTIONS, hierarchy=spec, level=level)
+    return [(CHARACTERISTICS, column, label, place, number, 1, own) for place, (label, number) in enumerate(members.items())]
+
+
+def _claim_bands(policy: Policy, found: pd.DataFrame) -> list[tuple[object, ...]]:
+    members = dict.fromkeys(claim_bands(), 0)
+    for claims, number in found[["value", "members"]].itertuples(index=False):
+        members[claim_band(int(claims))] += int(number)
+    own = shape(policy, *COHORT_SECTIONS)
+    return [
+        (CHARACTERISTICS, NUMBER_OF_CLAIMS, band, place, number, 1, own) for place, (band, number) in enumerate(members.items())
+    ]
+
+
+def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Iterator[tuple[object, ...]]:
+    """Claims that were delivered and that remained; of a member, at most as many as hide them."""
+    for place, (step, asset, sections) in enumerate(
+        (("delivered_claims", "claims", ("source",)), ("eligible_claims", "eligible_claims", COHORT_SECTIONS))
+    ):
+        table = tables[asset]
+        number = int(table.query(claims_counted(table, per_member))["claims"].iloc[0])
+        yield (CLAIMS, step, REMAINING, place, number, per_member, shape(policy, *sections, per_member=per_member))
+
+
+def is_known_from_files(name: CellName) -> bool:
+    """Whether readers of the released files count the cell themselves."""
+    return name.row == RELEASED_STEP and name.column != EXCLUDED

@@ -1,0 +1,75 @@
+"""The budget of noise as the registry records it: what all releases of a home have cost so far.
+
+The registry is one for all policies and deliveries of a home, because their members may be the same people. So are the costs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deid_assets.methods.counts.budget import Budget, Charge, NoisyCell
+from deid_assets.methods.counts.tables import Sum
+from deid_assets.policy.sections.counts import CountNoise
+from deid_assets.release.registry.chain import Chain
+from deid_assets.release.registry.entries import NoiseCharge
+
+_BILLION = 10**9
+
+
+@dataclass(frozen=True)
+class NoisyPublication:
+    """The noisy cells of a release, and what they may cost.
+
+    Attributes
+    ----------
+    section
+        States the total and the lockout.
+    cells, sums
+        As `Budget.charged` takes them.
+    """
+
+    section: CountNoise
+    cells: tuple[NoisyCell, ...]
+    sums: tuple[Sum, ...]
+
+    def budget_after(self, chain: Chain) -> Budget:
+        """The budget with the cost of this publication; call it before any number is drawn.
+
+        Raises
+        ------
+        CountsError
+            If the total would be exceeded, or a cell is locked out.
+        """
+        before = budget_of(chain, self.section)
+        after = before.charged(self.cells, self.sums)
+        if after == before:
+            return before
+        # As the registry will record it.
+        new = after.charges[-1]
+        return replace(before, charges=(*before.charges, replace(new, rho=_billionths(new.rho) / _BILLION)))
+
+    def charge(self, chain: Chain, time: str) -> NoiseCharge | None:
+        """The unsigned registry line of what was not charged before; None if there is nothing.
+
+        Raises
+        ------
+        CountsError
+            As `budget_after`.
+        """
+        before, after = budget_of(chain, self.section), self.budget_after(chain)
+        if after == before:
+            return None
+        new = after.charges[-1]
+        return NoiseCharge(new.cells, new.draws, _billionths(new.rho), chain.head, time)
+
+
+def budget_of(chain: Chain, section: CountNoise) -> Budget:
+    """The budget of a policy, and what was spent of it."""
+    charges: Sequence[NoiseCharge] = [line for line in chain.lines if isinstance(line, NoiseCharge)]
+    spent = tuple(Charge(line.cells, line.draws, line.billionths / _BILLION) for line in charges)
+    return Budget(section.budget.total, section.lockout, spent)
+
+
+def _billionths(rho: float) -> int:
+    """A cost in billionths, rounded up; a number that came from billionths stays as it is."""
+    return math.ceil(round(rho * _BILLION, 3))

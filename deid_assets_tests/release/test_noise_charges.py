@@ -1,0 +1,186 @@
+"""The budget of noise in the registry: charged before a release is published, once, and refused where it is exceeded."""
+
+import json
+from dataclasses import replace
+
+import duckdb
+import pytest
+
+from deid_assets.errors import CountsError, ReleaseError
+from deid_assets.methods.counts.tables import CellName, Sum
+from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
+from deid_assets.release.counts.noise import DeliveryNoise
+from deid_assets.release.counts.statement import CountStatement
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.manifest.editions import editions
+from deid_assets.release.publication import publish as publication
+from deid_assets.release.publication.publish import Releases
+from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
+from deid_assets.release.registry.entries import Entry, NoiseCharge, signed_rotation
+from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
+from deid_assets_tests.release import making
+from deid_assets_tests.release.making import SECRET, releases_in
+
+SECTION = CountNoise()
+NAMES = tuple(CellName("sex", "members", column) for column in ("all", "F", "M"))
+SUMS = (Sum("sex", NAMES[0], NAMES[1:]),)
+
+
+def noise_of(delivery: str, section: CountNoise = SECTION, names=NAMES, sums=SUMS) -> NoisyPublication:
+    noise = DeliveryNoise.of(SECRET, delivery, section)
+    return NoisyPublication(section, tuple(noise.cell(name, "") for name in names), sums)
+
+
+def publish(releases: Releases, inputs: str, noise: NoisyPublication | None, with_statement: bool = True):
+    """Publish a small release with noisy counts."""
+    with releases.stage("heritage") as staging, duckdb.connect() as connection:
+        staging.write_table(connection, "Claims", making.CLAIMS, ["MemberID"])
+        making.judge(staging, "Claims")
+        making.stage_certificate(staging)
+
+        def describe(place):
+            budget = budget_of(releases.registry.chain(), SECTION)
+            counts = CountStatement(SECTION, budget) if with_statement else None
+            return editions(making.manifest(place, counts=counts), making.protect)
+
+        time = f"2024-01-01T00:00:{staging.number:02d}Z"
+        return staging.publish(describe, "2024", SECRET.keyed_digest("inputs", inputs), time, noise=noise)
+
+
+def fail(*args: object) -> None:
+    raise OSError("no space")
+
+
+def kinds(releases: Releases) -> list[str | None]:
+    return [line.kind for line in releases.registry.chain().lines]
+
+
+def spent(releases: Releases) -> float:
+    return budget_of(releases.registry.chain(), SECTION).spent
+
+
+def test_noise_is_charged_before_its_release_and_told_in_the_manifest(tmp_path):
+    releases = releases_in(tmp_path)
+    published = publish(releases, "a", noise_of("delivery 1"))
+    charge, entry = releases.registry.chain().lines
+    assert isinstance(charge, NoiseCharge) and isinstance(entry, Entry) and entry.previous == charge.hash
+    assert spent(releases) == pytest.approx(0.16) and len(charge.cells) == 3
+    told = json.loads((published.folder / "manifest.json").read_text())["counts"]["budget"]
+    assert told["spent_rho"] == pytest.approx(0.16) and told["at_most_rho"] == 50 and told["lockout"] == 10
+    assert told["spent_epsilon"] == pytest.approx(2.5, abs=0.2) and "guesses that right with a probability" in told["meaning"]
+
+
+def test_the_same_delivery_repeats_at_no_cost_and_another_is_charged(tmp_path):
+    releases = releases_in(tmp_path)
+    publish(releases, "a", noise_of("delivery 1"))
+    publish(releases, "b", noise_of("delivery 1"))
+    assert kinds(releases) == ["noise charge", None, None] and spent(releases) == pytest.approx(0.16)
+    publish(releases, "c", noise_of("delivery 2"))
+    assert kinds(releases)[-2:] == ["noise charge", None] and spent(releases) == pytest.approx(0.32)
+
+
+@pytest.mark.parametrize(
+    ("section", "reason"),
+    [
+        (CountNoise(budget=NoiseBudget(rho=0.3)), "cost 0.16 of zCDP, but only 0.14 of the total of 0.3 are left"),
+        (CountNoise(lockout=1), "3 cells were published 1 times"),
+    ],
+)
+def test_a_budget_that_is_exceeded_refuses_and_leaves_nothing(tmp_path, section, reason):
+    releases = releases_in(tmp_path)
+    publish(releases, "a", noise_of("delivery 1", section))
+    before = releases.registry.path.read_bytes()
+    with pytest.raises(CountsError, match=reason):
+        publish(releases, "b", noise_of("delivery 2", section))
+    assert releases.registry.path.read_bytes() == before
+    assert [path.name for path in sorted((tmp_path / "releases/heritage").iterdir())] == ["0001"]
+
+
+def test_a_crash_after_the_charge_leaves_a_cost_without_a_release_which_is_not_charged_again(tmp_path, monkeypatch):
+    releases = releases_in(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(publication.os, "rename", fail)
+        with pytest.raises(OSError, match="no space"):
+            publish(releases, "a", noise_of("delivery 1"))
+    assert kinds(releases) == ["noise charge"]
+    publish(releases, "a", noise_of("delivery 1"))
+    assert kinds(releases) == ["noise charge", None] and spent(releases) == pytest.approx(0.16)
+
+
+def test_a_crash_before_the_charge_publishes_nothing(tmp_path, monkeypatch):
+    releases = releases_in(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(publication.Registry, "append", fail)
+        with pytest.raises(OSError, match="no space"):
+            publish(releases, "a", noise_of("delivery 1"))
+    assert kinds(releases) == [] and not list((tmp_path / "releases/heritage").iterdir())
+
+
+@pytest.mark.parametrize(("noise", "with_statement"), [(None, True), (noise_of("delivery 1"), False)])
+def test_a_manifest_that_tells_of_noise_needs_its_charge_and_the_other_way_round(tmp_path, noise, with_statement):
+    with pytest.raises(ReleaseError, match="describes a different release"):
+        publish(releases_in(tmp_path), "a", noise, with_statement)
+
+
+def test_numbers_outside_a_release_are_charged_too(tmp_path):
+    releases = releases_in(tmp_path)
+    for _ in range(2):
+        releases.charge(noise_of("delivery 1"))
+    assert kinds(releases) == ["noise charge"]
+    with pytest.raises(CountsError, match="published 1 times"):
+        releases.charge(noise_of("delivery 2", CountNoise(lockout=1)))
+
+
+def test_costs_are_rounded_up_and_budgets_agree_before_and_after(tmp_path):
+    releases = releases_in(tmp_path)
+    section = CountNoise(sd=3.3)
+    noise = noise_of("delivery 1", section)
+    before = noise.budget_after(releases.registry.chain())
+    releases.charge(noise)
+    after = noise.budget_after(releases.registry.chain())
+    assert before == after and after.spent >= 2 / (2 * 3.3**2)
+    assert noise.charge(releases.registry.chain(), "2024-01-01T00:00:00Z") is None
+
+
+def charge(key: SigningKey, **changes) -> NoiseCharge:
+    line = noise_of("delivery 1").charge(Chain((), None, b""), "2024-01-01T00:00:00Z")
+    return replace(line, **changes).signed(key)
+
+
+def lines_with(tmp_path, content: bytes):
+    path = tmp_path / "registry.jsonl"
+    path.write_bytes(content)
+    return read_chain(path)
+
+
+def test_a_charge_is_read_back(tmp_path):
+    line = charge(SigningKey.load_or_create(tmp_path))
+    assert lines_with(tmp_path, line.line).lines == (line,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"draws": (), "cells": ()}, "not of which counts"),
+        ({"cells": ("a" * 64,)}, "not of which counts"),
+        ({"billionths": 0}, "not of which counts"),
+        ({"draws": ("x", "y", "z")}, "not a registry entry"),
+    ],
+)
+def test_a_charge_of_nothing_is_none(tmp_path, changes, problem):
+    chain = lines_with(tmp_path, charge(SigningKey.load_or_create(tmp_path), **changes).line)
+    assert chain.problem is not None and problem in chain.problem and not chain.lines
+
+
+def test_a_charge_needs_its_signature(tmp_path):
+    line = replace(charge(SigningKey.load_or_create(tmp_path)), billionths=1)
+    chain = lines_with(tmp_path, line.line)
+    assert chain.problem is not None and "its signature is not valid" in chain.problem
+
+
+def test_a_charge_is_not_signed_by_a_key_out_of_force(tmp_path):
+    old, new = (SigningKey.load_or_create(tmp_path / name) for name in ("old", "new"))
+    rotation = signed_rotation(old, new, "", GENESIS, "2024-01-01T00:00:00Z")
+    late = charge(old, previous=rotation.hash)
+    chain = lines_with(tmp_path, rotation.line + late.line)
+    assert chain.problem is not None and "a key that was not in force" in chain.problem

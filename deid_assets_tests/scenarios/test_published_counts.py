@@ -1,0 +1,146 @@
+"""Counts that are published with a release: protected, audited together with earlier ones, and within their budget."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deid_assets.errors import PUBLISHED, REFUSED
+from deid_assets.methods.counts.budget import NoisyCell
+from deid_assets.methods.counts.consistent import ConsistentNoise
+from deid_assets.methods.counts.tables import CellName
+from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
+from deid_assets.release.counts import published as protection
+from deid_assets.release.registry.entries import NoiseCharge
+from deid_assets.release.registry.noise_charges import NoisyPublication
+from deid_assets.stages import STAGES
+from deid_assets_tests.release.making import releases_in
+from deid_assets_tests.scenarios.conftest import KEY
+from deid_assets_tests.scenarios.pipeline import Pipeline
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+from deid_assets_tests.scenarios.test_gate_refuses import refused
+
+COUNTS = STAGES["counts"]
+
+
+def spend(pipeline: Pipeline, rho: float) -> None:
+    """Charge a cost as an earlier release would."""
+    section = CountNoise(budget=NoiseBudget(rho=100.0))
+    cell = NoisyCell(CellName("another", "table", "cell"), "another noise", (1 / (2 * rho)) ** 0.5)
+    releases_in(pipeline.home.root).charge(NoisyPublication(section, (cell,), ()))
+
+
+def charges(pipeline: Pipeline) -> list[NoiseCharge]:
+    return [line for line in pipeline.registry.chain().lines if isinstance(line, NoiseCharge)]
+
+
+def shown(pipeline: Pipeline) -> dict[tuple, int]:
+    frame = pipeline.table(KEY, "published_counts").frame()
+    return {tuple(row[:3]): row[3] for row in frame[["table", "row", "column", "count"]].itertuples(index=False)}
+
+
+def test_the_files_the_manifest_and_the_report_show_the_same_noisy_counts_which_are_charged_once(pipeline):
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code == PUBLISHED, summary
+    steps = pd.read_csv(summary.release / "data/Attrition.csv")
+    published = shown(pipeline)
+    told = {("attrition", row.Stage, row.Counted): row.Count for row in steps.itertuples()}
+    assert told == {name: count for name, count in published.items() if name[0] == "attrition"}
+    manifest = json.loads((summary.release / "manifest.json").read_text())
+    assert {step["stage"]: step["rows_out"] for step in manifest["attrition"] if step["unit"] == "members"} == {
+        stage: count for (table, stage, counted), count in published.items() if (table, counted) == ("attrition", "remaining")
+    }
+    dictionary = json.loads((summary.release / "data/dictionary.json").read_text())["tables"]
+    assert {"Attrition", "Characteristics", "Distributions"} <= set(dictionary)
+    exact = pipeline.table(KEY, "cohort_counts").frame()
+    noise = np.array(
+        [published[row[:3]] - row[3] for row in exact[["table", "row", "column", "count"]].itertuples(index=False)]
+    )
+    assert 1.5 < noise.std() < 4
+    page = (summary.release / "report.html").read_text()
+    assert "Who the eligible members are" in page and "guesses that right with a probability of at most" in page
+    (charge,) = charges(pipeline)
+    assert len(charge.cells) > len(published) and manifest["counts"]["budget"]["spent_rho"] == charge.billionths / 1e9
+    assert pipeline.run(KEY, ["release"]).exit_code == PUBLISHED
+    assert charges(pipeline) == [charge], "the same delivery repeats its numbers at no cost"
+
+
+def test_a_spent_budget_refuses_the_tables_before_a_number_is_drawn(pipeline, monkeypatch):
+    spend(pipeline, 49.5)
+    monkeypatch.setattr(ConsistentNoise, "draw", lambda *args: pytest.fail("a number was drawn"))
+    before = shown(pipeline)
+    summary = pipeline.run(KEY, ["published_counts"])
+    assert summary.exit_code == REFUSED and "refused by the budget of noise" in " ".join(summary.reasons), summary
+    assert shown(pipeline) == before
+    refused(pipeline, "refused by the budget of noise: these counts cost .* of zCDP, but only 0.5 of the total of 50 are left")
+
+
+def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_its_numbers_are_drawn(pipeline, monkeypatch):
+    spend(pipeline, 47.0)
+    original = ConsistentNoise.draw
+
+    def of_tables_only(self: ConsistentNoise, cell: CellName, sd: float) -> int:
+        assert cell.table in ("attrition", "characteristics"), "a number of the manifest was drawn"
+        return original(self, cell, sd)
+
+    monkeypatch.setattr(ConsistentNoise, "draw", of_tables_only)
+    refused(pipeline, "refused by the budget of noise: these counts cost .* of zCDP, but only 3 of the total of 50 are left")
+
+
+def test_a_cell_that_was_published_as_often_as_allowed_is_locked_out(pipeline):
+    section = CountNoise(budget=NoiseBudget(rho=100.0))
+    cell = CellName("attrition", "delivered_members", "remaining")
+    for delivery in range(10):
+        releases_in(pipeline.home.root).charge(NoisyPublication(section, (NoisyCell(cell, f"noise {delivery}", 2.5),), ()))
+    refused(pipeline, "1 cells were published 10 times with noise of their own")
+
+
+def test_noise_that_was_published_too_often_is_averaged_and_refused(pipeline):
+    section = CountNoise(budget=NoiseBudget(rho=100.0))
+    cell = CellName("attrition", "delivered_members", "remaining")
+    for delivery in range(8):
+        releases_in(pipeline.home.root).charge(NoisyPublication(section, (NoisyCell(cell, f"noise {delivery}", 2.5),), ()))
+    refused(pipeline, "chance_of_exact_count is not at most its threshold .0.6")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE counts.published_counts SET count = count + 1 WHERE \"row\" = 'sex'",
+        "DELETE FROM counts.published_counts WHERE \"row\" = 'sex'",
+    ],
+)
+def test_counts_that_were_changed_in_the_store_are_refused(pipeline, statement):
+    pipeline.edit_store(KEY, statement)
+    refused(
+        pipeline,
+        "published_counts: its table is not the one that was materialized",
+        "Characteristics: the staged counts are not the protected counts of this delivery",
+    )
+
+
+@pytest.mark.matrix
+def test_masked_tables_are_published_and_refused_where_masks_alone_give_counts_away(pipeline, monkeypatch):
+    """Without complementary suppression, sums give away who was excluded."""
+    write_policy(pipeline.home.policies, changed(SMALL, counts={"protection": "masked"}))
+    original = protection.mask
+
+    def without_complements(tables, rule):
+        found = original(tables, rule)
+        marks = [
+            "T" if small else int(count) for count, small in zip(tables.counts, rule.is_small(tables.counts, 1), strict=True)
+        ]
+        return type(found)(found.tables, tuple(marks), found.audit, 0.0, False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(protection, "mask", without_complements)
+        summary = pipeline.run(KEY, [*COUNTS, *STAGES["assessment"]])
+        assert any("no_small_count_is_disclosed" in check for check in summary.failed_checks), summary
+        refused(pipeline, "disclosed_small_counts is not at most its threshold")
+    summary = pipeline.run(KEY, [*COUNTS, *STAGES["assessment"], "release"])
+    assert summary.exit_code == PUBLISHED, summary
+    classes = pd.read_csv(summary.release / "data/Characteristics.csv")
+    assert set(classes["Mark"].dropna()) == {"T", "H"} and classes["SD"].isna().all()
+    manifest = json.loads((summary.release / "manifest.json").read_text())
+    assert manifest["counts"]["tables"] == "masked"
