@@ -13,7 +13,7 @@ import duckdb
 from dagster._core.definitions.asset_selection import AssetSelection
 
 from deid_assets.automation.outcomes import RunSummary, outcome_of
-from deid_assets.command_line.instance import prepare_dagster_home
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
@@ -164,7 +164,7 @@ def pipeline_in(root: Path, policy: str = "small") -> Iterator[Pipeline]:
     """Open a home, made here if it is new; its instance is kept in it, as that of `deid run`."""
     home = Home(root).create()
     prepare_dagster_home(home)
-    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+    with dagster_instance(home) as instance:
         yield Pipeline(home, instance, policy)
 
 

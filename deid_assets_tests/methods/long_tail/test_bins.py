@@ -1,6 +1,5 @@
 """Bins of the number of claims: the book's backward algorithm, and the fewest claims removed (methods#bins-of-claims)."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
