@@ -1,6 +1,7 @@
 """What holds for every test."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -18,3 +19,15 @@ def history_does_not_wait() -> Iterator[None]:
     event.listen(Pool, "connect", do_not_wait)
     yield
     event.remove(Pool, "connect", do_not_wait)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay until the end: the garbage collector does not look through them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
