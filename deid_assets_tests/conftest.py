@@ -31,3 +31,8 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Everything goes at the end, or libraries report what is left as leaks."""
+    gc.unfreeze()
