@@ -7,7 +7,9 @@ from pathlib import Path
 
 import dagster as dg
 import sqlalchemy
+from dagster._core.instance.ref import InstanceRef
 
+from deid_assets.command_line.run_history import KeptStorage
 from deid_assets.errors import DeidError, StoreError
 from deid_assets.store import durable
 from deid_assets.store.home import Home
@@ -35,7 +37,7 @@ def prepare_dagster_home(home: Home) -> None:
 
 @contextlib.contextmanager
 def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
-    """The instance of this home.
+    """The instance of this home; connections to its history are kept until it closes.
 
     Raises
     ------
@@ -43,7 +45,8 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
         If a file of its history is damaged, or no file of Dagster's.
     """
     try:
-        with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+        ref = InstanceRef.from_dir(str(home.dagster), overrides={"storage": _kept(home)})
+        with dg.DagsterInstance.from_ref(ref) as instance:
             yield instance
     except (sqlite3.DatabaseError, sqlalchemy.exc.DBAPIError) as error:
         code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
@@ -53,6 +56,11 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
             f"the run history in {home.dagster} is damaged: one of its files is not a database. Move that folder away, or "
             "restore it from a backup, and run again; releases and their registry do not depend on it"
         ) from None
+
+
+def _kept(home: Home) -> dict[str, object]:
+    kind = KeptStorage
+    return {"custom": {"module": kind.__module__, "class": kind.__name__, "config": {"base_dir": str(home.dagster)}}}
 
 
 def workspace_file() -> Path:

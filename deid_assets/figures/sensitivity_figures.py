@@ -1,5 +1,6 @@
 """The figure of the sensitivity analysis: attack 1 by what is known and by power, beside Table 7 of El Emam et al. 2012."""
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from matplotlib.lines import Line2D
@@ -20,14 +21,14 @@ from deid_assets.figures.rendering import (
     words,
 )  # fmt: skip
 
-Row = tuple[str, int, Mapping[str, tuple[float | None, float | None]]]
+Found = tuple[float | None, float | None]
+Row = tuple[str, int, Mapping[str, Found]]
 _MARKS = {
     "unconditional": ("o", BLUE, "any member"),
     "given_membership": ("s", DARK_ORANGE, "member known to be in the release"),
 }
 
 
-@styled()
 def sensitivity_figure(
     rows: Sequence[Row], unconditional_at_most: float | None = None, given_membership_at_most: float | None = None
 ) -> bytes:
@@ -45,10 +46,21 @@ def sensitivity_figure(
     """
     if not rows:
         raise ValueError("a figure of the sensitivity analysis needs cells")
+    cells = tuple((name, power, *(found[figure] for figure in _MARKS)) for name, power, found in rows)
+    return _drawn(cells, unconditional_at_most, given_membership_at_most)
+
+
+# The assessment draws it for the Dagster UI, and the release for its report, mostly in one process. The largest figure of all.
+@functools.lru_cache(maxsize=4)
+@styled()
+def _drawn(
+    rows: tuple[tuple[str, int, Found, Found], ...], unconditional_at_most: float | None, given_membership_at_most: float | None
+) -> bytes:
     figure, axes = new_figure(7.0, 1.3 + 0.24 * len(rows))
     limits = {"unconditional": unconditional_at_most, "given_membership": given_membership_at_most}
     names: list[str] = []
-    for place, (name, power, found) in enumerate(rows):
+    for place, (name, power, *found_of) in enumerate(rows):
+        found = dict(zip(_MARKS, found_of, strict=True))
         if not names or rows[place - 1][0] != name:
             axes.axhline(place - 0.5, color=PALE, linewidth=0.8)
         names.append(f"{words(name)}, {power}" if not place or rows[place - 1][0] != name else f"{power}")

@@ -15,6 +15,13 @@ ROWS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def drawn_anew():
+    sensitivity_figures._drawn.cache_clear()
+    yield
+    sensitivity_figures._drawn.cache_clear()
+
+
 def texts(image: bytes) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", image.decode())
 
@@ -28,6 +35,7 @@ def test_every_cell_has_its_row_and_numbers():
 def test_the_numbers_of_the_article_are_drawn_where_it_has_them(monkeypatch):
     with_them = sensitivity_figure(ROWS).decode().count("<use ")
     monkeypatch.setattr(sensitivity_figures, "TABLE_7", {})
+    sensitivity_figures._drawn.cache_clear()
     assert with_them - sensitivity_figure(ROWS).decode().count("<use ") == 6
 
 
@@ -38,7 +46,11 @@ def test_a_threshold_is_drawn_and_marks_what_fails():
 
 
 def test_equal_cells_give_equal_bytes_and_none_is_refused():
-    assert sensitivity_figure(ROWS) == sensitivity_figure(ROWS)
+    drawn = sensitivity_figure(ROWS)
+    sensitivity_figures._drawn.cache_clear()
+    again = sensitivity_figure(ROWS)
+    assert drawn == again and drawn is not again
+    assert sensitivity_figure(ROWS) is again, "it is drawn once"
     with pytest.raises(ValueError, match="needs cells"):
         sensitivity_figure([])
 

@@ -41,6 +41,11 @@ class SmallStore:
 
 @contextlib.contextmanager
 def small_store() -> Iterator[SmallStore]:
-    """Yield a store that is gone afterwards; one per hypothesis example."""
+    """Yield a store that is gone afterwards; one per hypothesis example.
+
+    It is open all the while, as during a step of a run: to open a file takes DuckDB longer than to answer these queries.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        yield SmallStore(Path(folder))
+        store = SmallStore(Path(folder))
+        with connect(store.file):
+            yield store

@@ -13,7 +13,7 @@ import duckdb
 from dagster._core.definitions.asset_selection import AssetSelection
 
 from deid_assets.automation.outcomes import RunSummary, outcome_of
-from deid_assets.command_line.instance import prepare_dagster_home
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in
@@ -30,7 +30,7 @@ from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, held_open
 from deid_assets_tests.release import making
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -81,7 +81,10 @@ class Pipeline:
             executor=made.executor,
             jobs=[dg.define_asset_job(name, selection)],
         ).resolve_job_def(name)
-        result = job.execute_in_process(run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False)
+        with held_open(self.store_file(delivery)):  # as each step holds it; opening it a hundred times takes seconds
+            result = job.execute_in_process(
+                run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False
+            )
         return list(result.all_events)
 
     def _definitions(self) -> dg.Definitions:
@@ -164,7 +167,7 @@ def pipeline_in(root: Path, policy: str = "small") -> Iterator[Pipeline]:
     """Open a home, made here if it is new; its instance is kept in it, as that of `deid run`."""
     home = Home(root).create()
     prepare_dagster_home(home)
-    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+    with dagster_instance(home) as instance:
         yield Pipeline(home, instance, policy)
 
 

@@ -1,7 +1,5 @@
 """Bins of the number of claims: the book's backward algorithm, and the fewest claims removed (methods#bins-of-claims)."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,15 +28,16 @@ needed = st.integers(1, 12)
 def fewest_removed(counts: np.ndarray, bins: Bins, m: int, down_to_none: bool = False) -> int | None:
     """By trying every assignment of members to their own or a lower bin; -1 is that of members without claims."""
     counts = counts if down_to_none else counts[counts > 0]
-    best = None
-    for assigned in itertools.product(*(range(-1 if down_to_none else 0, own + 1) for own in bins.of(counts))):
-        assigned = np.array(assigned, dtype=np.int64)
-        sizes = np.bincount(assigned + 1)
-        if np.all((sizes == 0) | (sizes >= m)):
-            is_open = assigned == (-2 if bins.open_bin is None else bins.open_bin)
-            removed = int(np.where(is_open, 0, np.maximum(0, counts - bins.highest(assigned))).sum())
-            best = removed if best is None else min(best, removed)
-    return best
+    first = -1 if down_to_none else 0
+    choices = np.meshgrid(*(np.arange(first, own + 1) for own in bins.of(counts)), indexing="ij")
+    assigned = np.stack([choice.ravel() for choice in choices], axis=1) if choices else np.empty((1, 0), dtype=np.int64)
+    last = int(assigned.max(initial=first))
+    sizes = np.stack([np.count_nonzero(assigned == number, axis=1) for number in range(first, last + 1)], axis=1)
+    assigned = assigned[np.all((sizes == 0) | (sizes >= m), axis=1)]
+    if not len(assigned):
+        return None
+    is_open = assigned == (-2 if bins.open_bin is None else bins.open_bin)
+    return int(np.where(is_open, 0, np.maximum(0, counts - bins.highest(assigned))).sum(axis=1).min())
 
 
 class TestBooksExample:
