@@ -27,6 +27,7 @@ OTHER_STATES = "other states"
 """States with fewer than eleven members of the cohort, and as many more as it takes for eleven."""
 CONFIDENCE = 0.99
 STATES = ("geography", "state")
+REFERENCE = "Safe Harbor"
 _DIGITS = 3
 _RISKIER = ("riskier_expected", "riskier_upper")
 
@@ -46,12 +47,15 @@ class Question:
     at_upper_bound
         Whether an upper bound of a policy's risk must not exceed Safe Harbor's expected risk. Otherwise expected risks are
         compared, which takes the model of a population that is only estimated for the truth.
+    exponent
+        a of all risks but the largest, which is a probability.
     """
 
     decided_by: tuple[str, ...] = ("total",)
     thresholds: tuple[int, ...] = (10,)
     policies: tuple[DemographicPolicy, ...] = ()
     at_upper_bound: bool = True
+    exponent: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.deciding or set(self.decided_by) - {measure.kind for measure in self.measures}:
@@ -60,8 +64,8 @@ class Question:
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """Every measure that is shown."""
-        graduated = [Measure(kind, at) for kind in ("graduated", "non-graduated") for at in self.thresholds]
-        return (TOTAL, *graduated, LARGEST)
+        graduated = [Measure(kind, at, self.exponent) for kind in ("graduated", "non-graduated") for at in self.thresholds]
+        return (Measure("total", exponent=self.exponent), *graduated, LARGEST)
 
     @cached_property
     def deciding(self) -> tuple[Measure, ...]:
