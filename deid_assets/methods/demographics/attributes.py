@@ -71,8 +71,8 @@ class Attribute:
     levels
         In any order.
     shares
-        (base values,) float, sum 1: how people are spread over the values, if the population table does not say. None for
-        an attribute that the table counts.
+        (base values,) float, 0 to 1: share of the people who have the value, if the population table does not say. Their sum
+        may exceed 1, because a person has a date in every year. None for an attribute that the table counts.
     aliases
         Further names of levels: state is another name of county if there is one county.
 
@@ -98,9 +98,9 @@ class Attribute:
         if any(len(level.codes) != len(self.values) for level in self.levels):
             raise ValueError(f"{self.name}: every level must give a class to each of the {len(self.values)} values")
         if self.shares is not None and (
-            np.shape(self.shares) != (len(self.values),) or np.min(self.shares) < 0 or abs(np.sum(self.shares) - 1) > 1e-9
+            np.shape(self.shares) != (len(self.values),) or np.min(self.shares) < 0 or np.max(self.shares) > 1
         ):
-            raise ValueError(f"{self.name}: shares must be one number from 0 to 1 for each value, with sum 1")
+            raise ValueError(f"{self.name}: shares must be one number from 0 to 1 for each value")
         refines = np.array([[finer.refines(coarser) for coarser in self.levels] for finer in self.levels])
         if np.any(refines & refines.T & ~np.eye(len(self.levels), dtype=bool)):
             raise ValueError(f"{self.name}: two levels join the same values")
@@ -168,34 +168,36 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class Demographics:
-    """The attributes of a cohort: age, ethnicity, geography and sex, which a population table counts, and perhaps a date.
+    """The attributes of a cohort: age, ethnicity, geography and sex, which a population table counts, and perhaps dates.
 
     Raises
     ------
     ValueError
-        If the values of age are not consecutive years, or shares are given for a counted attribute or lack for the date.
+        If the values of age are not consecutive years, two attributes have one name, or shares are given for a counted
+        attribute or lack for a date.
     """
 
     age: Attribute
     ethnicity: Attribute
     geography: Attribute
     sex: Attribute
-    date: Attribute | None = None
+    dates: tuple[Attribute, ...] = ()
 
     def __post_init__(self) -> None:
         years = self.age.values.to_numpy()
         if not np.issubdtype(years.dtype, np.integer) or np.any(np.diff(years) != 1):
             raise ValueError("the values of age must be consecutive years")
+        if len({attribute.name for attribute in self.attributes}) != len(self.attributes):
+            raise ValueError("attributes must have different names")
         if any(attribute.shares is not None for attribute in (self.age, self.ethnicity, self.geography, self.sex)):
-            raise ValueError("a population table counts age, ethnicity, geography and sex; shares are for the date")
-        if self.date is not None and self.date.shares is None:
-            raise ValueError("the date needs shares: no population table counts it")
+            raise ValueError("a population table counts age, ethnicity, geography and sex; shares are for dates")
+        if any(date.shares is None for date in self.dates):
+            raise ValueError("a date needs shares: no population table counts it")
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """The attributes in the order of a node: age, ethnicity, geography, sex and, if there is one, date."""
-        counted = (self.age, self.ethnicity, self.geography, self.sex)
-        return counted if self.date is None else (*counted, self.date)
+        """The attributes in the order of a node: age, ethnicity, geography, sex and the dates."""
+        return (self.age, self.ethnicity, self.geography, self.sex, *self.dates)
 
     @property
     def shape(self) -> tuple[int, ...]:

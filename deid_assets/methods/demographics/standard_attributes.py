@@ -1,6 +1,5 @@
 """Attributes in the levels of Malin et al. (2011) and of census tables (methods#demographics-policies)."""
 
-import datetime
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,6 +12,12 @@ CENSUS_RACES = ("white", "black", "american indian", "asian", "pacific islander"
 
 WITHHELD = "withheld"
 """The level at which an attribute is not published."""
+
+YEAR = "year"
+"""The level of a date under Safe Harbor."""
+
+BIRTHDAY = "birthday"
+"""Name of the attribute of `birthday_attribute`."""
 
 TOP_CODED = "1 year, 90+"
 """The level of age under Safe Harbor: ages over 89 are one class."""
@@ -85,35 +90,55 @@ def sex_attribute(values: tuple[str, ...] = ("F", "M"), withheld: bool = False) 
     return Attribute.from_table("sex", table.assign(**{WITHHELD: "*"}) if withheld else table)
 
 
-def date_attribute(first: datetime.date, last: datetime.date, dated: float) -> Attribute:
-    """Return the days of a period by day, week, month, quarter, year and withheld.
+def date_attribute(name: str, first_year: int, last_year: int) -> Attribute:
+    """Return the days of a period of whole years by day, week, month, quarter and year; a date may be missing.
 
-    Parameters
-    ----------
-    first, last
-        The period of the cohort's dates, both included.
-    dated
-        Share of the population that has such a date in the period, spread evenly over its days. A person without one is in no
-        class of a published date; withheld dates distinguish nobody.
+    Safe Harbor publishes the year, and that a date is missing. So both are taken to distinguish nobody, under every policy:
+    everybody of the population has a date in each year, with the same chance on each of its days. If fewer people had one, all
+    policies including Safe Harbor would be riskier, and a policy would look better beside it (methods#demographics-population).
 
     Examples
     --------
-    >>> year = date_attribute(datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), dated=0.1)
-    >>> [level.name for level in year.levels]
-    ['day', 'week', 'month', 'quarter', 'year', 'withheld']
+    >>> admission = date_attribute("admission", 2008, 2009)
+    >>> [level.name for level in admission.levels]
+    ['day', 'week', 'month', 'quarter', 'year']
     """
-    if last < first or not 0 < dated <= 1:
-        raise ValueError("the period must not end before it starts, and some of the population must have a date in it")
-    days = pd.date_range(first, last, freq="D")
+    if last_year < first_year:
+        raise ValueError("the period must not end before it starts")
+    days = pd.date_range(f"{first_year}-01-01", f"{last_year}-12-31", freq="D")
     labels = {
         "day": days.strftime("%Y-%m-%d"),
         "week": days.strftime("%G-W%V"),
         "month": days.strftime("%Y-%m"),
         "quarter": days.to_period("Q").astype("str"),
-        "year": days.strftime("%Y"),
     }
-    # The last base value is "no date in the period": nobody of the cohort has it, most of the population may.
-    levels = [Level.of(name, [*shown, "no date"]) for name, shown in labels.items()]
-    levels.append(Level.of(WITHHELD, ["*"] * (len(days) + 1)))
-    shares = np.append(np.full(len(days), dated / len(days)), 1 - dated)
-    return Attribute.of("date", days.append(pd.DatetimeIndex([pd.NaT])), levels, shares)
+    levels = [Level.of(level, [*shown, "missing"]) for level, shown in labels.items()]
+    shares = np.append(1 / np.where(days.is_leap_year, 366, 365), 1.0)
+    return Attribute.of(name, days.append(pd.DatetimeIndex([pd.NaT])), [*levels, *_not_told(len(days) + 1)], shares)
+
+
+def birthday_attribute() -> Attribute:
+    """Return the day of birth within its year, by day, month, quarter and year; the year itself is told by the age.
+
+    Single years of age and the day of birth together are the date of birth. The population's births are spread evenly over the
+    days of four years.
+
+    Examples
+    --------
+    >>> [level.name for level in birthday_attribute().levels]
+    ['day', 'month', 'quarter', 'year']
+    """
+    days = pd.date_range("2000-01-01", "2000-12-31", freq="D")
+    values = pd.Index(days.strftime("%m-%d"))
+    levels = [
+        Level.of("day", list(values)),
+        Level.of("month", list(days.strftime("%m"))),
+        Level.of("quarter", list(days.quarter.astype("str"))),
+        *_not_told(len(values)),
+    ]
+    return Attribute.of(BIRTHDAY, values, levels, np.where(values == "02-29", 1, 4) / 1461)
+
+
+def _not_told(values: int) -> list[Level]:
+    """Return the level year, and withheld, which is another name of it."""
+    return [Level.of(name, ["*"] * values) for name in (YEAR, WITHHELD)]

@@ -1,6 +1,5 @@
 """Risk of policies against an oracle, by hand, and never higher for a coarser policy."""
 
-import datetime
 from itertools import product
 
 import numpy as np
@@ -30,6 +29,7 @@ from deid_assets.methods.demographics.risk import (
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,
     age_attribute,
+    birthday_attribute,
     date_attribute,
     ethnicity_attribute,
     sex_attribute,
@@ -163,27 +163,61 @@ class TestByHand:
         )
 
 
-def test_dates_spread_the_rest_of_the_population():
+def dated_cells(cohort):
+    """41 people of each age, sex and race; the cohort has a day of birth and admissions of 2007 and 2008."""
     demographics = Demographics(
         age_attribute(oldest=1, widths=(1,), tops=(None,)),
         ethnicity_attribute(withheld=True),
         Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"])),
         sex_attribute(withheld=True),
-        date_attribute(datetime.date(2008, 1, 1), datetime.date(2008, 1, 10), dated=0.5),
+        (birthday_attribute(), date_attribute("admission", 2007, 2008)),
     )
     rows = [("WA", sex, race, age, age, 41) for sex in ("F", "M") for race in CENSUS_RACES for age in (0, 1)]
     table = pd.DataFrame(rows, columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"])
-    cohort = pd.DataFrame({"age": [0], "ethnicity": "white", "geography": "WA", "sex": "F", "date": pd.Timestamp(2008, 1, 3)})
-    cells = cells_of(cohort, population_of(table, demographics, EVENLY))
-    policies = [
-        DemographicPolicy.of(level, {"age": "1 year", "ethnicity": "any", "geography": "state", "sex": "sex", "date": level})
-        for level in ("day", "month", "withheld")
+    person = {"age": 0, "ethnicity": "white", "geography": "WA", "sex": "F"}
+    return cells_of(pd.DataFrame([person | own for own in cohort]), population_of(table, demographics, EVENLY))
+
+
+def dated_policies(*levels):
+    plain = {"age": "1 year", "ethnicity": "any", "geography": "state", "sex": "sex"}
+    return [
+        DemographicPolicy.of(f"{birthday}, {admission}", plain | {"birthday": birthday, "admission": admission})
+        for birthday, admission in levels
     ]
 
-    def alike(share):  # E[1 / (1 + Binomial(40, share))]
-        return (1 - (1 - share) ** 41) / (41 * share)
 
-    assert policy_risks(cells, policies, [TOTAL])["risk"].tolist() == pytest.approx([alike(0.05), alike(0.5), 1 / 41])
+class TestDates:
+    def risks(self, cohort, *levels):
+        return policy_risks(dated_cells(cohort), dated_policies(*levels), [TOTAL])["risk"].tolist()
+
+    def test_the_rest_of_the_population_is_spread_over_the_days_of_a_year(self):
+        def alike(share):  # E[1 / (1 + Binomial(40, share))]
+            return (1 - (1 - share) ** 41) / (41 * share)
+
+        one = [{"birthday": "02-29", "admission": pd.Timestamp(2008, 2, 3)}]
+        admissions = [("year", "day"), ("year", "month"), ("year", "quarter"), ("year", "year")]
+        assert self.risks(one, *admissions) == pytest.approx([alike(1 / 366), alike(29 / 366), alike(91 / 366), 1 / 41])
+        births = [("day", "year"), ("month", "month")]
+        assert self.risks(one, *births) == pytest.approx([alike(1 / 1461), alike(29 / 366 * 113 / 1461)])
+
+    def test_years_distinguish_nobody_and_months_of_two_years_do(self):
+        two = [{"birthday": "05-05", "admission": pd.Timestamp(year, 3, 3)} for year in (2007, 2008)]
+        year, month = self.risks(two, ("year", "year"), ("year", "month"))
+        assert year == pytest.approx(2 / 41)
+
+        def alike(share):  # 39 others; the other of the two was admitted in another March
+            return (1 - (1 - share) ** 40) / (40 * share)
+
+        assert month == pytest.approx(alike(31 / 365) + alike(31 / 366))
+
+    def test_that_a_date_is_missing_is_told_by_safe_harbor_too(self):
+        missing = [{"birthday": "05-05", "admission": pd.NaT}]
+        assert self.risks(missing, ("year", "day"), ("year", "year"), ("year", "withheld")) == pytest.approx([1 / 41] * 3)
+
+    def test_safe_harbor_with_dates_is_as_risky_as_without_them(self):
+        assert safe_harbor(admission="year", birthday="year").levels["admission"] == "year"
+        cohort = [{"birthday": "05-05", "admission": pd.Timestamp(2008, 3, day)} for day in range(1, 20)]
+        assert self.risks(cohort, ("year", "year")) == pytest.approx([19 / 41])
 
 
 def test_bounds_hold_as_often_as_they_say():
@@ -199,8 +233,8 @@ def test_bounds_hold_as_often_as_they_say():
 
 def test_policies_must_fit_the_cohort():
     demographics = cohort_of_wa().demographics
-    with pytest.raises(PolicyError, match="policy Safe Harbor: the cohort has no date"):
-        safe_harbor(date="year").node(demographics)
+    with pytest.raises(PolicyError, match="policy Safe Harbor: the cohort has no admission"):
+        safe_harbor(admission="year").node(demographics)
     with pytest.raises(PolicyError, match="policy P: choose a level of geography, sex"):
         DemographicPolicy.of("P", {"age": "1 year", "ethnicity": "any"}).node(demographics)
     with pytest.raises(PolicyError, match="geography has no level 'zip3'"):
