@@ -138,6 +138,16 @@ FLAT = (
     *_DISCLOSURE,
 )
 
+COHORT = (
+    Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
+    Limit("risk.exponent", "with a larger exponent only people who are alone in their class would count", most=3.0),
+    Limit(
+        "risk.exponent", "with a smaller exponent people in large classes would count as much as those in small ones", least=0.5
+    ),
+    Limit("risk.crowded_at_most", "the table would not be that of the cohort's population", most=0.2),
+    Limit("risk.largest_at_most", _THRESHOLD, most=THIRD),
+)
+
 NO_LIMIT = {
     "adversary.power": "who knows one value of each quasi-identifier is an adversary; the type bounds it",
     "attack_sensitivity.plausible.powers": "as adversary.power",
@@ -146,6 +156,7 @@ NO_LIMIT = {
     "attack_sensitivity.number_of_claims_widths": "further rows of an analysis; they gate nothing",
     "attack_sensitivity.wrong_shares": "further rows of an analysis; they gate nothing",
     "detail_at_least": "it asks for use, not for privacy: the type bounds it, and more only refuses more",
+    "columns.date.dated": "a statement about the population; Safe Harbor is measured with the same",
     "dates.narrower.width": "measured as what an adversary knows; the risk decides",
     "dates.width": "measured as what an adversary knows; the risk decides",
     "inpatient_attack.table.people_at_most": "a statement about the table, compared with it",
@@ -156,9 +167,11 @@ NO_LIMIT = {
     "membership.draws": "it measures; nothing that is drawn gates",
     "neighbor_attack.trials": "too few for a gate are refused",
     "opt_outs.matched_at_least": "0 asks for no match, as a list of everywhere needs; it has to be written",
+    "population.race_shares.year": "how a table is read",
     "provider_graph.draws": "the number of adversaries who are simulated",
     "provider_graph.patterns_known": "the adversary's knowledge; more is worse for the release",
     "removal.newborn_days": "0 is the day of birth, null switches the rule off",
+    "risk.thresholds": "the release and Safe Harbor are compared at the same thresholds",
     "risk.gate.draws": "too few are refused",
     "risk.population_size": "a statement about the delivery, which must not have more members; alpha is judged with it",
     "risk.search.aim": "it chooses a node; the gate judges it",
@@ -175,7 +188,7 @@ NO_LIMIT = {
 
 def limits_of(policy: BaseModel) -> tuple[Limit, ...]:
     """The ranges for a policy's family."""
-    return FLAT if getattr(policy, "kind", None) == "flat" else LONGITUDINAL
+    return {"flat": FLAT, "cohort": COHORT}.get(getattr(policy, "kind", ""), LONGITUDINAL)
 
 
 def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:
