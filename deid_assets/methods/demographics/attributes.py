@@ -71,8 +71,8 @@ class Attribute:
     levels
         In any order.
     shares
-        (base values,) float, 0 to 1: share of the people who have the value, if the population table does not say. Their sum
-        may exceed 1, because a person has a date in every year. None for an attribute that the table counts.
+        (base values,) float, sum 1: how people are spread over the values, if the population table does not say. None for
+        an attribute that the table counts.
     aliases
         Further names of levels: state is another name of county if there is one county.
 
@@ -98,9 +98,9 @@ class Attribute:
         if any(len(level.codes) != len(self.values) for level in self.levels):
             raise ValueError(f"{self.name}: every level must give a class to each of the {len(self.values)} values")
         if self.shares is not None and (
-            np.shape(self.shares) != (len(self.values),) or np.min(self.shares) < 0 or np.max(self.shares) > 1
+            np.shape(self.shares) != (len(self.values),) or np.min(self.shares) < 0 or abs(np.sum(self.shares) - 1) > 1e-9
         ):
-            raise ValueError(f"{self.name}: shares must be one number from 0 to 1 for each value")
+            raise ValueError(f"{self.name}: shares must be one number from 0 to 1 for each value, with sum 1")
         refines = np.array([[finer.refines(coarser) for coarser in self.levels] for finer in self.levels])
         if np.any(refines & refines.T & ~np.eye(len(self.levels), dtype=bool)):
             raise ValueError(f"{self.name}: two levels join the same values")

@@ -135,8 +135,7 @@ class ClassCounter:
         """Return (combinations of the levels' classes,) float: the share of the population in each; 1 if there are no dates."""
         shares = np.ones(1)
         for attribute, number in zip(self.cells.demographics.dates, levels, strict=True):
-            # A level joins values that one person may have, such as dates of several years: its share is at most everybody.
-            own = np.minimum(np.bincount(attribute.levels[number].codes, weights=attribute.shares), 1.0)
+            own = np.bincount(attribute.levels[number].codes, weights=attribute.shares)
             shares = np.multiply.outer(shares, np.where(own > _CERTAIN, 1.0, own)).ravel()
         return shares
 

@@ -1,5 +1,6 @@
 """Attributes in the levels of Malin et al. (2011) and of census tables (methods#demographics-policies)."""
 
+import datetime
 from collections.abc import Iterable
 
 import numpy as np
@@ -90,31 +91,37 @@ def sex_attribute(values: tuple[str, ...] = ("F", "M"), withheld: bool = False) 
     return Attribute.from_table("sex", table.assign(**{WITHHELD: "*"}) if withheld else table)
 
 
-def date_attribute(name: str, first_year: int, last_year: int) -> Attribute:
-    """Return the days of a period of whole years by day, week, month, quarter and year; a date may be missing.
+def date_attribute(name: str, first: datetime.date, last: datetime.date, dated: float) -> Attribute:
+    """Return the days of a period by day, week, month, quarter and year; a person may have no date.
 
     Safe Harbor publishes the year, and that a date is missing. So both are taken to distinguish nobody, under every policy:
-    everybody of the population has a date in each year, with the same chance on each of its days. If fewer people had one, all
-    policies including Safe Harbor would be riskier, and a policy would look better beside it (methods#demographics-population).
+    Safe Harbor is no riskier for a cohort with dates than without (methods#demographics-population).
+
+    Parameters
+    ----------
+    first, last
+        The period of the cohort's dates, both included.
+    dated
+        Share of the population that has such a date in the period, spread evenly over its days.
 
     Examples
     --------
-    >>> admission = date_attribute("admission", 2008, 2009)
-    >>> [level.name for level in admission.levels]
+    >>> year = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), dated=0.1)
+    >>> [level.name for level in year.levels]
     ['day', 'week', 'month', 'quarter', 'year']
     """
-    if last_year < first_year:
-        raise ValueError("the period must not end before it starts")
-    days = pd.date_range(f"{first_year}-01-01", f"{last_year}-12-31", freq="D")
+    if last < first or not 0 < dated <= 1:
+        raise ValueError("the period must not end before it starts, and some of the population must have a date in it")
+    days = pd.date_range(first, last, freq="D")
     labels = {
         "day": days.strftime("%Y-%m-%d"),
         "week": days.strftime("%G-W%V"),
         "month": days.strftime("%Y-%m"),
         "quarter": days.to_period("Q").astype("str"),
     }
-    levels = [Level.of(level, [*shown, "missing"]) for level, shown in labels.items()]
-    shares = np.append(1 / np.where(days.is_leap_year, 366, 365), 1.0)
-    return Attribute.of(name, days.append(pd.DatetimeIndex([pd.NaT])), [*levels, *_not_told(len(days) + 1)], shares)
+    levels = [Level.of(level, [*shown, "no date"]) for level, shown in labels.items()]
+    shares = np.append(np.full(len(days), dated / len(days)), 1 - dated)
+    return Attribute.of(name, days.append(pd.DatetimeIndex([pd.NaT])), [*levels, *_not_told(len(shares))], shares)
 
 
 def birthday_attribute() -> Attribute:

@@ -15,8 +15,7 @@ from deid_assets.methods.demographics.population import population_of
 AGES = range(8)
 SPANS = ((0, 0), (1, 1), (2, 3), (4, None))
 RACES, PLACES, SEXES, DAYS = ("x", "y", "z"), ("a1", "a2", "b1", "b2"), ("F", "M"), (1, 2, 3, 4)
-SHARES = {"visit": {1: 0.3, 2: 0.7, 3: 0.6, 4: 0.4}, "birth": {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}}
-"""Of dates: everybody has a visit on day 1 or 2, and one on day 3 or 4; everybody is born on one of the days."""
+SHARES = {"visit": {1: 0.05, 2: 0.1, 3: 0.05, 4: 0.8}, "birth": {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}}
 
 
 def attribute(name, values, shares=None, **levels):
@@ -35,7 +34,7 @@ def small_demographics(dated=False):
         "geography", PLACES, town=PLACES, state=["a", "a", "b", "b"], river=["1", "2", "1", "2"], nation=["n"] * 4
     )
     sex = attribute("sex", SEXES, sex=SEXES, none=["*"] * 2)
-    levels = {"day": ["1", "2", "3", "4"], "odd": ["1", "2", "1", "2"], "none": ["*"] * 4}
+    levels = {"day": ["1", "2", "3", "4"], "half": ["p", "p", "q", "q"], "none": ["*"] * 4}
     dates = [attribute(name, DAYS, list(shares.values()), **levels) for name, shares in SHARES.items()]
     return Demographics(age, race, place, sex, tuple(dates) if dated else ())
 
@@ -71,7 +70,7 @@ def distribution(cohort, table, demographics, node, record):
     mine = {name: code[record[name]] for name, code in codes.items()}
     found = {sum(all(code[row[name]] == mine[name] for name, code in codes.items()) for row in cohort): 1.0}
     dates = [name for name in SHARES if name in mine]
-    day = math.prod(min(sum(SHARES[name][d] for d in DAYS if codes[name][d] == mine[name]), 1.0) for name in dates)
+    day = math.prod(sum(SHARES[name][d] for d in DAYS if codes[name][d] == mine[name]) for name in dates)
     for place, sex, race, youngest, oldest, people in table:
         group = {"geography": place, "sex": sex, "ethnicity": race}
         if any(codes[name][value] != mine[name] for name, value in group.items()):

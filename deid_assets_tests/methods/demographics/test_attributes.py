@@ -1,5 +1,6 @@
 """Levels of attributes: which refines which, and the standard ones."""
 
+import datetime
 from itertools import pairwise, product
 
 import numpy as np
@@ -41,12 +42,15 @@ class TestRefinement:
         assert refines(self.ages, finer, coarser) is does
 
     def test_weeks_do_not_nest_in_months(self):
-        days = date_attribute("admission", 2008, 2009)
+        days = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2009, 12, 31), 0.5)
         assert refines(days, "day", "week") and refines(days, "week", "year") and not refines(days, "week", "month")
         assert refines(days, "month", "quarter") and refines(days, "quarter", "year")
 
     def test_a_withheld_date_is_as_good_as_a_year(self):
-        for own in (date_attribute("admission", 2008, 2008), birthday_attribute()):
+        for own in (
+            date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), 0.5),
+            birthday_attribute(),
+        ):
             assert own.number_of("withheld") == own.number_of("year") == len(own.levels) - 1
 
     def test_chains_have_every_level_once(self):
@@ -77,7 +81,8 @@ def test_a_level_that_does_not_exist():
         lambda: Attribute("sex", pd.Index(["F", "M"]), (Level.of("a", ["F", "M"]), Level.of("b", ["1", "2"]))),
         lambda: attribute("date", [1, 2], [0.5, 1.6], day=["1", "2"]),
         lambda: attribute("date", [1, 2], [0.5], day=["1", "2"]),
-        lambda: date_attribute("admission", 2008, 2007),
+        lambda: date_attribute("admission", datetime.date(2008, 1, 2), datetime.date(2008, 1, 1), 1.0),
+        lambda: date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 1, 2), 0.0),
         lambda: Demographics(age_attribute(), ethnicity_attribute(), sex_attribute(), sex_attribute()),
         lambda: Demographics(
             age_attribute(),
@@ -110,10 +115,10 @@ class TestStandardLevels:
         assert len(race.values) == 7 and np.bincount(grouped.codes).tolist() == [1, 1, 5]
 
     def test_shares_of_dates(self):
-        days = date_attribute("admission", 2007, 2008)
-        shares = {name: np.bincount(days.level(name).codes, weights=days.shares) for name in ("day", "quarter", "year")}
-        assert len(shares["day"]) == 365 + 366 + 1 and shares["day"][[0, 365, -1]] == pytest.approx([1 / 365, 1 / 366, 1])
-        assert shares["quarter"] == pytest.approx([90 / 365, 91 / 365, 92 / 365, 92 / 365, *[91 / 366] * 2, *[92 / 366] * 2, 1])
+        days = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), 0.3)
+        share = {name: np.bincount(days.level(name).codes, weights=days.shares) for name in ("day", "quarter", "year")}
+        assert share["day"][[0, -1]] == pytest.approx([0.3 / 366, 0.7]) and share["year"] == pytest.approx([1])
+        assert share["quarter"] == pytest.approx([0.3 * 91 / 366, 0.3 * 91 / 366, 0.3 * 92 / 366, 0.3 * 92 / 366, 0.7])
 
     def test_birthdays_are_spread_over_four_years(self):
         births = birthday_attribute()

@@ -1,5 +1,6 @@
 """Risk of policies against an oracle, by hand, and never higher for a coarser policy."""
 
+import datetime
 from itertools import product
 
 import numpy as np
@@ -170,7 +171,7 @@ def dated_cells(cohort):
         ethnicity_attribute(withheld=True),
         Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"])),
         sex_attribute(withheld=True),
-        (birthday_attribute(), date_attribute("admission", 2007, 2008)),
+        (birthday_attribute(), date_attribute("admission", datetime.date(2007, 1, 1), datetime.date(2008, 12, 31), dated=0.1)),
     )
     rows = [("WA", sex, race, age, age, 41) for sex in ("F", "M") for race in CENSUS_RACES for age in (0, 1)]
     table = pd.DataFrame(rows, columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"])
@@ -190,29 +191,29 @@ class TestDates:
     def risks(self, cohort, *levels):
         return policy_risks(dated_cells(cohort), dated_policies(*levels), [TOTAL])["risk"].tolist()
 
-    def test_the_rest_of_the_population_is_spread_over_the_days_of_a_year(self):
+    def test_the_rest_of_the_population_is_spread_over_the_days(self):
         def alike(share):  # E[1 / (1 + Binomial(40, share))]
             return (1 - (1 - share) ** 41) / (41 * share)
 
         one = [{"birthday": "02-29", "admission": pd.Timestamp(2008, 2, 3)}]
         admissions = [("year", "day"), ("year", "month"), ("year", "quarter"), ("year", "year")]
-        assert self.risks(one, *admissions) == pytest.approx([alike(1 / 366), alike(29 / 366), alike(91 / 366), 1 / 41])
+        expected = [alike(0.1 / 731), alike(2.9 / 731), alike(9.1 / 731), 1 / 41]
+        assert self.risks(one, *admissions) == pytest.approx(expected)
         births = [("day", "year"), ("month", "month")]
-        assert self.risks(one, *births) == pytest.approx([alike(1 / 1461), alike(29 / 366 * 113 / 1461)])
+        assert self.risks(one, *births) == pytest.approx([alike(1 / 1461), alike(2.9 / 731 * 113 / 1461)])
 
     def test_years_distinguish_nobody_and_months_of_two_years_do(self):
         two = [{"birthday": "05-05", "admission": pd.Timestamp(year, 3, 3)} for year in (2007, 2008)]
         year, month = self.risks(two, ("year", "year"), ("year", "month"))
-        assert year == pytest.approx(2 / 41)
+        share = 3.1 / 731
+        # Of each of the two, 39 others are unknown: the other one was admitted in another March.
+        assert (year, month) == pytest.approx((2 / 41, 2 * (1 - (1 - share) ** 40) / (40 * share)))
 
-        def alike(share):  # 39 others; the other of the two was admitted in another March
-            return (1 - (1 - share) ** 40) / (40 * share)
-
-        assert month == pytest.approx(alike(31 / 365) + alike(31 / 366))
-
-    def test_that_a_date_is_missing_is_told_by_safe_harbor_too(self):
+    def test_who_has_no_date_is_among_those_of_the_population_without_one(self):
         missing = [{"birthday": "05-05", "admission": pd.NaT}]
-        assert self.risks(missing, ("year", "day"), ("year", "year"), ("year", "withheld")) == pytest.approx([1 / 41] * 3)
+        alike = (1 - 0.1**41) / (41 * 0.9)
+        levels = [("year", "day"), ("year", "quarter"), ("year", "year"), ("year", "withheld")]
+        assert self.risks(missing, *levels) == pytest.approx([alike, alike, 1 / 41, 1 / 41])
 
     def test_safe_harbor_with_dates_is_as_risky_as_without_them(self):
         assert safe_harbor(admission="year", birthday="year").levels["admission"] == "year"
