@@ -26,11 +26,15 @@ class Level:
         (base values,) int: the class of each base value; 0, 1, .. without gaps.
     labels
         Label of each class, as it is published.
+    distinguishes
+        False for a level of a date that is taken to distinguish nobody: the people who are not in the cohort are in each of
+        its classes.
     """
 
     name: str
     codes: np.ndarray
     labels: tuple[str, ...]
+    distinguishes: bool = True
 
     def __post_init__(self) -> None:
         codes = np.ascontiguousarray(self.codes, dtype=np.int64)
@@ -39,7 +43,7 @@ class Level:
         object.__setattr__(self, "codes", codes)
 
     @classmethod
-    def of(cls, name: str, labels: Sequence[str]) -> "Level":
+    def of(cls, name: str, labels: Sequence[str], distinguishes: bool = True) -> "Level":
         """Return the level that gives each base value one of these labels.
 
         Examples
@@ -50,7 +54,7 @@ class Level:
         codes, found = pd.factorize(pd.Series(list(labels), dtype="str"))
         if np.any(codes < 0):
             raise ValueError(f"level {name}: every base value needs a label")
-        return cls(name, codes, tuple(found))
+        return cls(name, codes, tuple(found), distinguishes)
 
     def refines(self, other: "Level") -> bool:
         """Whether values that this level joins are joined by the other level too; every level refines itself."""

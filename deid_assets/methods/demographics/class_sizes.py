@@ -135,7 +135,8 @@ class ClassCounter:
         """Return (combinations of the levels' classes,) float: the share of the population in each; 1 if there are no dates."""
         shares = np.ones(1)
         for attribute, number in zip(self.cells.demographics.dates, levels, strict=True):
-            own = np.bincount(attribute.levels[number].codes, weights=attribute.shares)
+            level = attribute.levels[number]
+            own = np.bincount(level.codes, weights=attribute.shares) if level.distinguishes else np.ones(len(level.labels))
             shares = np.multiply.outer(shares, np.where(own > _CERTAIN, 1.0, own)).ravel()
         return shares
 

@@ -122,8 +122,8 @@ def recode_old_ages(
     compared = risks
     if bar.confidence is not None:
         compared = np.stack([bounded_risks(own, bar.measures, len(part_of), bar.confidence).upper for own in classes])
-    failing = (~no_riskier(compared, threshold)).any(axis=1)
-    passes = np.stack([np.bincount(part_of, weights=own, minlength=len(labels)) == 0 for own in failing])
+    failing: np.ndarray = np.any(~no_riskier(compared, threshold), axis=1)
+    passes = np.stack([np.bincount(part_of, weights=failing[at], minlength=len(labels)) == 0 for at in range(len(levels))])
     chosen = np.where(passes.any(axis=0), passes.argmax(axis=0), -1)
     is_old = years[cells.codes[:, 0]] >= first_old
     table = pd.DataFrame(

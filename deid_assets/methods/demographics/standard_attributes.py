@@ -17,6 +17,8 @@ WITHHELD = "withheld"
 YEAR = "year"
 """The level of a date under Safe Harbor."""
 
+NO_DATE = "no date"
+
 BIRTHDAY = "birthday"
 """Name of the attribute of `birthday_attribute`."""
 
@@ -92,10 +94,10 @@ def sex_attribute(values: tuple[str, ...] = ("F", "M"), withheld: bool = False) 
 
 
 def date_attribute(name: str, first: datetime.date, last: datetime.date, dated: float) -> Attribute:
-    """Return the days of a period by day, week, month, quarter and year; a person may have no date.
+    """Return the days of a period by day, week, month, quarter, year and withheld; a person may have no date.
 
-    Safe Harbor publishes the year, and that a date is missing. So both are taken to distinguish nobody, under every policy:
-    Safe Harbor is no riskier for a cohort with dates than without (methods#demographics-population).
+    Safe Harbor publishes the year, and that a date is missing. So these are taken to distinguish nobody, under every policy:
+    Safe Harbor looks no riskier because the cohort has dates (methods#demographics-population).
 
     Parameters
     ----------
@@ -108,7 +110,7 @@ def date_attribute(name: str, first: datetime.date, last: datetime.date, dated: 
     --------
     >>> year = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), dated=0.1)
     >>> [level.name for level in year.levels]
-    ['day', 'week', 'month', 'quarter', 'year']
+    ['day', 'week', 'month', 'quarter', 'year', 'withheld']
     """
     if last < first or not 0 < dated <= 1:
         raise ValueError("the period must not end before it starts, and some of the population must have a date in it")
@@ -119,9 +121,11 @@ def date_attribute(name: str, first: datetime.date, last: datetime.date, dated: 
         "month": days.strftime("%Y-%m"),
         "quarter": days.to_period("Q").astype("str"),
     }
-    levels = [Level.of(level, [*shown, "no date"]) for level, shown in labels.items()]
+    levels = [Level.of(level, [*shown, NO_DATE]) for level, shown in labels.items()]
+    levels.append(Level.of(YEAR, [*days.strftime("%Y"), NO_DATE], distinguishes=False))
+    levels.append(Level.of(WITHHELD, ["*"] * (len(days) + 1)))
     shares = np.append(np.full(len(days), dated / len(days)), 1 - dated)
-    return Attribute.of(name, days.append(pd.DatetimeIndex([pd.NaT])), [*levels, *_not_told(len(shares))], shares)
+    return Attribute.of(name, days.append(pd.DatetimeIndex([pd.NaT])), levels, shares)
 
 
 def birthday_attribute() -> Attribute:
@@ -141,11 +145,6 @@ def birthday_attribute() -> Attribute:
         Level.of("day", list(values)),
         Level.of("month", list(days.strftime("%m"))),
         Level.of("quarter", list(days.quarter.astype("str"))),
-        *_not_told(len(values)),
+        *(Level.of(name, ["*"] * len(values)) for name in (YEAR, WITHHELD)),
     ]
     return Attribute.of(BIRTHDAY, values, levels, np.where(values == "02-29", 1, 4) / 1461)
-
-
-def _not_told(values: int) -> list[Level]:
-    """Return the level year, and withheld, which is another name of it."""
-    return [Level.of(name, ["*"] * values) for name in (YEAR, WITHHELD)]

@@ -202,12 +202,13 @@ class TestDates:
         births = [("day", "year"), ("month", "month")]
         assert self.risks(one, *births) == pytest.approx([alike(1 / 1461), alike(2.9 / 731 * 113 / 1461)])
 
-    def test_years_distinguish_nobody_and_months_of_two_years_do(self):
+    def test_years_distinguish_nobody_outside_the_cohort(self):
         two = [{"birthday": "05-05", "admission": pd.Timestamp(year, 3, 3)} for year in (2007, 2008)]
-        year, month = self.risks(two, ("year", "year"), ("year", "month"))
+        withheld, year, month = self.risks(two, ("year", "withheld"), ("year", "year"), ("year", "month"))
         share = 3.1 / 731
-        # Of each of the two, 39 others are unknown: the other one was admitted in another March.
-        assert (year, month) == pytest.approx((2 / 41, 2 * (1 - (1 - share) ** 40) / (40 * share)))
+        # Of each of the two, 39 others are unknown: the other one was admitted in another year.
+        assert (withheld, year) == pytest.approx((2 / 41, 2 / 40))
+        assert month == pytest.approx(2 * (1 - (1 - share) ** 40) / (40 * share))
 
     def test_who_has_no_date_is_among_those_of_the_population_without_one(self):
         missing = [{"birthday": "05-05", "admission": pd.NaT}]
