@@ -7,7 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.demographics.attributes import Attribute
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
+from deid_assets.methods.demographics.standard_attributes import date_attribute
 from deid_assets.policy.base import Detail, ReleasePolicy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy
 from deid_assets.policy.rules.limits import limit_problems
@@ -90,6 +92,15 @@ class CohortPolicy(ReleasePolicy):
         """Day to which ages are counted from a birth."""
         day = self.columns.age.reference
         return None if day is None else datetime.date.fromisoformat(day)
+
+    @property
+    def date_attributes(self) -> tuple[Attribute, ...]:
+        """The dates that the release may publish, with their levels."""
+        own = self.columns.date
+        if own is None:
+            return ()
+        first, last = datetime.date.fromisoformat(own.first), datetime.date.fromisoformat(own.last)
+        return (date_attribute("date", first, last, own.dated),)
 
     @property
     def layout(self) -> CohortLayout:

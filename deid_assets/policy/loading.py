@@ -75,7 +75,7 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> AnyPol
     return _judged(values, Folder(folder), "this policy").read_from(Origin(Folder(folder)))
 
 
-def with_sections(policy: ReleasePolicy, **sections: Any) -> AnyPolicy:
+def with_sections(policy: ReleasePolicy, /, **sections: Any) -> AnyPolicy:
     """Return the policy with some sections replaced, validated again; the command line uses it to change a release.
 
     Parameters
