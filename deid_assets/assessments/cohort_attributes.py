@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
-from deid_assets.assessments.cohort_demographics import cells_in, levels_of, published_attributes, released_labels
+from deid_assets.assessments.cohort_demographics import cells_in, published, published_attributes, released_labels
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells
@@ -82,8 +82,9 @@ def finding_refusals(policy: CohortPolicy, staged: Table) -> list[Refusal]:
     The demographics are judged by their risk instead, except under Safe Harbor itself; pseudonyms are made here. A form that
     ordinary values have, too, is accepted of an attribute that was reviewed.
     """
-    own, strict = policy.demographic_columns, policy.demographics.policy == "safe_harbor"
-    judged = {"age": "age", "geography": "state", "date": "year"} if strict else {}
+    own, stated = policy.demographic_columns, policy.demographics
+    strict = stated.policy == "safe_harbor" and stated.old_ages is None
+    judged = {"age": "age", "geography": "state"} if strict else {}
     roles = {column: judged.get(name, LINK) for name, column in own.items()}
     roles |= {one.release_as: "year" if one.role == "date" else one.role for one in policy.attributes}
     if policy.columns.person.release_as is not None:
@@ -157,7 +158,7 @@ def attributes_sql(policy: CohortPolicy) -> str:
 
 def _withheld(policy: CohortPolicy, cells: Cells) -> Iterator[Withheld]:
     """For each published attribute of the demographics, all labels that are finer than the released one."""
-    released, names = levels_of(policy, cells), [own.name for own in cells.demographics.attributes]
+    released, names = published(policy, cells).levels, [own.name for own in cells.demographics.attributes]
     shown = released_labels(policy, cells)
     for name, (column, attribute) in published_attributes(policy, cells).items():
         codes, own = cells.codes[:, names.index(name)], attribute.number_of(released[name].name)

@@ -75,6 +75,11 @@ def made(root: Path, values: dict[str, Any], folder: Path) -> RunSummary:
         return pipeline.run(KEY)
 
 
+def released_rows(root: Path) -> list[dict[str, str]]:
+    with (root / "releases" / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def with_level(**changes: Any) -> dict[str, Any]:
     return cohort_values(owners=["team:privacy"], **changes)
 
@@ -114,8 +119,7 @@ def released(prepared, tmp_path_factory) -> Iterator[Pipeline]:
 
 class TestReleaseUnderSafeHarbor:
     def rows(self, released: Pipeline) -> list[dict[str, str]]:
-        with (released.home.releases / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
+        return released_rows(released.home.root)
 
     def test_holds_everybody_with_the_labels_of_safe_harbor(self, released):
         def label(age: int) -> str:
@@ -184,8 +188,7 @@ def test_birth_dates_become_ages_and_dates_of_attributes_become_years(tmp_path):
         attributes=[{"column": "admitted", "release_as": "Admitted", "role": "date"}],
     )
     assert made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort)).exit_code == PUBLISHED
-    with (tmp_path / "deid" / "releases" / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = released_rows(tmp_path / "deid")
     assert {row["Admitted"] for row in rows} == {"2008"}
     assert {int(row["Age"]) for row in rows if row["Age"] != "90+"} == {p["age"] for p in people() if p["age"] < 90}
 
@@ -311,3 +314,24 @@ class TestWhatTheStoreHolds:
         assert set(risks["group"]) == {"all", "WA", "ME"}
         finest = pipeline.table(KEY, "policy_frontier").frame()
         assert len(finest) and (finest["finer"] + finest["different"] != "").any()
+
+
+def test_a_date_is_published_at_its_level_and_counted(tmp_path):
+    days = [f"2008-{month:02}-{day:02}" for month in range(1, 13) for day in (1, 11, 21)]
+    cohort = [person | {"admitted": days[number % len(days)]} for number, person in enumerate(people())]
+    date = {"column": "admitted", "first": "2008-01-01", "last": "2008-12-31", "dated": 0.1, "release_as": "Admitted"}
+    coarse = with_level(columns__date=date, demographics={"policy": "10_year", "levels": {"date": "year"}})
+    assert made(tmp_path / "deid", coarse, deliver(tmp_path / "in", cohort)).exit_code == PUBLISHED
+    assert {row["Admitted"] for row in released_rows(tmp_path / "deid")} == {"2008"}
+    fine = with_level(columns__date=date, demographics={"policy": "safe_harbor", "levels": {"date": "day"}})
+    refused(made(tmp_path / "fine", fine, tmp_path / "in"), "no_riskier_than_safe_harbor")
+
+
+def test_old_ages_are_finer_where_the_population_carries_them(tmp_path):
+    table = [row | {"people": row["people"] * (100 if row["state"] == "WA" else 1)} for row in population()]
+    old_ages = {"by": "state", "levels": ["5 years", "1 year, 90+"]}
+    recoded = with_level(demographics={"policy": "10_year", "old_ages": old_ages})
+    # 10 years are less risky than Safe Harbor's single years, which leaves room for finer old ages.
+    assert made(tmp_path / "deid", recoded, deliver(tmp_path / "in", table=table)).exit_code == PUBLISHED
+    told = {row["Age"] for row in released_rows(tmp_path / "deid")}
+    assert "80-89" in told and told & {"90-94", "90+"} and "100-109" not in told
