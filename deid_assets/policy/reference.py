@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.limits import FLAT, LONGITUDINAL, Limit
+from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, Limit
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 
 Schema = Mapping[str, Any]
