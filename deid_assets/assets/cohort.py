@@ -86,7 +86,7 @@ def policy_frontier(
     return frontier_rows(found)
 
 
-@stage_asset(policy_sections=["columns", "demographics", "attributes"])
+@stage_asset(policy_sections=["columns", "demographics", "attributes", "risk"])
 def release_people(
     context: dg.AssetExecutionContext, cohort_people: Table, population_cells: Table, policies: Policies, workplace: Workplace
 ) -> pd.DataFrame:
