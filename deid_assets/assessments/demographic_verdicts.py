@@ -21,12 +21,14 @@ from deid_assets.methods.demographics.discovery import Bar, Discovery, discover,
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import WHOLE, policy_risks
+from deid_assets.methods.demographics.standard_attributes import YEAR
 from deid_assets.methods.demographics.tables import verdicts
 
 OTHER_STATES = "other states"
 """States with fewer than eleven members of the cohort, and as many more as it takes for eleven."""
 CONFIDENCE = 0.99
 STATES = ("geography", "state")
+REFERENCE = "Safe Harbor"
 _DIGITS = 3
 _RISKIER = ("riskier_expected", "riskier_upper")
 
@@ -46,12 +48,15 @@ class Question:
     at_upper_bound
         Whether an upper bound of a policy's risk must not exceed Safe Harbor's expected risk. Otherwise expected risks are
         compared, which takes the model of a population that is only estimated for the truth.
+    exponent
+        a of all risks but the largest, which is a probability.
     """
 
     decided_by: tuple[str, ...] = ("total",)
     thresholds: tuple[int, ...] = (10,)
     policies: tuple[DemographicPolicy, ...] = ()
     at_upper_bound: bool = True
+    exponent: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.deciding or set(self.decided_by) - {measure.kind for measure in self.measures}:
@@ -60,8 +65,8 @@ class Question:
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """Every measure that is shown."""
-        graduated = [Measure(kind, at) for kind in ("graduated", "non-graduated") for at in self.thresholds]
-        return (TOTAL, *graduated, LARGEST)
+        graduated = [Measure(kind, at, self.exponent) for kind in ("graduated", "non-graduated") for at in self.thresholds]
+        return (Measure("total", exponent=self.exponent), *graduated, LARGEST)
 
     @cached_property
     def deciding(self) -> tuple[Measure, ...]:
@@ -119,7 +124,7 @@ def policy_named(text: str) -> DemographicPolicy:
         return published[_plain(text)]
     parts = [part.strip().partition(" ") for part in text.split(";") if part.strip()]
     levels = {name: level.strip() for name, _, level in parts}
-    if len(levels) != len(parts) or set(levels) != {"age", "ethnicity", "geography", "sex"}:
+    if len(levels) != len(parts) or not {"age", "ethnicity", "geography", "sex"} <= set(levels):
         raise PolicyError(
             f"a policy is one of {', '.join(_named(policy.name) for policy in published.values())}, or a level of each "
             "attribute, such as 'age 5 years; ethnicity any; geography state; sex sex'"
@@ -135,9 +140,32 @@ def _named(name: str) -> str:
     return re.sub(r"[ -]", "_", name.replace("GenEth", "gen_eth")).lower()
 
 
-def judged(question: Question) -> dict[str, DemographicPolicy]:
-    """Return Safe Harbor, the published policies and those asked for, by name."""
-    return {policy.name: policy for policy in (safe_harbor(), *published_alternatives(), *question.policies)}
+def judged(question: Question, dates: Sequence[str] = ()) -> dict[str, DemographicPolicy]:
+    """Return Safe Harbor, the published policies and those asked for, by name.
+
+    Parameters
+    ----------
+    dates
+        Attributes that are dates. Published policies have them by year, as Safe Harbor does.
+    """
+    by_year = dict.fromkeys(dates, YEAR)
+    named = {policy.name: policy.with_levels(**by_year) for policy in (safe_harbor(), *published_alternatives())}
+    return named | {policy.name: policy for policy in question.policies if policy.name not in named}
+
+
+def reference_of(cells: Cells) -> DemographicPolicy:
+    """Return Safe Harbor on the attributes of a cohort."""
+    return safe_harbor(**dict.fromkeys(dates_of(cells), YEAR))
+
+
+def bar_of(question: Question) -> Bar:
+    """Return when a policy is no riskier: in every state by every deciding measure, as the question compares."""
+    return Bar(question.deciding, by=STATES, confidence=CONFIDENCE if question.at_upper_bound else None)
+
+
+def dates_of(cells: Cells) -> tuple[str, ...]:
+    """Return the names of the attributes that are dates."""
+    return tuple(date.name for date in cells.demographics.dates)
 
 
 def judge(cells: Cells, question: Question, discovered: Sequence[DemographicPolicy] = ()) -> Verdicts:
@@ -161,7 +189,7 @@ def judge(cells: Cells, question: Question, discovered: Sequence[DemographicPoli
         raise DeliveryError(
             f"cohort: it has fewer than {SMALLEST_DESCRIBED} records; any number about it would be one about single people"
         )
-    listed = judged(question) | {policy.name: policy for policy in discovered}
+    listed = judged(question, dates_of(cells)) | {policy.name: policy for policy in discovered}
     policies, measures = tuple(listed.values()), question.measures
     risks = policy_risks(cells, policies, measures, by=STATES, confidence=CONFIDENCE)
     decides = risks["measure"].isin([measure.name for measure in question.deciding])
@@ -190,10 +218,9 @@ def alternatives(cells: Cells, question: Question) -> Discovery:
 
     Those that have a name, such as '5 year', keep it.
     """
-    confidence = CONFIDENCE if question.at_upper_bound else None
-    found = discover(cells, safe_harbor(), Bar(question.deciding, by=STATES, confidence=confidence))
+    found = discover(cells, reference_of(cells), bar_of(question))
     named: dict[Node, DemographicPolicy] = {}
-    for policy in judged(question).values():
+    for policy in judged(question, dates_of(cells)).values():
         named.setdefault(policy.node(cells.demographics), policy)
     kept = tuple(named.get(policy.node(cells.demographics), policy) for policy in found.alternatives)
     return replace(found, alternatives=kept, table=found.table.assign(policy=[policy.name for policy in kept]))
@@ -238,13 +265,25 @@ def rounded(number: float, up: bool = False) -> float:
     return round(float(math.ceil(scaled) if up else round(scaled)) * 10.0**-digits, max(digits, 0))
 
 
+def small_groups(sizes: pd.Series) -> pd.Index:
+    """Return the groups with fewer than eleven people, and as many more as it takes for eleven and for two groups.
+
+    Parameters
+    ----------
+    sizes
+        People of each group.
+    """
+    ascending = sizes.sort_values(kind="stable")
+    small = int((ascending < SMALLEST_DESCRIBED).sum())
+    while 0 < small < len(ascending) and (ascending.iloc[:small].sum() < SMALLEST_DESCRIBED or small == 1):
+        small += 1
+    return ascending.index[:small]
+
+
 def _joined(found: pd.DataFrame, measures: Sequence[Measure]) -> pd.DataFrame:
     """Join states of fewer than eleven people, and as many more as it takes; a cohort of one group has no groups."""
-    sizes = found.loc[found["group"] != WHOLE].groupby("group")["records"].first().sort_values(kind="stable")
-    small = int((sizes < SMALLEST_DESCRIBED).sum())
-    while 0 < small < len(sizes) and (sizes.iloc[:small].sum() < SMALLEST_DESCRIBED or small == 1):
-        small += 1
-    groups = found["group"].mask(found["group"].isin(sizes.index[:small]), OTHER_STATES)
+    joined = small_groups(found.loc[found["group"] != WHOLE].groupby("group")["records"].first())
+    groups = found["group"].mask(found["group"].isin(joined), OTHER_STATES)
     kept = {WHOLE} if groups.nunique() == 2 else set(groups)
     rows = found.assign(group=groups)[groups.isin(kept)]
     largest = rows["measure"].isin([measure.name for measure in measures if not measure.sums])

@@ -89,7 +89,7 @@ def record_lattice(
     return nodes
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk"])
+@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk", "counts"])
 def record_generalization(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -157,7 +157,7 @@ ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
 
 
 @stage_asset(
-    policy_sections=["recipients", "risk", "attributes", "reviewed_attributes", "detail_at_least"],
+    policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least"],
     kinds=("duckdb", "parquet", "csv"),
     op_name="flat_release",
 )

@@ -4,16 +4,20 @@ import datetime
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from deid_assets.errors import ERROR, DeidError
 
 if TYPE_CHECKING:
     from deid_assets.assessments.demographic_verdicts import Question
+    from deid_assets.command_line.demographics_policy import Asked
+    from deid_assets.methods.demographics.policies import DemographicPolicy
     from deid_assets.sources.cohort import CohortLayout
     from deid_assets.sources.demographic_populations import PopulationFiles
 
@@ -41,7 +45,7 @@ def _day(_context: click.Context, _option: click.Parameter, value: datetime.date
 
 _OPTIONS = (
     click.option(
-        "--population", "population", multiple=True, required=True, metavar="FILE",
+        "--population", "population", multiple=True, metavar="FILE",
         help="Population table; or A=FILE to G=FILE, one for each table by race.",
     ),
     click.option("--population-kind", type=click.Choice(_KINDS), default="pct12", show_default=True, help="What the table is."),
@@ -71,7 +75,8 @@ _OPTIONS = (
         "--unusable-at-most", type=click.FloatRange(0, 1), default=0.0, show_default=True,
         help="Share of rows that may be unusable; they are left out and counted.",
     ),
-    click.option("--policy", "policies", multiple=True, help="Policy to judge beside the five published; can be repeated."),
+    click.option("--policy", "policies", multiple=True, metavar="NAME|FILE.yaml",
+                 help="Policy to judge beside the five published; can be repeated. A file of kind cohort states columns too."),
     click.option(
         "--measure", "measures", type=click.Choice(_MEASURES), multiple=True, default=["total"], show_default=True,
         help="Measure that decides; can be repeated.",
@@ -91,6 +96,7 @@ _OPTIONS = (
     ),
     click.option("--discover", is_flag=True, help="Search all policies for what may be shared instead."),
     click.option("--out", type=_FILE, help="New folder for the report (HTML), tables (CSV) and the document (JSON)."),
+    click.option("--write-policies", type=_FILE, help="New folder for a policy file of each policy that may be used instead."),
     click.option("--json", "as_json", is_flag=True, help="Print the document as JSON."),
 )  # fmt: skip
 
@@ -101,10 +107,14 @@ def _with_options(command: _Function) -> _Function:
     return command
 
 
+_BESIDE_A_FILE = ("cohort", "population", "policies", "no_riskier_than", "discover", "out", "write_policies", "as_json")
+"""Parameters that are no sections of a policy file."""
+
+
 @click.command()
 @click.argument("cohort", type=_FILE)
 @_with_options
-def demographics(cohort: Path, out: Path | None, as_json: bool, **options: Any) -> None:
+def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as_json: bool, **options: Any) -> None:
     """Compare policies for the demographics of a cohort with Safe Harbor, against a table of the population.
 
     COHORT is a CSV, Parquet or DuckDB file with one record for each person.
@@ -114,30 +124,60 @@ def demographics(cohort: Path, out: Path | None, as_json: bool, **options: Any) 
     """
     from deid_assets.command_line.demographics_document import as_json_text, judged_document, printed, write_folder
 
-    if options["no_riskier_than"] and not options["policies"]:
-        raise click.UsageError("--no-riskier-than judges the policies that you name: add --policy")
-    layout, source, question = _layout(options), _source(options), _question(options)
     try:
-        if out is not None and out.exists():
-            raise DeidError(f"{out} exists already: name a new folder")
-        document, files = judged_document(
+        for folder in (out, write_policies):
+            if folder is not None and folder.exists():
+                raise DeidError(f"{folder} exists already: name a new folder")
+        asked = _asked(click.get_current_context(), cohort, options)
+        if write_policies is not None and asked.file is None:
+            raise click.UsageError("--write-policies takes all but the levels from a policy file: add --policy FILE.yaml")
+        found = judged_document(
             cohort,
-            layout,
-            source,
-            question,
-            unusable_at_most=options["unusable_at_most"],
-            crowded_at_most=options["crowded_at_most"] if options["no_riskier_than"] else None,
-            discover=options["discover"],
+            asked,
+            discover=options["discover"] or write_policies is not None,
             with_files=out is not None,
+            with_policies=write_policies is not None,
         )
-        if out is not None:
-            write_folder(out, files)
+        for folder, files in ((out, found.files), (write_policies, found.policies)):
+            if folder is not None:
+                write_folder(folder, files)
     except DeidError as error:
         if as_json:
             click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "reasons": [str(error)]}, indent=1))
         raise
-    click.echo(as_json_text(document) if as_json else printed(document), nl=not as_json)
-    sys.exit(document["exit_code"])
+    click.echo(as_json_text(found.document) if as_json else printed(found.document), nl=not as_json)
+    sys.exit(found.document["exit_code"])
+
+
+def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> "Asked":
+    """What is asked: by a policy file, or by options alone."""
+    from deid_assets.command_line.demographics_policy import Asked, asked_by, cohort_policy
+
+    files = [text for text in options["policies"] if text.lower().endswith((".yaml", ".yml"))]
+    further = [text for text in options["policies"] if text not in files]
+    gate = options["no_riskier_than"] is not None
+    if not files:
+        if not options["population"]:
+            raise click.UsageError("--population: name a table, or a policy file that does")
+        if gate and not further:
+            raise click.UsageError("--no-riskier-than judges the policies that you name: add --policy")
+        question = _question(options, further)
+        return Asked(
+            _layout(options), _source(options), question, gate, options["unusable_at_most"], options["crowded_at_most"]
+        )
+    if len(files) > 1:
+        raise click.UsageError("--policy: name one policy file")
+    stated = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name is not None
+        and parameter.name not in _BESIDE_A_FILE
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if stated:
+        raise click.UsageError(f"the policy file states it: leave {', '.join(stated)} out, or change the file")
+    asked = asked_by(cohort_policy(Path(files[0])), cohort, _files(options), _named(further))
+    return replace(asked, gate=asked.gate or gate)
 
 
 def _layout(options: Mapping[str, Any]) -> "CohortLayout":
@@ -178,27 +218,39 @@ def _source(options: Mapping[str, Any]) -> "PopulationFiles":
     from deid_assets.errors import PolicyError
     from deid_assets.sources.demographic_populations import PopulationFiles
 
+    if options["race_bands"] and not options["race"]:
+        raise click.UsageError("--race-bands gives the shares of races, and the cohort has none: add --race")
+    try:
+        return PopulationFiles(
+            options["population_kind"], _files(options), options["count"], options["race_bands"], options["race_year"]
+        )
+    except PolicyError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _files(options: Mapping[str, Any]) -> dict[str, Path]:
+    """Files of the population by the letter of their table."""
     found: dict[str, Path] = {}
     for text in options["population"]:
         letter, file = (text[0], text[2:]) if re.match(r"[A-G]=", text) else ("", text)
         if letter in found:
             raise click.UsageError("--population: name one file, or one for each letter A to G")
         found[letter] = Path(file)
-    if options["race_bands"] and not options["race"]:
-        raise click.UsageError("--race-bands gives the shares of races, and the cohort has none: add --race")
-    try:
-        return PopulationFiles(options["population_kind"], found, options["count"], options["race_bands"], options["race_year"])
-    except PolicyError as error:
-        raise click.UsageError(str(error)) from None
+    return found
 
 
-def _question(options: Mapping[str, Any]) -> "Question":
-    from deid_assets.assessments.demographic_verdicts import Question, policy_named
+def _question(options: Mapping[str, Any], named: Sequence[str]) -> "Question":
+    from deid_assets.assessments.demographic_verdicts import Question
+
+    thresholds = tuple(sorted(set(options["thresholds"])))
+    return Question(tuple(dict.fromkeys(options["measures"])), thresholds, _named(named), options["compare"] == "upper")
+
+
+def _named(texts: Sequence[str]) -> "tuple[DemographicPolicy, ...]":
+    from deid_assets.assessments.demographic_verdicts import policy_named
     from deid_assets.errors import PolicyError
 
     try:
-        policies = tuple(policy_named(text) for text in options["policies"])
+        return tuple(policy_named(text) for text in texts)
     except PolicyError as error:
         raise click.UsageError(f"--policy: {error}") from None
-    thresholds = tuple(sorted(set(options["thresholds"])))
-    return Question(tuple(dict.fromkeys(options["measures"])), thresholds, policies, options["compare"] == "upper")

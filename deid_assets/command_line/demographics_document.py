@@ -8,91 +8,107 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from deid_assets.assessments.cohort_columns import CohortFindings, cohort_findings
 from deid_assets.assessments.demographic_verdicts import (
     CONFIDENCE,
-    Question,
     Verdicts,
     alternatives,
+    dates_of,
     frontier,
     judge,
     judged,
     rounded,
 )
-from deid_assets.errors import REFUSED, DeidError, DeliveryError
+from deid_assets.assessments.old_age_offers import offers, old_ages_of
+from deid_assets.command_line.demographics_policy import Asked, policy_files
+from deid_assets.errors import REFUSED, DeidError, DeliveryError, PolicyError
 from deid_assets.figures.demographics_figure import labels_of, risk_and_detail_figure
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells, CohortWarnings
 from deid_assets.methods.demographics.discovery import Discovery
+from deid_assets.methods.demographics.measures import LARGEST
+from deid_assets.methods.demographics.risk import policy_risks
 from deid_assets.reports.demographics_report import REFERENCE, render_demographics, summary_of, tables_of
 from deid_assets.reports.report import ReportFigure
-from deid_assets.sources.cohort import CohortLayout, read_cohort
-from deid_assets.sources.demographic_populations import PopulationFiles, read_population
+from deid_assets.sources.cohort import read_cohort
+from deid_assets.sources.demographic_populations import read_population
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What came of it.
+
+    Attributes
+    ----------
+    document
+        What is said, as it is written as JSON.
+    files
+        The report, tables and the document by file name; empty if they are not asked for.
+    policies
+        A policy file for each policy that may be used instead; empty if they are not asked for.
+    """
+
+    document: dict[str, Any]
+    files: dict[str, bytes]
+    policies: dict[str, bytes]
+
+
 def judged_document(
-    cohort: Path,
-    layout: CohortLayout,
-    source: PopulationFiles,
-    question: Question,
-    *,
-    unusable_at_most: float,
-    crowded_at_most: float | None,
-    discover: bool,
-    with_files: bool,
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the document, and the files by name.
+    cohort: Path, asked: Asked, *, discover: bool, with_files: bool = False, with_policies: bool = False
+) -> Judged:
+    """Judge the policies of a question for a cohort.
 
     Parameters
     ----------
-    crowded_at_most
-        If the question's policies must be no riskier than Safe Harbor: greatest share of the cohort in rows of the table that
-        are smaller than the cohort there. Such rows are signs of another population's table, in which Safe Harbor looks too
-        risky and everything passes. None without such a gate.
     discover
         Whether to search for alternatives.
-    with_files
-        Whether files are asked for; otherwise there are none.
+    with_files, with_policies
+        What is asked for beside the document.
 
     Raises
     ------
     DeliveryError
-        If more of the cohort is in such rows, or an input cannot be right.
+        If a gate would judge by a table that is too small for the cohort, or an input cannot be right.
+    PolicyError
+        If a policy names a level that the attributes do not have.
     """
-    gate = crowded_at_most is not None
-    if gate and not question.policies:
-        raise ValueError("a gate without a policy would let everything pass")
+    layout, question = asked.layout, asked.question
     places = [name for name, column in (("county", layout.county), ("zip", layout.zip)) if column]
-    population = read_population(source, layout.race is not None, places)
-    read = read_cohort(cohort, layout, Home.here().store, unusable_at_most)
-    cells, modelled = cells_of_cohort(read.people, population.people, tuple(set(layout.races.values())))
-    if crowded_at_most is not None and cells.warnings.crowded_records > crowded_at_most * cells.records:
+    population = read_population(asked.source, layout.race is not None, places)
+    store = Home.here().store
+    read = read_cohort(cohort, layout, store, asked.unusable_at_most)
+    cells, modelled = cells_of_cohort(read.people, population.people, tuple(set(layout.races.values())), asked.dates)
+    gates = asked.gate or asked.largest_at_most is not None
+    if gates and cells.warnings.crowded_records > asked.crowded_at_most * cells.records:
         raise DeliveryError(
             f"population table: {_warnings(cells.warnings, {})[0]} The gate does not judge more of the cohort in such rows "
-            "than --crowded-at-most allows"
+            "than crowded-at-most allows"
         )
     found = alternatives(cells, question) if discover else None
     verdicts = judge(cells, question, () if found is None else found.alternatives)
-    riskier = [policy.name for policy in question.policies if not verdicts.no_riskier(policy.name)]
+    old_ages = offers(cells, question, verdicts.policies)
+    reasons = _reasons(cells, asked, verdicts)
     document: dict[str, Any] = {
-        "outcome": ("riskier" if riskier else "within") if gate else "measured",
-        "exit_code": REFUSED if gate and riskier else 0,
-        "reasons": [f"{name} is riskier than Safe Harbor in the whole cohort or in a state" for name in riskier if gate],
+        "outcome": ("riskier" if reasons else "within") if gates else "measured",
+        "exit_code": REFUSED if reasons else 0,
+        "reasons": reasons,
         "decided_by": [measure.name for measure in question.deciding],
         "compared": "upper bound" if question.at_upper_bound else "expected risk",
         "confidence": CONFIDENCE,
         "records": verdicts.records,
-        "judged": list(judged(question)),
+        "judged": list(judged(question, dates_of(cells))),
         "population": {
-            "files": sorted(path.name for path in source.files.values()),
-            "kind": source.kind,
+            "files": sorted(path.name for path in asked.source.files.values()),
+            "kind": asked.source.kind,
             "people": population.total(),
         },
         "warnings": [*population.warnings, *modelled, *_warnings(cells.warnings, read.report.unusable)],
@@ -101,30 +117,67 @@ def judged_document(
             for row, policy in zip(verdicts.summary.to_dict("records"), verdicts.policies, strict=True)
         ],
         "risks": [_without_nan(row) for row in verdicts.rows.to_dict("records")],
+        "old_ages": [{"policy": one.policy, "by": one.by, "levels": dict(one.levels)} for one in old_ages],
         "alternatives": None if found is None else _alternatives(found, verdicts),
+        "safe_harbor": _found_in(cohort_findings(cohort, layout, store)),
     }
-    return document, _files(document, cells, verdicts) if with_files else {}
+    written = {}
+    if with_policies and asked.file is not None:
+        written = policy_files(asked.file, [p for p in verdicts.policies if verdicts.no_riskier(p.name)], old_ages)
+    return Judged(document, _files(document, cells, verdicts) if with_files else {}, written)
+
+
+def _reasons(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[str]:
+    """Why the gate refuses."""
+    found = []
+    own = asked.file and asked.file.demographics.old_ages
+    for policy in asked.question.policies if asked.gate else ():
+        if own and asked.file and policy.name == asked.file.name:
+            passes = old_ages_of(cells, asked.question, policy, own.by, own.levels).possible
+        else:
+            passes = verdicts.no_riskier(policy.name)
+        if not passes:
+            found.append(f"{policy.name} is riskier than Safe Harbor in the whole cohort or in a state")
+    if asked.largest_at_most is not None:
+        if own:
+            raise PolicyError("largest_at_most with old_ages is judged by a run of the policy; leave one of them out here")
+        policy = asked.question.policies[0]
+        largest = float(policy_risks(cells, [policy], [LARGEST], confidence=CONFIDENCE)["upper"].iloc[0])
+        if largest > asked.largest_at_most:
+            found.append(f"{policy.name} leaves a record at a higher risk than largest_at_most allows")
+    return found
+
+
+def _found_in(found: CohortFindings) -> dict[str, Any]:
+    return {
+        "free": list(found.free),
+        "not_searched": list(found.not_searched),
+        "findings": [
+            {"element": one.letter, "column": one.column, "rule": one.rule, "rows": few(one.records), "certain": one.certain}
+            for one in found.found
+        ],
+    }
 
 
 def _warnings(crowded: CohortWarnings, unusable: Mapping[tuple[str, str], int]) -> list[str]:
     said = [
-        f"column {column}: {_few(rows)} rows of the cohort were left out: {rule}" for (column, rule), rows in unusable.items()
+        f"column {column}: {few(rows)} rows of the cohort were left out: {rule}" for (column, rule), rows in unusable.items()
     ]
     if crowded:
         said.append(
-            f"the cohort is larger than the population in {_few(crowded.crowded_rows)} rows of the table, with "
-            f"{_few(crowded.crowded_records)} people of the cohort; these rows are taken to hold the cohort alone. Is the "
+            f"the cohort is larger than the population in {few(crowded.crowded_rows)} rows of the table, with "
+            f"{few(crowded.crowded_records)} people of the cohort; these rows are taken to hold the cohort alone. Is the "
             "table that of the cohort's time and place?"
         )
     if crowded.empty_rows:
         said.append(
-            f"in {_few(crowded.empty_rows)} of these rows the table counts nobody, with {_few(crowded.empty_records)} people"
+            f"in {few(crowded.empty_rows)} of these rows the table counts nobody, with {few(crowded.empty_records)} people"
         )
     return said
 
 
-def _few(number: int) -> str:
-    """A number of people, unless it is of fewer than eleven."""
+def few(number: int) -> str:
+    """Return a number of people as text, unless it is below eleven."""
     return f"{number:,}" if number >= SMALLEST_DESCRIBED else f"fewer than {SMALLEST_DESCRIBED}"
 
 
@@ -158,18 +211,8 @@ def _files(document: Mapping[str, Any], cells: Cells, verdicts: Verdicts) -> dic
         "result.json": as_json_text(document).encode(),
     }
     if document["alternatives"] is not None:
-        columns = [
-            "policy",
-            "age",
-            "ethnicity",
-            "geography",
-            "sex",
-            "detail",
-            "detail_of_reference",
-            "finer",
-            "coarser",
-            "different",
-        ]
+        attributes = [attribute.name for attribute in cells.demographics.attributes]
+        columns = ["policy", *attributes, "detail", "detail_of_reference", "finer", "coarser", "different"]
         rows = [{**row, **row["levels"]} for row in document["alternatives"]]
         files["alternatives.csv"] = pd.DataFrame(rows, columns=columns).to_csv(index=False).encode()
     return files

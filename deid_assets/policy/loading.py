@@ -10,9 +10,10 @@ from pydantic import ValidationError
 from deid_assets.errors import PolicyError
 from deid_assets.policy.adopted import PolicyText, files_in, text_at, text_digest, texts_in
 from deid_assets.policy.base import Origin, ReleasePolicy
+from deid_assets.policy.cohort import CohortPolicy, cohort_problems
 from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import MODELS, AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.rules.population import population_problems
@@ -74,7 +75,7 @@ def policy_from(values: Mapping[str, Any], folder: Path | None = None) -> AnyPol
     return _judged(values, Folder(folder), "this policy").read_from(Origin(Folder(folder)))
 
 
-def with_sections(policy: ReleasePolicy, **sections: Any) -> AnyPolicy:
+def with_sections(policy: ReleasePolicy, /, **sections: Any) -> AnyPolicy:
     """Return the policy with some sections replaced, validated again; the command line uses it to change a release.
 
     Parameters
@@ -192,7 +193,7 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
     """Return the policy if it is one and satisfies every rule; otherwise refuse it with all problems."""
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must contain sections such as policy, source and risk, each with its keys")
-    model = FlatPolicy if values.get("kind") == "flat" else Policy
+    model = MODELS.get(values.get("kind"), Policy)
     notes: tuple[str, ...] = ()
     try:
         policy: AnyPolicy = model.model_validate(_immutable(values), context=folder)
@@ -210,6 +211,8 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
 def _broken_rules(policy: AnyPolicy) -> tuple[Problem, ...]:
     if isinstance(policy, FlatPolicy):
         return flat_problems(policy)
+    if isinstance(policy, CohortPolicy):
+        return cohort_problems(policy)
     return (*problems(policy), *population_problems(policy))
 
 

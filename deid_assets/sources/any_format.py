@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.csv_files import stage_csv
-from deid_assets.sources.duckdb_files import stage_duckdb
-from deid_assets.sources.files import Staging, stage_parquet
+from deid_assets.sources.csv_files import csv_columns, stage_csv
+from deid_assets.sources.duckdb_files import duckdb_columns, stage_duckdb
+from deid_assets.sources.files import Staging, parquet_columns, stage_parquet
+
+_PARQUET, _DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")
 
 
 def stage_file(
@@ -38,12 +40,28 @@ def stage_file(
     DeliveryError
         If the file cannot be read, lacks a column, or its table is not named.
     """
-    suffix = path.name.lower()
-    if suffix.endswith((".parquet", ".pq")):
+    if path.name.lower().endswith(_PARQUET):
         stage_parquet(staging, path, view, columns)
-    elif suffix.endswith((".duckdb", ".db", ".ddb")):
+    elif path.name.lower().endswith(_DUCKDB):
         if table is None:
             raise DeliveryError(f"{path.name}: {unnamed}")
         stage_duckdb(staging, path, table, view, columns)
     else:
         stage_csv(staging, path, view, source_table, columns, delimiter)
+
+
+def columns_of_file(staging: Staging, path: Path, *, table: str | None, delimiter: str, unnamed: str) -> dict[str, str]:
+    """Return the columns of a file with their DuckDB types; parameters as in `stage_file`.
+
+    Raises
+    ------
+    DeliveryError
+        If the file cannot be read, or its table is not named.
+    """
+    if path.name.lower().endswith(_PARQUET):
+        return parquet_columns(staging, path)
+    if not path.name.lower().endswith(_DUCKDB):
+        return csv_columns(staging, path, delimiter)
+    if table is None:
+        raise DeliveryError(f"{path.name}: {unnamed}")
+    return duckdb_columns(staging, path, table)

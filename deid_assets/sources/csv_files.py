@@ -104,6 +104,18 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
         staging.warnings.append(f"{name}: the last line has no line end: the file may be cut off")
 
 
+def csv_columns(staging: Staging, path: Path, delimiter: str) -> dict[str, str]:
+    """Return the columns of a CSV file, all of them text.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is missing, empty or unreadable.
+    """
+    name = staging.shown(path)
+    return dict.fromkeys(_header(_plain(staging, path, name), name, delimiter), "VARCHAR")
+
+
 class _Readable(Protocol):
     """An unpacked file, as far as it is used here."""
 

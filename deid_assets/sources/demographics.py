@@ -4,7 +4,7 @@ Readers of tables and cohorts write states, races and ages in their own words. H
 geography and sex, with the levels that a policy may choose.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -125,8 +125,8 @@ def population_table(people: pd.DataFrame, races: Mapping[str, str]) -> pd.DataF
     return added.drop(columns=["copy", "races"])
 
 
-def demographics_of(people: pd.DataFrame, races: Mapping[str, str]) -> Demographics:
-    """Return the attributes of a population table: ages, races, places and sexes, each also withheld.
+def demographics_of(people: pd.DataFrame, races: Mapping[str, str], dates: Sequence[Attribute] = ()) -> Demographics:
+    """Return the attributes of a population table: ages, races, places and sexes, each also withheld, and the dates.
 
     Geography has the levels zip5, zip4, zip3 and county where the table has them, then state, region and withheld.
     """
@@ -136,11 +136,12 @@ def demographics_of(people: pd.DataFrame, races: Mapping[str, str]) -> Demograph
         ethnicity_attribute(True, names),
         _geography(people),
         sex_attribute(withheld=True),
+        tuple(dates),
     )
 
 
 def cells_of_cohort(
-    cohort: pd.DataFrame, people: pd.DataFrame, cohort_races: Collection[str] = ()
+    cohort: pd.DataFrame, people: pd.DataFrame, cohort_races: Collection[str] = (), dates: Sequence[Attribute] = ()
 ) -> tuple[Cells, tuple[str, ...]]:
     """Place each person of a cohort in a population table.
 
@@ -152,6 +153,8 @@ def cells_of_cohort(
         As in `population_table`.
     cohort_races
         Races that the cohort tells apart, whether or not it has each of them; none if it has no column of races.
+    dates
+        Dates that policies may publish, such as `date_attribute`, each named as its column of the cohort.
 
     Returns
     -------
@@ -164,7 +167,7 @@ def cells_of_cohort(
         If the table cannot be right, or lacks a place of the cohort.
     """
     races = race_names(cohort_races)
-    table, demographics = population_table(people, races), demographics_of(people, races)
+    table, demographics = population_table(people, races), demographics_of(people, races, dates)
     missing = [name for name in PLACES if name in people and name not in cohort]
     if missing:
         raise DeliveryError(

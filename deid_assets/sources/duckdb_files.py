@@ -59,6 +59,20 @@ def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: 
     )
 
 
+def duckdb_columns(staging: Staging, path: Path, theirs: str) -> dict[str, str]:
+    """Return the columns of a base table of a DuckDB file with their types.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is missing, empty or unreadable, or the table is missing or not a base table.
+    """
+    name = staging.shown(path)
+    schema, _, table = theirs.rpartition(".")
+    with _opened(staging.receive(path), name) as delivered:
+        return _columns_of(delivered, schema or "main", table, {}, f"{name}:{theirs}")
+
+
 def _require_no_log(path: Path, name: str) -> None:
     log = path.with_name(f"{path.name}.wal")
     try:

@@ -272,14 +272,35 @@ def _require_own_name(types: Mapping[str, str], columns: Mapping[str, str], name
             raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) occurs in upper and lower case: rename one")
 
 
+def is_plain(kind: str) -> bool:
+    """Whether cells of a DuckDB type are text, numbers, booleans, dates or times."""
+    family = kind.partition("(")[0]
+    return not kind.endswith("]") and (family in _PLAIN or family.startswith("TIMESTAMP"))
+
+
+def parquet_columns(staging: Staging, path: Path) -> dict[str, str]:
+    """Return the columns of a Parquet file with their types.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is missing, empty or unreadable.
+    """
+    copy = glob.escape(str(staging.receive(path).absolute()))
+    try:
+        described = staging.connection.execute(f"DESCRIBE SELECT * FROM {_PARQUET}", [copy]).fetchall()
+    except duckdb.Error:
+        raise DeliveryError(f"{staging.shown(path)}: unreadable file: not a Parquet file, damaged or encrypted") from None
+    return {row[0]: row[1] for row in described}
+
+
 def require_plain(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
     """Raise DeliveryError unless all required columns contain text, numbers, booleans, dates or times."""
     for ours, theirs in columns.items():
         kind = types.get(theirs, "")
-        family = kind.partition("(")[0]
-        if kind.endswith("]") or not (family in _PLAIN or family.startswith("TIMESTAMP")):
+        if not is_plain(kind):
             # A type may list values, as an enumeration does, so only its family is shown.
-            shown = "LIST" if kind.endswith("]") else family
+            shown = "LIST" if kind.endswith("]") else kind.partition("(")[0]
             raise DeliveryError(
                 f"{name}: column {theirs} (to be read as {ours}) has the type {shown}: it must contain text, numbers or dates"
             )

@@ -4,17 +4,20 @@ The file is copied and staged as every delivered file is, in a folder of the cal
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.any_format import stage_file
+from deid_assets.sources.any_format import columns_of_file, stage_file
 from deid_assets.sources.files import Staging, count_rows, naming_damaged_files
 from deid_assets.sources.received import Received, delivered_files
 from deid_assets.store.tables import connect, owner_only, quoted
+
+_UNNAMED = "name the table of the DuckDB file"
 
 
 def read_text_table(
@@ -52,6 +55,13 @@ def read_text_table(
     DeliveryError
         If the file is missing, empty, unreadable, has no rows or lines that are not rows, or lacks a column.
     """
+    with _staged(path, folder, what) as staging:
+        return _read(staging, path, columns, table, delimiter)
+
+
+@contextmanager
+def _staged(path: Path, folder: Path | None, what: str) -> Iterator[Staging]:
+    """A staging area for one file; errors begin with `what`, and never quote a cell."""
     inside = None if folder is None else owner_only(folder)
     try:
         with tempfile.TemporaryDirectory(dir=inside, prefix="reading-") as name:
@@ -59,7 +69,7 @@ def read_text_table(
             with connect(staged / "staging.duckdb") as connection:
                 staging = Staging(connection, Received(delivered_files((path,)), staged), staged, lambda text: None)
                 with naming_damaged_files(staging):
-                    return _read(staging, path, columns, table, delimiter)
+                    yield staging
     except DeliveryError as error:
         raise DeliveryError(f"{what}: {error}") from None
     except duckdb.Error as error:
@@ -67,10 +77,18 @@ def read_text_table(
         raise DeliveryError(f"{what}: {path.name} could not be read to its end ({type(error).__name__})") from None
 
 
+def columns_of(
+    path: Path, *, table: str | None = None, delimiter: str = ",", folder: Path | None = None, what: str = "table"
+) -> dict[str, str]:
+    """Return the columns of a file with their DuckDB types, in file order; parameters and errors as in `read_text_table`."""
+    with _staged(path, folder, what) as staging:
+        return columns_of_file(staging, path, table=table, delimiter=delimiter, unnamed=_UNNAMED)
+
+
 def _read(staging: Staging, path: Path, columns: Mapping[str, str], table: str | None, delimiter: str) -> pd.DataFrame:
     stage_file(
         staging, path, "rows_read", "rows", columns,
-        table=table, delimiter=delimiter, unnamed="name the table of the DuckDB file",
+        table=table, delimiter=delimiter, unnamed=_UNNAMED,
     )  # fmt: skip
     rejected = count_rows(staging.connection, "rejected_lines")
     if rejected:

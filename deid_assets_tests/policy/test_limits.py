@@ -10,10 +10,12 @@ import yaml
 from pydantic import BaseModel
 
 from deid_assets.errors import PolicyError
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_from, shipped_policies
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.limits import FLAT, LONGITUDINAL, NO_LIMIT, Limit, limit_problems
+from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, NO_LIMIT, Limit, limit_problems
+from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_VALUES
 
@@ -66,7 +68,7 @@ def refused(values: dict) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("model", "limits"), [(Policy, LONGITUDINAL), (FlatPolicy, FLAT)])
+@pytest.mark.parametrize(("model", "limits"), [(Policy, LONGITUDINAL), (FlatPolicy, FLAT), (CohortPolicy, COHORT)])
 def test_every_number_of_a_policy_has_a_range_or_a_reason_to_have_none(model, limits):
     every, ranged = set(numbers_in(model)), {limit.field for limit in limits}
     assert ranged <= every, "ranges of fields that no policy has"
@@ -86,6 +88,11 @@ def test_beyond_the_range_no_policy_loads(limit):
 @pytest.mark.parametrize("limit", FLAT, ids=lambda limit: limit.field)
 def test_beyond_the_range_no_flat_policy_loads(limit):
     assert limit.reason in refused(with_value(FLAT_VALUES, limit.field, beyond(limit)))
+
+
+@pytest.mark.parametrize("limit", COHORT, ids=lambda limit: limit.field)
+def test_beyond_the_range_no_policy_of_a_cohort_loads(limit):
+    assert limit.reason in refused(with_value(cohort_values(), limit.field, beyond(limit)))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -26,11 +26,15 @@ class Level:
         (base values,) int: the class of each base value; 0, 1, .. without gaps.
     labels
         Label of each class, as it is published.
+    distinguishes
+        False for a level of a date that is taken to distinguish nobody: the people who are not in the cohort are in each of
+        its classes.
     """
 
     name: str
     codes: np.ndarray
     labels: tuple[str, ...]
+    distinguishes: bool = True
 
     def __post_init__(self) -> None:
         codes = np.ascontiguousarray(self.codes, dtype=np.int64)
@@ -39,7 +43,7 @@ class Level:
         object.__setattr__(self, "codes", codes)
 
     @classmethod
-    def of(cls, name: str, labels: Sequence[str]) -> "Level":
+    def of(cls, name: str, labels: Sequence[str], distinguishes: bool = True) -> "Level":
         """Return the level that gives each base value one of these labels.
 
         Examples
@@ -50,7 +54,7 @@ class Level:
         codes, found = pd.factorize(pd.Series(list(labels), dtype="str"))
         if np.any(codes < 0):
             raise ValueError(f"level {name}: every base value needs a label")
-        return cls(name, codes, tuple(found))
+        return cls(name, codes, tuple(found), distinguishes)
 
     def refines(self, other: "Level") -> bool:
         """Whether values that this level joins are joined by the other level too; every level refines itself."""
@@ -168,34 +172,36 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class Demographics:
-    """The attributes of a cohort: age, ethnicity, geography and sex, which a population table counts, and perhaps a date.
+    """The attributes of a cohort: age, ethnicity, geography and sex, which a population table counts, and perhaps dates.
 
     Raises
     ------
     ValueError
-        If the values of age are not consecutive years, or shares are given for a counted attribute or lack for the date.
+        If the values of age are not consecutive years, two attributes have one name, or shares are given for a counted
+        attribute or lack for a date.
     """
 
     age: Attribute
     ethnicity: Attribute
     geography: Attribute
     sex: Attribute
-    date: Attribute | None = None
+    dates: tuple[Attribute, ...] = ()
 
     def __post_init__(self) -> None:
         years = self.age.values.to_numpy()
         if not np.issubdtype(years.dtype, np.integer) or np.any(np.diff(years) != 1):
             raise ValueError("the values of age must be consecutive years")
+        if len({attribute.name for attribute in self.attributes}) != len(self.attributes):
+            raise ValueError("attributes must have different names")
         if any(attribute.shares is not None for attribute in (self.age, self.ethnicity, self.geography, self.sex)):
-            raise ValueError("a population table counts age, ethnicity, geography and sex; shares are for the date")
-        if self.date is not None and self.date.shares is None:
-            raise ValueError("the date needs shares: no population table counts it")
+            raise ValueError("a population table counts age, ethnicity, geography and sex; shares are for dates")
+        if any(date.shares is None for date in self.dates):
+            raise ValueError("a date needs shares: no population table counts it")
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """The attributes in the order of a node: age, ethnicity, geography, sex and, if there is one, date."""
-        counted = (self.age, self.ethnicity, self.geography, self.sex)
-        return counted if self.date is None else (*counted, self.date)
+        """The attributes in the order of a node: age, ethnicity, geography, sex and the dates."""
+        return (self.age, self.ethnicity, self.geography, self.sex, *self.dates)
 
     @property
     def shape(self) -> tuple[int, ...]:

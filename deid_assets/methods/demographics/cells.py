@@ -92,9 +92,6 @@ def cells_of(cohort: pd.DataFrame, population: Population) -> Cells:
     if cohort.empty:
         raise DeliveryError("cohort: it has no records")
     codes = np.stack([attribute.codes_of(cohort[attribute.name]) for attribute in attributes], axis=1)
-    missing_dates = cohort["date"].isna().to_numpy() if demographics.date is not None else np.zeros(len(codes), dtype=bool)
-    if demographics.date is not None:
-        codes[missing_dates, -1] = -1  # "no date" is a value of the population, never of a record
     if np.any(codes < 0):
         listed = "; ".join(
             f"column {attribute.name}: {count:,} records"

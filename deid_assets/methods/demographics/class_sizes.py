@@ -1,6 +1,6 @@
 """The classes of a cohort's records at any policy, with the people whom the population has in them (methods#demographics-risk).
 
-Rows of the population table are added up once for each choice of geography, sex and ethnicity; every policy on age and date is
+Rows of the population table are added up once for each choice of geography, sex and ethnicity; every policy on age and dates is
 then a product of that table with a small matrix. Only classes with a record of the cohort are kept.
 """
 
@@ -52,7 +52,7 @@ class _Coverage:
 
 @dataclass(frozen=True, eq=False)
 class _Records:
-    """Distinct records: place (among the places of the cohort), age, date at its level, group, and how many there are."""
+    """Distinct records: place (among the places of the cohort), age, dates at their levels, group, and how many there are."""
 
     place: np.ndarray
     age: np.ndarray
@@ -108,14 +108,13 @@ class ClassCounter:
 
     def with_ages(self, age: Level, node: Sequence[int]) -> Classes:
         """Return the classes of a node with another level of age, which need not be one of the attribute's."""
-        date = node[4] if len(node) > 4 else None
-        place = tuple(node[1:4])
-        records = self._records_at(place, date)
+        place, days = tuple(node[1:4]), tuple(node[4:])
+        records, dates = self._records_at(place, days), self._dates(days)
         coverage = self._coverage(age)
         # Every class of a place is a column of these; classes in which nobody of the cohort is are never looked at.
         full, *partly = self._rest_at(place, age, coverage)
         ages = age.codes[records.age]
-        width, dates = coverage.full.shape[1], self._dates(date)
+        width = coverage.full.shape[1]
         key = (records.place * width + ages) * len(dates) + records.date
         keys, of, known = _grouped(key, full.shape[0] * width * len(dates), records.records)
         at_place, in_age, on_date = keys // (width * len(dates)), keys // len(dates) % width, keys % len(dates)
@@ -132,13 +131,14 @@ class ClassCounter:
         )
         return Classes(sizes, pairs // self.number_of_groups, pairs % self.number_of_groups, number)
 
-    def _dates(self, level: int | None) -> np.ndarray:
-        """Return (classes of the level,) float: the share of the population with each date; 1 if there are no dates."""
-        attribute = self.cells.demographics.date
-        if attribute is None or attribute.shares is None or level is None:
-            return np.ones(1)
-        shares = np.bincount(attribute.levels[level].codes, weights=attribute.shares)
-        return np.where(shares > _CERTAIN, 1.0, shares)
+    def _dates(self, levels: tuple[int, ...]) -> np.ndarray:
+        """Return (combinations of the levels' classes,) float: the share of the population in each; 1 if there are no dates."""
+        shares = np.ones(1)
+        for attribute, number in zip(self.cells.demographics.dates, levels, strict=True):
+            level = attribute.levels[number]
+            own = np.bincount(level.codes, weights=attribute.shares) if level.distinguishes else np.ones(len(level.labels))
+            shares = np.multiply.outer(shares, np.where(own > _CERTAIN, 1.0, own)).ravel()
+        return shares
 
     def _coverage(self, age: Level) -> _Coverage:
         if age not in self._coverages:
@@ -180,26 +180,27 @@ class ClassCounter:
 
         return self._kept.get(("cut", place, age), cut)
 
-    def _records_at(self, place: tuple[int, ...], date: int | None) -> _Records:
+    def _records_at(self, place: tuple[int, ...], days: tuple[int, ...]) -> _Records:
         """Return the distinct records of the cohort at these levels, with ages in single years."""
 
         def make() -> tuple[np.ndarray, ...]:
             demographics, codes = self.cells.demographics, self.cells.codes
             present, of_record = self._places(place)
-            dates, ages = self._dates(date), len(demographics.age.values)
+            dates, ages = len(self._dates(days)), len(demographics.age.values)
             on_date = np.zeros(len(codes), dtype=np.int64)
-            if demographics.date is not None and date is not None:
-                on_date = demographics.date.levels[date].codes[codes[:, 4]]
+            for attribute, number, column in zip(demographics.dates, days, codes.T[4:], strict=True):
+                level = attribute.levels[number]
+                on_date = on_date * len(level.labels) + level.codes[column]
             key = of_record * self.number_of_groups + self._groups
-            key = (key * ages + codes[:, 0]) * len(dates) + on_date
-            space = len(present) * self.number_of_groups * ages * len(dates)
+            key = (key * ages + codes[:, 0]) * dates + on_date
+            space = len(present) * self.number_of_groups * ages * dates
             keys, _, records = _grouped(key, space, np.ones(len(codes), dtype=np.int64))
-            rest, on_date = np.divmod(keys, len(dates))
+            rest, on_date = np.divmod(keys, dates)
             rest, age = np.divmod(rest, ages)
             place_number, group = np.divmod(rest, self.number_of_groups)
             return place_number, age, on_date, group, records
 
-        return _Records(*self._kept.get(("records", place, date), make))
+        return _Records(*self._kept.get(("records", place, days), make))
 
 
 def _coverage(shares: np.ndarray, codes: np.ndarray) -> _Coverage:

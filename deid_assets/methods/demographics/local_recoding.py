@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Level
+from deid_assets.methods.demographics.attributes import Demographics, Level
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
-from deid_assets.methods.demographics.measures import TOTAL, Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy
-from deid_assets.methods.demographics.risk import groups_by, no_riskier, risks_at
+from deid_assets.methods.demographics.discovery import Bar
+from deid_assets.methods.demographics.measures import Measure
+from deid_assets.methods.demographics.policies import DemographicPolicy, Node
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
 
 FIRST_OLD_AGE = 90
 
@@ -72,7 +73,7 @@ def recode_old_ages(
     reference: DemographicPolicy,
     old_ages: Sequence[str],
     by: tuple[str, str],
-    measures: Sequence[Measure] = (TOTAL,),
+    bar: Bar | None = None,
     first_old: int = FIRST_OLD_AGE,
 ) -> LocalRecoding:
     """Choose for each group the finest old ages at which the group is at no more risk than under the reference.
@@ -92,29 +93,37 @@ def recode_old_ages(
         Names of levels of age, from fine to coarse; each must refine the next from the first old age on.
     by
         The attribute and level whose classes are the groups, such as ('geography', 'state') or ('ethnicity', 'any').
-    measures
-        Measures that must not exceed those of the reference in any group.
+    bar
+        When a group is no riskier; if the bar has groups of its own, such as states, then in each of them. By default if the
+        expected total risk does not exceed that of the reference.
 
     Raises
     ------
     PolicyError
         If the policy does not publish the groups, or levels of age do not fit together.
     """
-    demographics = cells.demographics
-    node, names = policy.node(demographics), [attribute.name for attribute in demographics.attributes]
-    grouping = demographics.attributes[names.index(by[0])]
-    if not grouping.refines[node[names.index(by[0])], grouping.number_of(by[1])]:
-        raise PolicyError(f"policy {policy.name} does not publish {by[0]} by {by[1]}: its old ages cannot differ by it")
-    years = demographics.age.values.to_numpy()
-    young = demographics.age.levels[node[0]]
-    levels = [recoded_ages(young, demographics.age.level(name), years, first_old) for name in old_ages]
+    bar, demographics = bar or Bar(), cells.demographics
+    node, ages = policy.node(demographics), demographics.age
+    for grouping in (by, bar.by):
+        if grouping is not None and not _publishes(node, demographics, grouping):
+            raise PolicyError(
+                f"policy {policy.name} does not publish {grouping[0]} by {grouping[1]}: its old ages cannot differ by it"
+            )
+    years = ages.values.to_numpy()
+    levels = [recoded_ages(ages.levels[node[0]], ages.level(name), years, first_old) for name in old_ages]
     if any(not finer.refines(coarser) for finer, coarser in pairwise(levels)):
         raise PolicyError("old ages must be listed from fine to coarse, and each level must refine the next")
     groups, labels = groups_by(cells, *by)
-    counter = ClassCounter(cells, groups)
-    threshold = risks_at(counter.at(reference.node(demographics)), measures, len(labels))
-    risks = np.stack([risks_at(counter.with_ages(level, node), measures, len(labels)) for level in levels])
-    passes = no_riskier(risks, threshold).all(axis=1)
+    parts, part_of = _parts(cells, groups, bar.by)
+    counter = ClassCounter(cells, parts)
+    threshold = risks_at(counter.at(reference.node(demographics)), bar.measures, len(part_of))
+    classes = [counter.with_ages(level, node) for level in levels]
+    risks = np.stack([risks_at(own, bar.measures, len(part_of)) for own in classes])
+    compared = risks
+    if bar.confidence is not None:
+        compared = np.stack([bounded_risks(own, bar.measures, len(part_of), bar.confidence).upper for own in classes])
+    failing: np.ndarray = np.any(~no_riskier(compared, threshold), axis=1)
+    passes = np.stack([np.bincount(part_of, weights=failing[at], minlength=len(labels)) == 0 for at in range(len(levels))])
     chosen = np.where(passes.any(axis=0), passes.argmax(axis=0), -1)
     is_old = years[cells.codes[:, 0]] >= first_old
     table = pd.DataFrame(
@@ -125,8 +134,34 @@ def recode_old_ages(
             "old_ages": pd.array([old_ages[number] if number >= 0 else None for number in chosen], dtype="str"),
         }
     )
-    for number, measure in enumerate(measures):
-        own = risks[np.maximum(chosen, 0), number, np.arange(len(labels))]
+    for number, measure in enumerate(bar.measures):
+        own = np.stack([_together(measure, level[number], part_of, len(labels)) for level in risks])
+        own = own[np.maximum(chosen, 0), np.arange(len(labels))]
         table[measure.name] = np.where(chosen >= 0, own, np.nan)
-        table[f"{measure.name} of the reference"] = threshold[number]
+        table[f"{measure.name} of the reference"] = _together(measure, threshold[number], part_of, len(labels))
     return LocalRecoding(policy, *by, table)
+
+
+def _publishes(node: Node, demographics: Demographics, grouping: tuple[str, str]) -> bool:
+    names = [attribute.name for attribute in demographics.attributes]
+    at = names.index(grouping[0])
+    attribute = demographics.attributes[at]
+    return bool(attribute.refines[node[at], attribute.number_of(grouping[1])])
+
+
+def _parts(cells: Cells, groups: np.ndarray, within: tuple[str, str] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of each record, a group within another grouping, and the group of each part."""
+    if within is None:
+        return groups, np.arange(int(groups.max()) + 1)
+    other, labels = groups_by(cells, *within)
+    present, parts = np.unique(groups * len(labels) + other, return_inverse=True)
+    return parts, present // len(labels)
+
+
+def _together(measure: Measure, risks: np.ndarray, part_of: np.ndarray, groups: int) -> np.ndarray:
+    """Return (groups,) float: the risks of each group's parts, added up or the largest taken."""
+    if measure.sums:
+        return np.bincount(part_of, weights=risks, minlength=groups)
+    found = np.zeros(groups)
+    np.maximum.at(found, part_of, risks)
+    return found

@@ -67,7 +67,7 @@ def safe_harbor(geography: str = "state", **further: str) -> DemographicPolicy:
     Parameters
     ----------
     further
-        Levels of further attributes, such as date='year'.
+        Levels of dates, such as admission='year'.
 
     References
     ----------

@@ -14,6 +14,14 @@ CENSUS_RACES = ("white", "black", "american indian", "asian", "pacific islander"
 WITHHELD = "withheld"
 """The level at which an attribute is not published."""
 
+YEAR = "year"
+"""The level of a date under Safe Harbor."""
+
+NO_DATE = "no date"
+
+BIRTHDAY = "birthday"
+"""Name of the attribute of `birthday_attribute`."""
+
 TOP_CODED = "1 year, 90+"
 """The level of age under Safe Harbor: ages over 89 are one class."""
 
@@ -85,20 +93,22 @@ def sex_attribute(values: tuple[str, ...] = ("F", "M"), withheld: bool = False) 
     return Attribute.from_table("sex", table.assign(**{WITHHELD: "*"}) if withheld else table)
 
 
-def date_attribute(first: datetime.date, last: datetime.date, dated: float) -> Attribute:
-    """Return the days of a period by day, week, month, quarter, year and withheld.
+def date_attribute(name: str, first: datetime.date, last: datetime.date, dated: float) -> Attribute:
+    """Return the days of a period by day, week, month, quarter, year and withheld; a person may have no date.
+
+    Safe Harbor publishes the year, and that a date is missing. So these are taken to distinguish nobody, under every policy:
+    Safe Harbor looks no riskier because the cohort has dates (methods#demographics-population).
 
     Parameters
     ----------
     first, last
         The period of the cohort's dates, both included.
     dated
-        Share of the population that has such a date in the period, spread evenly over its days. A person without one is in no
-        class of a published date; withheld dates distinguish nobody.
+        Share of the population that has such a date in the period, spread evenly over its days.
 
     Examples
     --------
-    >>> year = date_attribute(datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), dated=0.1)
+    >>> year = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), dated=0.1)
     >>> [level.name for level in year.levels]
     ['day', 'week', 'month', 'quarter', 'year', 'withheld']
     """
@@ -110,10 +120,31 @@ def date_attribute(first: datetime.date, last: datetime.date, dated: float) -> A
         "week": days.strftime("%G-W%V"),
         "month": days.strftime("%Y-%m"),
         "quarter": days.to_period("Q").astype("str"),
-        "year": days.strftime("%Y"),
     }
-    # The last base value is "no date in the period": nobody of the cohort has it, most of the population may.
-    levels = [Level.of(name, [*shown, "no date"]) for name, shown in labels.items()]
+    levels = [Level.of(level, [*shown, NO_DATE]) for level, shown in labels.items()]
+    levels.append(Level.of(YEAR, [*days.strftime("%Y"), NO_DATE], distinguishes=False))
     levels.append(Level.of(WITHHELD, ["*"] * (len(days) + 1)))
     shares = np.append(np.full(len(days), dated / len(days)), 1 - dated)
-    return Attribute.of("date", days.append(pd.DatetimeIndex([pd.NaT])), levels, shares)
+    return Attribute.of(name, days.append(pd.DatetimeIndex([pd.NaT])), levels, shares)
+
+
+def birthday_attribute() -> Attribute:
+    """Return the day of birth within its year, by day, month, quarter and year; the year itself is told by the age.
+
+    Single years of age and the day of birth together are the date of birth. The population's births are spread evenly over the
+    days of four years.
+
+    Examples
+    --------
+    >>> [level.name for level in birthday_attribute().levels]
+    ['day', 'month', 'quarter', 'year']
+    """
+    days = pd.date_range("2000-01-01", "2000-12-31", freq="D")
+    values = pd.Index(days.strftime("%m-%d"))
+    levels = [
+        Level.of("day", list(values)),
+        Level.of("month", list(days.strftime("%m"))),
+        Level.of("quarter", list(days.quarter.astype("str"))),
+        *(Level.of(name, ["*"] * len(values)) for name in (YEAR, WITHHELD)),
+    ]
+    return Attribute.of(BIRTHDAY, values, levels, np.where(values == "02-29", 1, 4) / 1461)

@@ -149,6 +149,18 @@ FLAT = (
     *_NOISE,
 )
 
+COHORT = (
+    Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
+    Limit(
+        "risk.exponent",
+        "above, only people who are alone in their class would count; below, people in large classes as much as in small ones",
+        least=0.5,
+        most=3.0,
+    ),
+    Limit("risk.crowded_at_most", "the table would not be that of the cohort's population", most=0.2),
+    Limit("risk.largest_at_most", _THRESHOLD, most=THIRD),
+)
+
 NO_LIMIT = {
     "adversary.power": "who knows one value of each quasi-identifier is an adversary; the type bounds it",
     "attack_sensitivity.plausible.powers": "as adversary.power",
@@ -159,6 +171,7 @@ NO_LIMIT = {
     "counts.claims_per_member": "the noise of a count of claims is as many times wider",
     "counts.lockout": "judged together with the width of the noise",
     "detail_at_least": "it asks for use, not for privacy: the type bounds it, and more only refuses more",
+    "columns.date.dated": "a statement about the population; Safe Harbor is measured with the same",
     "dates.narrower.width": "measured as what an adversary knows; the risk decides",
     "dates.width": "measured as what an adversary knows; the risk decides",
     "inpatient_attack.table.people_at_most": "a statement about the table, compared with it",
@@ -169,9 +182,11 @@ NO_LIMIT = {
     "membership.draws": "it measures; nothing that is drawn gates",
     "neighbor_attack.trials": "too few for a gate are refused",
     "opt_outs.matched_at_least": "0 asks for no match, as a list of everywhere needs; it has to be written",
+    "population.race_shares.year": "how a table is read",
     "provider_graph.draws": "the number of adversaries who are simulated",
     "provider_graph.patterns_known": "the adversary's knowledge; more is worse for the release",
     "removal.newborn_days": "0 is the day of birth, null switches the rule off",
+    "risk.thresholds": "the release and Safe Harbor are compared at the same thresholds",
     "risk.gate.draws": "too few are refused",
     "risk.population_size": "a statement about the delivery, which must not have more members; alpha is judged with it",
     "risk.search.aim": "it chooses a node; the gate judges it",
@@ -188,7 +203,7 @@ NO_LIMIT = {
 
 def limits_of(policy: BaseModel) -> tuple[Limit, ...]:
     """The ranges for a policy's family."""
-    return FLAT if getattr(policy, "kind", None) == "flat" else LONGITUDINAL
+    return {"flat": FLAT, "cohort": COHORT}.get(getattr(policy, "kind", ""), LONGITUDINAL)
 
 
 def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 
+from deid_assets.assessments.cohort_demographics import Published
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.release.gate.judgement import Staged
-from deid_assets.release.manifest.dictionary import DescribedTable
+from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable
 from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas.cohort import release_people_contract
 from deid_assets.schemas.counts import FILES as COUNT_FILES
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.store.tables import Table
@@ -63,3 +66,19 @@ def described_records(policy: FlatPolicy, levels: Mapping[str, int], staged: Tab
     """The one table of a flat release."""
     hierarchies = {name: (policy.hierarchy_of(name), level) for name, level in levels.items()}
     return {"Records": DescribedTable(staged, release_records_contract(policy), hierarchies, {})}
+
+
+def described_people(policy: CohortPolicy, levels: Published, staged: Table) -> dict[str, DescribedTable]:
+    """The one table of a cohort's release; every label that a level may publish is told.
+
+    Parameters
+    ----------
+    levels
+        Released levels.
+    """
+    notes = {
+        column: f"Labels: {', '.join(levels.labels_of(name))}"
+        for name, column in policy.demographic_columns.items()
+        if len(levels.labels_of(name)) <= MOST_LABELS
+    }
+    return {"People": DescribedTable(staged, release_people_contract(policy), {}, notes)}

@@ -15,7 +15,7 @@ from deid_assets.methods.demographics.population import population_of
 AGES = range(8)
 SPANS = ((0, 0), (1, 1), (2, 3), (4, None))
 RACES, PLACES, SEXES, DAYS = ("x", "y", "z"), ("a1", "a2", "b1", "b2"), ("F", "M"), (1, 2, 3, 4)
-SHARES = {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}
+SHARES = {"visit": {1: 0.05, 2: 0.1, 3: 0.05, 4: 0.8}, "birth": {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}}
 
 
 def attribute(name, values, shares=None, **levels):
@@ -34,10 +34,9 @@ def small_demographics(dated=False):
         "geography", PLACES, town=PLACES, state=["a", "a", "b", "b"], river=["1", "2", "1", "2"], nation=["n"] * 4
     )
     sex = attribute("sex", SEXES, sex=SEXES, none=["*"] * 2)
-    date = attribute(
-        "date", DAYS, [SHARES[day] for day in DAYS], day=["1", "2", "3", "4"], half=["p", "p", "q", "q"], none=["*"] * 4
-    )
-    return Demographics(age, race, place, sex, date if dated else None)
+    levels = {"day": ["1", "2", "3", "4"], "half": ["p", "p", "q", "q"], "none": ["*"] * 4}
+    dates = [attribute(name, DAYS, list(shares.values()), **levels) for name, shares in SHARES.items()]
+    return Demographics(age, race, place, sex, tuple(dates) if dated else ())
 
 
 def table_of(people):
@@ -56,7 +55,7 @@ def small_cells(draw, dated=False) -> tuple[Cells, pd.DataFrame, pd.DataFrame]:
     table = table_of(np.random.default_rng(draw(st.integers(0, 9_999))).integers(0, 7, ROWS).tolist())
     person = {
         "age": st.sampled_from(list(AGES)), "ethnicity": st.sampled_from(RACES), "geography": st.sampled_from(PLACES),
-        "sex": st.sampled_from(SEXES), "date": st.sampled_from(DAYS),
+        "sex": st.sampled_from(SEXES), **dict.fromkeys(SHARES, st.sampled_from(DAYS)),
     }  # fmt: skip
     cohort = pd.DataFrame(draw(st.lists(st.fixed_dictionaries(person), min_size=1, max_size=12)))
     return cells_of(cohort, population_of(table, small_demographics(dated), EVENLY)), cohort, table
@@ -70,7 +69,8 @@ def distribution(cohort, table, demographics, node, record):
     }
     mine = {name: code[record[name]] for name, code in codes.items()}
     found = {sum(all(code[row[name]] == mine[name] for name, code in codes.items()) for row in cohort): 1.0}
-    day = sum(SHARES[d] for d in DAYS if codes["date"][d] == mine["date"]) if "date" in mine else 1.0
+    dates = [name for name in SHARES if name in mine]
+    day = math.prod(sum(SHARES[name][d] for d in DAYS if codes[name][d] == mine[name]) for name in dates)
     for place, sex, race, youngest, oldest, people in table:
         group = {"geography": place, "sex": sex, "ethnicity": race}
         if any(codes[name][value] != mine[name] for name, value in group.items()):

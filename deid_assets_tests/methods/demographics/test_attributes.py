@@ -12,6 +12,7 @@ from deid_assets.methods.demographics.attributes import Attribute, Demographics,
 from deid_assets.methods.demographics.old_ages import EVENLY, FROM_85, OldAges
 from deid_assets.methods.demographics.standard_attributes import (
     age_attribute,
+    birthday_attribute,
     date_attribute,
     ethnicity_attribute,
     sex_attribute,
@@ -41,9 +42,14 @@ class TestRefinement:
         assert refines(self.ages, finer, coarser) is does
 
     def test_weeks_do_not_nest_in_months(self):
-        days = date_attribute(datetime.date(2008, 1, 1), datetime.date(2009, 12, 31), 0.5)
+        days = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2009, 12, 31), 0.5)
         assert refines(days, "day", "week") and refines(days, "week", "withheld") and not refines(days, "week", "month")
+        assert not refines(days, "week", "year")
         assert refines(days, "month", "quarter") and refines(days, "quarter", "year")
+
+    def test_the_year_of_a_birthday_is_told_by_the_age(self):
+        births = birthday_attribute()
+        assert births.number_of("withheld") == births.number_of("year") == len(births.levels) - 1
 
     def test_chains_have_every_level_once(self):
         for own in (self.ages, *small_demographics().attributes):
@@ -71,9 +77,18 @@ def test_a_level_that_does_not_exist():
         lambda: Attribute("sex", pd.Index(["F", "M"]), (Level.of("sex", ["F"]),)),
         lambda: Attribute("sex", pd.Index(["F", "M"]), ()),
         lambda: Attribute("sex", pd.Index(["F", "M"]), (Level.of("a", ["F", "M"]), Level.of("b", ["1", "2"]))),
-        lambda: attribute("date", [1, 2], [0.5, 0.6], day=["1", "2"]),
-        lambda: date_attribute(datetime.date(2008, 1, 2), datetime.date(2008, 1, 1), 1.0),
-        lambda: date_attribute(datetime.date(2008, 1, 1), datetime.date(2008, 1, 2), 0.0),
+        lambda: attribute("date", [1, 2], [0.5, 1.6], day=["1", "2"]),
+        lambda: attribute("date", [1, 2], [0.5], day=["1", "2"]),
+        lambda: date_attribute("admission", datetime.date(2008, 1, 2), datetime.date(2008, 1, 1), 1.0),
+        lambda: date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 1, 2), 0.0),
+        lambda: Demographics(age_attribute(), ethnicity_attribute(), sex_attribute(), sex_attribute()),
+        lambda: Demographics(
+            age_attribute(),
+            ethnicity_attribute(),
+            attribute("place", ["a"], all=["*"]),
+            sex_attribute(),
+            (attribute("date", [1], day=["1"]),),
+        ),
         lambda: Demographics(attribute("age", [1, 3], y=["1", "3"]), ethnicity_attribute(), sex_attribute(), sex_attribute()),
         lambda: OldAges(-1, 0),
     ],
@@ -98,12 +113,17 @@ class TestStandardLevels:
         assert len(race.values) == 7 and np.bincount(grouped.codes).tolist() == [1, 1, 5]
 
     def test_shares_of_dates(self):
-        days = date_attribute(datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), 0.3)
-        share = {
-            name: np.bincount(days.level(name).codes, weights=days.shares)[days.level(name).codes[0]]
-            for name in ("day", "year", "withheld")
-        }
-        assert share == pytest.approx({"day": 0.3 / 366, "year": 0.3, "withheld": 1.0})
+        days = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), 0.3)
+        share = {name: np.bincount(days.level(name).codes, weights=days.shares) for name in ("day", "quarter", "year")}
+        assert share["day"][[0, -1]] == pytest.approx([0.3 / 366, 0.7])
+        assert share["quarter"] == pytest.approx([0.3 * 91 / 366, 0.3 * 91 / 366, 0.3 * 92 / 366, 0.3 * 92 / 366, 0.7])
+        assert [level.name for level in days.levels if not level.distinguishes] == ["year"]
+        assert days.level("year").labels == ("2008", "no date")
+
+    def test_birthdays_are_spread_over_four_years(self):
+        births = birthday_attribute()
+        assert births.shares.sum() == pytest.approx(1) and len(births.values) == 366
+        assert births.shares[births.codes_of(pd.Series(["02-28", "02-29"]))] == pytest.approx([4 / 1461, 1 / 1461])
 
 
 class TestOldAges:

@@ -40,7 +40,7 @@ def exhaustively(cells, reference, bar):
 
 
 @settings(deadline=None, max_examples=15)
-@given(small_cells(), st.sampled_from(BARS), st.data())
+@given(st.booleans().flatmap(small_cells), st.sampled_from(BARS), st.data())
 def test_discovery_is_exhaustive_enumeration(drawn, bar, data):
     cells, _, _ = drawn
     nodes = list(all_policies(cells.demographics))
@@ -55,7 +55,7 @@ def test_discovery_is_exhaustive_enumeration(drawn, bar, data):
 @given(small_cells(dated=True))
 def test_all_policies_are_each_combination_once(drawn):
     shape = drawn[0].demographics.shape
-    assert len(shape) == 5
+    assert len(shape) == 6
     assert sorted(all_policies(drawn[0].demographics)) == sorted(product(*(range(size) for size in shape)))
 
 

@@ -2,24 +2,30 @@
 
 from itertools import product
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.attributes import Attribute, Demographics
 from deid_assets.methods.demographics.cells import cells_of
+from deid_assets.methods.demographics.class_sizes import ClassCounter
+from deid_assets.methods.demographics.discovery import Bar
 from deid_assets.methods.demographics.local_recoding import recode_old_ages, recoded_ages
-from deid_assets.methods.demographics.measures import LARGEST, TOTAL
+from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.old_ages import EVENLY
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import population_of
-from deid_assets.methods.demographics.risk import policy_risks
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, policy_risks, risks_at
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,
     age_attribute,
     ethnicity_attribute,
     sex_attribute,
 )
+from deid_assets_tests.methods.demographics.small_population import small_cells
 
 FIVE_YEAR = published_alternatives()[1]
 OLD_AGES = ("1 year", "5 years", "10 years", "5 years, 90+")
@@ -70,7 +76,12 @@ class TestThreeStates:
 
 def test_a_group_that_carries_nothing_has_no_old_ages():
     recoded = recode_old_ages(
-        cells(), published_alternatives()[0], safe_harbor(), ["1 year", "5 years"], ("geography", "state"), (TOTAL, LARGEST)
+        cells(),
+        published_alternatives()[0],
+        safe_harbor(),
+        ["1 year", "5 years"],
+        ("geography", "state"),
+        Bar((TOTAL, LARGEST)),
     )
     assert not recoded.possible and recoded.table["old_ages"].isna().all()
     assert recoded.table[TOTAL.name].isna().all()
@@ -93,3 +104,62 @@ def test_classes_must_not_straddle_the_first_old_age():
         recoded_ages(ages.level("20 years"), ages.level("1 year"), range(120))
     joined = recoded_ages(ages.level("20 years"), ages.level("1 year"), range(120), first_old=80)
     assert joined.labels[joined.codes[79]] == "60-79" and joined.labels[joined.codes[80]] == "80"
+
+
+def spanned_cells():
+    """As `cells`, but the table joins the ages from 90 on in fives, so that what lies in a class is partly a guess."""
+    known = cells()
+    rows = [
+        (state, sex, race, age, age, 10 if age < 90 else 0)
+        for state, sex, race, age in product(("MN", "TN", "WA"), ("F", "M"), CENSUS_RACES, range(90))
+    ]
+    old = {"MN": 100, "TN": 4, "WA": 1}
+    rows += [
+        (state, sex, race, age, age + 4, 5 * old[state])
+        for state, sex, race, age in product(old, ("F", "M"), CENSUS_RACES, range(90, 120, 5))
+    ]
+    table = pd.DataFrame(rows, columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"])
+    person = {"ethnicity": "white", "sex": "F"}
+    cohort = pd.DataFrame([person | {"geography": s, "age": age} for s in old for age in [60, 61, 62, 90, 91, 92]])
+    return cells_of(cohort, population_of(table, known.demographics, EVENLY))
+
+
+@settings(deadline=None, max_examples=10)
+@given(small_cells(), st.sampled_from([TOTAL, LARGEST, Measure("graduated", 4)]), st.sampled_from([None, 0.9]), st.data())
+def test_every_group_is_no_riskier_in_every_state(drawn, measure, confidence, data):
+    """By ethnicity, the finest level is that which passes in each state: found again, one group of one state at a time."""
+    known, cohort, _ = drawn
+    young = data.draw(st.sampled_from(["years", "pairs"]))
+    policy = DemographicPolicy.of("P", {"age": young, "ethnicity": "two", "geography": "state", "sex": "sex"})
+    reference = DemographicPolicy.of("R", {"age": "top", "ethnicity": "any", "geography": "state", "sex": "sex"})
+    bar = Bar((measure,), by=("geography", "state"), confidence=confidence)
+    found = recode_old_ages(known, policy, reference, ["years", "pairs"], ("ethnicity", "two"), bar, first_old=4)
+    years = known.demographics.age
+    kept = known.codes
+    for row in found.table.itertuples(index=False):
+        passing = []
+        for name in ("years", "pairs"):
+            level = recoded_ages(years.level(young), years.level(name), list(range(8)), first_old=4)
+            verdicts = []
+            races = known.demographics.ethnicity.level("two")
+            states, labels = groups_by(known, "geography", "state")
+            mine = races.codes[kept[:, 1]] == races.labels.index(row.group)
+            for state in set(states[mine]):
+                chosen = np.where(mine & (states == state), 1, 0)
+                counter = ClassCounter(known, chosen)
+                classes = counter.with_ages(level, policy.node(known.demographics))
+                most = risks_at(counter.at(reference.node(known.demographics)), [measure], 2)[0, 1]
+                risk = risks_at(classes, [measure], 2)[0, 1]
+                if confidence is not None:
+                    risk = bounded_risks(classes, [measure], 2, confidence).upper[0, 1]
+                verdicts.append(no_riskier(risk, most))
+            if all(verdicts):
+                passing.append(name)
+        assert (None if pd.isna(row.old_ages) else row.old_ages) == (passing[0] if passing else None)
+
+
+def test_a_guess_is_compared_at_its_upper_bound():
+    states = ("geography", "state")
+    by_expected = recode_old_ages(spanned_cells(), FIVE_YEAR, safe_harbor(), OLD_AGES, states, Bar())
+    by_bound = recode_old_ages(spanned_cells(), FIVE_YEAR, safe_harbor(), OLD_AGES, states, Bar(confidence=0.99))
+    assert by_expected.table["old_ages"].iloc[0] == "1 year" and by_bound.table["old_ages"].iloc[0] == "5 years"

@@ -115,10 +115,10 @@ class TestCohort:
             cells_of(cohort, population())
         assert "CA" not in str(refused.value)
 
-    def test_a_missing_date_is_not_the_date_of_those_who_have_none(self):
+    def test_dates_must_be_values_too(self):
         demographics = small_demographics(dated=True)
-        with pytest.raises(DeliveryError, match="column date: 1 records"):
-            cells_of(pd.DataFrame([PERSON | {"date": None}]), population_of(TABLE, demographics, EVENLY))
+        with pytest.raises(DeliveryError, match="column visit: 1 records$"):
+            cells_of(pd.DataFrame([PERSON | {"visit": 5, "birth": 1}]), population_of(TABLE, demographics, EVENLY))
 
     def test_spans_and_ages_are_those_of_the_fixture(self):
         assert len(SPANS) * 24 == ROWS and len(AGES) == 8

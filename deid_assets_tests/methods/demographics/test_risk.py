@@ -30,6 +30,7 @@ from deid_assets.methods.demographics.risk import (
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,
     age_attribute,
+    birthday_attribute,
     date_attribute,
     ethnicity_attribute,
     sex_attribute,
@@ -163,27 +164,62 @@ class TestByHand:
         )
 
 
-def test_dates_spread_the_rest_of_the_population():
+def dated_cells(cohort):
+    """41 people of each age, sex and race; the cohort has a day of birth and admissions of 2007 and 2008."""
     demographics = Demographics(
         age_attribute(oldest=1, widths=(1,), tops=(None,)),
         ethnicity_attribute(withheld=True),
         Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"])),
         sex_attribute(withheld=True),
-        date_attribute(datetime.date(2008, 1, 1), datetime.date(2008, 1, 10), dated=0.5),
+        (birthday_attribute(), date_attribute("admission", datetime.date(2007, 1, 1), datetime.date(2008, 12, 31), dated=0.1)),
     )
     rows = [("WA", sex, race, age, age, 41) for sex in ("F", "M") for race in CENSUS_RACES for age in (0, 1)]
     table = pd.DataFrame(rows, columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"])
-    cohort = pd.DataFrame({"age": [0], "ethnicity": "white", "geography": "WA", "sex": "F", "date": pd.Timestamp(2008, 1, 3)})
-    cells = cells_of(cohort, population_of(table, demographics, EVENLY))
-    policies = [
-        DemographicPolicy.of(level, {"age": "1 year", "ethnicity": "any", "geography": "state", "sex": "sex", "date": level})
-        for level in ("day", "month", "withheld")
+    person = {"age": 0, "ethnicity": "white", "geography": "WA", "sex": "F"}
+    return cells_of(pd.DataFrame([person | own for own in cohort]), population_of(table, demographics, EVENLY))
+
+
+def dated_policies(*levels):
+    plain = {"age": "1 year", "ethnicity": "any", "geography": "state", "sex": "sex"}
+    return [
+        DemographicPolicy.of(f"{birthday}, {admission}", plain | {"birthday": birthday, "admission": admission})
+        for birthday, admission in levels
     ]
 
-    def alike(share):  # E[1 / (1 + Binomial(40, share))]
-        return (1 - (1 - share) ** 41) / (41 * share)
 
-    assert policy_risks(cells, policies, [TOTAL])["risk"].tolist() == pytest.approx([alike(0.05), alike(0.5), 1 / 41])
+class TestDates:
+    def risks(self, cohort, *levels):
+        return policy_risks(dated_cells(cohort), dated_policies(*levels), [TOTAL])["risk"].tolist()
+
+    def test_the_rest_of_the_population_is_spread_over_the_days(self):
+        def alike(share):  # E[1 / (1 + Binomial(40, share))]
+            return (1 - (1 - share) ** 41) / (41 * share)
+
+        one = [{"birthday": "02-29", "admission": pd.Timestamp(2008, 2, 3)}]
+        admissions = [("year", "day"), ("year", "month"), ("year", "quarter"), ("year", "year")]
+        expected = [alike(0.1 / 731), alike(2.9 / 731), alike(9.1 / 731), 1 / 41]
+        assert self.risks(one, *admissions) == pytest.approx(expected)
+        births = [("day", "year"), ("month", "month")]
+        assert self.risks(one, *births) == pytest.approx([alike(1 / 1461), alike(2.9 / 731 * 113 / 1461)])
+
+    def test_years_distinguish_nobody_outside_the_cohort(self):
+        two = [{"birthday": "05-05", "admission": pd.Timestamp(year, 3, 3)} for year in (2007, 2008)]
+        withheld, year, month = self.risks(two, ("year", "withheld"), ("year", "year"), ("year", "month"))
+        share = 3.1 / 731
+        # Of each of the two, 39 others are unknown: the other one was admitted in another year.
+        assert (withheld, year) == pytest.approx((2 / 41, 2 / 40))
+        assert month == pytest.approx(2 * (1 - (1 - share) ** 40) / (40 * share))
+
+    def test_who_has_no_date_is_among_those_of_the_population_without_one(self):
+        missing = [{"birthday": "05-05", "admission": pd.NaT}]
+        alike = (1 - 0.1**41) / (41 * 0.9)
+        levels = [("year", "day"), ("year", "quarter"), ("year", "year"), ("year", "withheld")]
+        assert self.risks(missing, *levels) == pytest.approx([alike, alike, 1 / 41, 1 / 41])
+
+    def test_safe_harbor_with_dates_is_as_risky_as_without_them(self):
+        assert safe_harbor(admission="year", birthday="year").levels["admission"] == "year"
+        cohort = [{"birthday": "05-05", "admission": pd.Timestamp(2008, 3, day)} for day in range(1, 20)]
+        assert self.risks(cohort, ("year", "year")) == pytest.approx([19 / 41])
 
 
 def test_bounds_hold_as_often_as_they_say():
@@ -199,8 +235,8 @@ def test_bounds_hold_as_often_as_they_say():
 
 def test_policies_must_fit_the_cohort():
     demographics = cohort_of_wa().demographics
-    with pytest.raises(PolicyError, match="policy Safe Harbor: the cohort has no date"):
-        safe_harbor(date="year").node(demographics)
+    with pytest.raises(PolicyError, match="policy Safe Harbor: the cohort has no admission"):
+        safe_harbor(admission="year").node(demographics)
     with pytest.raises(PolicyError, match="policy P: choose a level of geography, sex"):
         DemographicPolicy.of("P", {"age": "1 year", "ethnicity": "any"}).node(demographics)
     with pytest.raises(PolicyError, match="geography has no level 'zip3'"):

@@ -1,0 +1,235 @@
+"""The policy of a cohort: demographics at no more risk than Safe Harbor leaves (methods#demographics-risk)."""
+
+import datetime
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from deid_assets.errors import DeliveryError
+from deid_assets.methods.demographics.attributes import Attribute
+from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
+from deid_assets.methods.demographics.standard_attributes import date_attribute
+from deid_assets.policy.base import Detail, ReleasePolicy
+from deid_assets.policy.hierarchies.specs import AnyHierarchy
+from deid_assets.policy.rules.limits import limit_problems
+from deid_assets.policy.rules.validation import Problem, did_you_mean
+from deid_assets.policy.sections.cohort import (
+    ATTRIBUTES,
+    PUBLISHED_POLICIES,
+    CohortAttribute,
+    CohortColumns,
+    CohortPopulation,
+    CohortRisk,
+    CohortSource,
+    ReleasedDemographics,
+)
+from deid_assets.policy.sections.counts import CountNoise, count_noise_problems
+from deid_assets.policy.sections.longitudinal import ColumnName, Intake, Name, Said
+from deid_assets.sources.cohort import CohortLayout
+from deid_assets.sources.demographics import race_names
+
+OWN_COLUMNS = ("record", "row_key", "rowid")
+"""Columns that the store adds; a released column of this name would be mistaken for one."""
+TAKEN_IN = ("person", "age", "sex", "race", "state", "zip", "county", "date")
+"""Columns of the people as they are taken in; an attribute of this name would be mistaken for one."""
+
+
+class CohortPolicy(ReleasePolicy):
+    """What is published of a cohort's demographics, and how risky it may be beside Safe Harbor."""
+
+    kind: Literal["cohort"] = Field(description="cohort: demographics with one record per person, against a population")
+    hierarchies: dict[Name, AnyHierarchy] = Field(
+        {}, max_length=0, description="none: the levels of demographics are those of the methods"
+    )
+    detail_at_least: dict[ColumnName, Detail] = Field({}, max_length=0, description="none: the policy states the levels")
+    source: CohortSource = Field(description="where to find the table in a delivery")
+    intake: Intake = Intake(quarantine_at_most=0.0)
+    columns: CohortColumns = Field(description="which columns hold the demographics")
+    population: CohortPopulation = Field(description="table of the population, of the cohort's time and place")
+    demographics: ReleasedDemographics = Field(description="levels in the release")
+    attributes: tuple[CohortAttribute, ...] = Field(
+        (), description="columns published beside the demographics; columns that are not listed anywhere are not published"
+    )
+    risk: CohortRisk = CohortRisk()
+    counts: CountNoise = CountNoise()
+    reviewed_attributes: dict[ColumnName, Said] = Field(
+        {},
+        description="attributes, by their names in the release, whose values have a form that ordinary values share with "
+        "identifiers, or that tell more about demographics than the release does, each with the reason why it is published "
+        "nevertheless; the report shows both",
+    )
+
+    @property
+    def generalized(self) -> dict[str, str]:
+        """None: the policy states the levels."""
+        return {}
+
+    @property
+    def demographic_columns(self) -> dict[str, str]:
+        """Attribute of the demographics to column of the release, in the order of the release."""
+        own = self.columns
+        named = {"age": own.age, "sex": own.sex, "ethnicity": own.race, "geography": own.place, "date": own.date}
+        return {name: section.release_as for name, section in named.items() if section is not None}
+
+    @property
+    def released_columns(self) -> tuple[str, ...]:
+        """Columns of the release in their order."""
+        person = self.columns.person.release_as
+        named = (() if person is None else (person,), self.demographic_columns.values())
+        return (*named[0], *named[1], *(one.release_as for one in self.attributes))
+
+    @property
+    def demographic_policy(self) -> DemographicPolicy:
+        """The levels of all attributes, the date included."""
+        levels: dict[str, str] = {str(name): level for name, level in self.demographics.levels.items()}
+        if self.demographics.policy is None:
+            named = {name: levels[name] for name in ATTRIBUTES if name in levels}
+            return DemographicPolicy.of("; ".join(f"{name} {level}" for name, level in named.items()), named)
+        by_name = dict(zip(PUBLISHED_POLICIES, (safe_harbor(), *published_alternatives()), strict=True))
+        return by_name[self.demographics.policy].with_levels(**levels)
+
+    @property
+    def reference_day(self) -> datetime.date | None:
+        """Day to which ages are counted from a birth."""
+        day = self.columns.age.reference
+        return None if day is None else datetime.date.fromisoformat(day)
+
+    @property
+    def date_attributes(self) -> tuple[Attribute, ...]:
+        """The dates that the release may publish, with their levels."""
+        own = self.columns.date
+        if own is None:
+            return ()
+        first, last = datetime.date.fromisoformat(own.first), datetime.date.fromisoformat(own.last)
+        return (date_attribute("date", first, last, own.dated),)
+
+    @property
+    def layout(self) -> CohortLayout:
+        """The columns as the reader of cohorts takes them."""
+        own = self.columns
+        return CohortLayout(
+            person=own.person.column,
+            sex=own.sex.column,
+            state=own.place.state,
+            age=own.age.age,
+            birth_date=own.age.birth_date,
+            birth_year=own.age.birth_year,
+            reference=self.reference_day,
+            sexes=own.sex.values,
+            race=own.race.column if own.race else None,
+            races=own.race.values if own.race else {},
+            state_kind=own.place.state_kind,
+            zip=own.place.zip,
+            county=own.place.county,
+            dates={"date": own.date.column} if own.date else {},
+            date_format=own.date_format,
+            texts={one.release_as: one.column for one in self.attributes},
+            table=self.source.table,
+            delimiter=self.source.delimiter,
+        )
+
+
+def cohort_problems(policy: CohortPolicy) -> tuple[Problem, ...]:
+    """Return every problem that spans sections of a cohort policy."""
+    limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
+    noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
+    rules = (_ages, _population, _levels, _measures, _distinct_columns, _reviewed)
+    return (*limits, *noise) or tuple(problem for rule in rules for problem in rule(policy))
+
+
+def _ages(policy: CohortPolicy) -> Iterator[Problem]:
+    """Without an age there is no class; with two, one of them would be published unjudged."""
+    own = policy.columns
+    named = [column for column in (own.age.age, own.age.birth_date, own.age.birth_year) if column is not None]
+    if len(named) != 1:
+        yield Problem(("columns", "age"), "name exactly one of age, birth_date and birth_year")
+    elif (own.age.age is None) != (own.age.reference is not None):
+        yield Problem(("columns", "age", "reference"), "the day to which ages are counted belongs to a birth, and to it only")
+    if own.race is not None:
+        try:
+            race_names(set(own.race.values.values()))
+        except DeliveryError as error:
+            yield Problem(("columns", "race", "values"), str(error).removeprefix("cohort: "))
+    if own.date is not None and own.date.last < own.date.first:
+        yield Problem(("columns", "date", "last"), "the period must not end before it starts")
+
+
+def _population(policy: CohortPolicy) -> Iterator[Problem]:
+    """A table that cannot be read as stated would be found out only after the intake."""
+    own, letters = policy.population, tuple("ABCDEFG")
+    if (own.file is None) == (not own.by_race):
+        yield Problem(("population", "file"), "name one file, or one file for each race in by_race")
+    if own.by_race and (own.kind in ("estimates", "tidy") or set(own.by_race) != set(letters)):
+        yield Problem(("population", "by_race"), f"is for a census, with one file for each of {', '.join(letters)}")
+    if own.by_race and policy.columns.race is None:
+        yield Problem(("population", "by_race"), "counts by race need the cohort's races: add columns.race, or name one file")
+    if own.kind == "estimates" and (policy.columns.race is None) != (own.race_shares is None):
+        yield Problem(("population", "race_shares"), "races of state estimates are made of shares: name both, or neither")
+    if own.race_shares is not None and own.kind != "estimates":
+        yield Problem(("population", "race_shares"), "shares of races are for state estimates")
+    if own.kind != "tidy" and (policy.columns.place.county or policy.columns.place.zip):
+        yield Problem(("columns", "place"), "only a tidy table counts people by county or ZIP code")
+
+
+def _levels(policy: CohortPolicy) -> Iterator[Problem]:
+    """Every attribute is published at a level that the policy states; a default level would be a guess."""
+    own, dated = policy.demographics, policy.columns.date is not None
+    expected = {"date"} if own.policy else set(ATTRIBUTES)
+    expected -= set() if dated else {"date"}
+    if set(own.levels) != expected:
+        yield Problem(
+            ("demographics", "levels"),
+            f"a level is needed of exactly: {', '.join(name for name in ATTRIBUTES if name in expected) or 'nothing'}",
+        )
+
+
+def _measures(policy: CohortPolicy) -> Iterator[Problem]:
+    """At least one number must be able to refuse the release."""
+    risk = policy.risk
+    if risk.no_riskier_than is None and risk.largest_at_most is None:
+        yield Problem(("risk",), "nothing could refuse the release: set no_riskier_than or largest_at_most")
+    if risk.no_riskier_than is not None and "total" not in risk.measures:
+        yield Problem(
+            ("risk", "measures"),
+            "total must be one of them: by the others alone, a release that discloses half of its people could be no riskier",
+        )
+    if not risk.thresholds and set(risk.measures) & {"graduated", "non-graduated"}:
+        yield Problem(("risk", "thresholds"), "graduated and non-graduated risk need a threshold")
+
+
+def _distinct_columns(policy: CohortPolicy) -> Iterator[Problem]:
+    """Two columns cannot share a name, and demographics cannot be published a second time, as they are."""
+    names: set[str] = set()
+    for name in policy.released_columns:
+        if name.lower() in names or name.lower() in OWN_COLUMNS:
+            yield Problem(("columns",), f"the release has two columns {name}, or the store has one: choose another release_as")
+        names.add(name.lower())
+    own = policy.columns
+    named: list[str | None] = [own.person.column, own.age.age, own.age.birth_date, own.age.birth_year, own.sex.column]
+    named += [own.place.state, own.place.zip, own.place.county]
+    named += [section.column for section in (own.race, own.date) if section is not None]
+    used = {column.lower() for column in named if column}
+    for number, one in enumerate(policy.attributes):
+        if one.release_as.lower() in TAKEN_IN:
+            yield Problem(
+                ("attributes", number, "release_as"), f"{one.release_as} is a column of the store: choose another name"
+            )
+        if one.column.lower() in used:
+            yield Problem(
+                ("attributes", number, "column"),
+                f"column {one.column} is listed twice: an attribute would publish it as it is delivered",
+            )
+        used.add(one.column.lower())
+
+
+def _reviewed(policy: CohortPolicy) -> Iterator[Problem]:
+    """A reason for something that is not an attribute would seem to be needed, or hides a typing error."""
+    attributes = [column.release_as for column in policy.attributes]
+    for name in policy.reviewed_attributes:
+        if name not in attributes:
+            yield Problem(
+                ("reviewed_attributes", name),
+                f"{name} is not one of the attributes: "
+                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
+            )
