@@ -17,10 +17,12 @@ import pandas as pd
 from deid_assets.assessments.cohort_columns import CohortFindings, cohort_findings
 from deid_assets.assessments.demographic_verdicts import (
     CONFIDENCE,
+    Question,
     Verdicts,
     alternatives,
     dates_of,
     frontier,
+    frontier_policies,
     judge,
     judged,
     rounded,
@@ -33,6 +35,7 @@ from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells, CohortWarnings
 from deid_assets.methods.demographics.discovery import Discovery
 from deid_assets.methods.demographics.measures import LARGEST
+from deid_assets.methods.demographics.policies import DemographicPolicy
 from deid_assets.methods.demographics.risk import policy_risks
 from deid_assets.reports.demographics_report import REFERENCE, render_demographics, summary_of, tables_of
 from deid_assets.reports.report import ReportFigure
@@ -123,8 +126,16 @@ def judged_document(
     }
     written = {}
     if with_policies and asked.file is not None:
-        written = policy_files(asked.file, [p for p in verdicts.policies if verdicts.no_riskier(p.name)], old_ages)
+        written = policy_files(asked.file, _allowed(cells, question, verdicts), old_ages)
     return Judged(document, _files(document, cells, verdicts) if with_files else {}, written)
+
+
+def _allowed(cells: Cells, question: Question, verdicts: Verdicts) -> list[DemographicPolicy]:
+    """Every judged policy, and every one on the frontier of risk and detail, that is no riskier; each once."""
+    on_frontier = judge(cells, question, frontier_policies(cells))
+    allowed = [policy for found in (verdicts, on_frontier) for policy in found.policies if found.no_riskier(policy.name)]
+    named = {policy.node(cells.demographics): policy for policy in reversed(allowed)}
+    return [policy for policy in dict.fromkeys(allowed) if named[policy.node(cells.demographics)] == policy]
 
 
 def _reasons(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[str]:

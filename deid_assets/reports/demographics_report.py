@@ -62,13 +62,14 @@ def tables_of(document: Mapping[str, Any]) -> tuple[ReportTable, ...]:
         )
         for number, measure in enumerate(document["decided_by"] if groups else ())
     )
-    return (whole, *by_state, *_alternatives(document["alternatives"], document["judged"]))
+    found = (_alternatives(document["alternatives"], document["judged"]), _old_ages(document["old_ages"]))
+    return (whole, *by_state, *(table for table in found if table is not None), _safe_harbor(document["safe_harbor"]))
 
 
-def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[str]) -> tuple[ReportTable, ...]:
+def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[str]) -> ReportTable | None:
     if found is None:
-        return ()
-    names = ("age", "ethnicity", "geography", "sex")
+        return None
+    names = tuple(found[0]["levels"]) if found else ()
     rows = tuple(
         (
             *(row["levels"][name] for name in names),
@@ -92,7 +93,49 @@ def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[st
         ("Finer", "name"),
         ("Coarser", "name"),
     )
-    return (ReportTable("alternatives", "What you may share instead", said, columns, rows),)
+    return ReportTable("alternatives", "What you may share instead", said, columns, rows)
+
+
+def _old_ages(offers: Sequence[Mapping[str, Any]]) -> ReportTable | None:
+    """Levels of ages from 90 on, with the groups that may have each."""
+    if not offers:
+        return None
+    levels = ("1 year", "5 years", "10 years", "1 year, 90+")
+    heads = ("1 year", "5 years", "10 years", "90+")
+    rows = tuple(
+        (
+            offer["policy"],
+            offer["by"],
+            *(", ".join(group for group, chosen in offer["levels"].items() if chosen == level) or "-" for level in levels),
+        )
+        for offer in offers
+    )
+    return ReportTable(
+        "old-ages",
+        "Ages from 90 on",
+        "Policies that are no riskier than Safe Harbor in any state if ages from 90 on are published in these levels, which "
+        "differ by state or by ethnicity; other ages are as in the policy.",
+        (("Policy", "name"), ("By", "name"), *((head, "name") for head in heads)),
+        rows,
+    )
+
+
+def _safe_harbor(found: Mapping[str, Any]) -> ReportTable:
+    """What Safe Harbor says of each column of the file as it is."""
+    free = ", ".join(found["free"]) or "none"
+    said = (
+        "Elements of Safe Harbor (45 CFR 164.514(b)(2)(i), A to R) in the columns of the file as it is: what a release would "
+        f"have to change or remove. Columns that were searched for identifiers, because they hold no demographics: {free}. "
+        "Names without a title, pictures and biometric identifiers are not recognized by values."
+    )
+    if found["not_searched"]:
+        said += f" Not searched, because they hold no text, numbers or dates: {', '.join(found['not_searched'])}."
+    rows = tuple(
+        (one["element"], one["column"], one["rule"] + ("" if one["certain"] else "; look at the column"), one["rows"])
+        for one in found["findings"]
+    )
+    columns = (("Element", "name"), ("Column", "name"), ("Found", "name"), ("Rows", "number"))
+    return ReportTable("safe-harbor", "Safe Harbor and the columns of the file", said, columns, rows)
 
 
 def _cell(row: Mapping[str, Any]) -> str:
