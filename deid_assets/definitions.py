@@ -7,6 +7,7 @@ another home, for instance in tests, or to merge into another project.
 import warnings
 from collections.abc import Mapping
 from functools import partial
+from types import ModuleType
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -16,6 +17,8 @@ from deid_assets.assets import (
     adversary,
     assessment,
     candidate,
+    cohort,
+    cohort_intake,
     dates,
     flat,
     flat_intake,
@@ -47,7 +50,8 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_versi
 
 MODULES = (intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, assessment, release)
 FLAT_MODULES = (flat_intake, flat)
-"""The assets of a longitudinal policy, and those of a flat one."""
+COHORT_MODULES = (cohort_intake, cohort)
+"""The assets of a longitudinal policy, those of a flat one, and those of a cohort's."""
 
 
 def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Home | None = None) -> dg.Definitions:
@@ -67,7 +71,7 @@ def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Hom
     jobs: list[UnresolvedAssetJobDefinition] = []
     for policy in policies.values():
         with_dates = getattr(policy, "dates", None) is not None
-        modules = FLAT_MODULES if isinstance(policy, FlatPolicy) else (*MODULES, *((dates,) if with_dates else ()))
+        modules = _modules(policy)
         loaded = dg.load_assets_from_modules(modules, key_prefix=policy.name)
         made = [asset for asset in loaded if isinstance(asset, dg.AssetsDefinition)]  # the modules hold no others
         if with_dates:
@@ -102,6 +106,12 @@ def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Hom
             "workplace": Workplace(root=root),
         },
     )
+
+
+def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
+    if isinstance(policy, Policy):
+        return MODULES if policy.dates is None else (*MODULES, dates)
+    return FLAT_MODULES if isinstance(policy, FlatPolicy) else COHORT_MODULES
 
 
 def _store_tag(policy: str, delivery: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The stages in order, and the assets of each. Schemas of the store and asset groups follow them."""
 
 from deid_assets.assessments.assessment import CANDIDATE
-from deid_assets.assessments.registry import FLAT, LONGITUDINAL
+from deid_assets.assessments.registry import COHORT, FLAT, LONGITUDINAL
 
 STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("members", "claims", "quarantined_rows", "delivered_codes"),
@@ -44,6 +44,15 @@ FLAT_STAGES: dict[str, tuple[str, ...]] = {
 }
 """Stages and assets of a flat table, which has one record per person."""
 
+COHORT_STAGES: dict[str, tuple[str, ...]] = {
+    "intake": ("cohort_people", "quarantined_people", "population_cells"),
+    "generalization": ("safe_harbor_findings", "policy_risks", "policy_frontier"),
+    "candidate": ("release_people",),
+    "assessment": tuple(assessment.name for assessment in COHORT),
+    "release": ("release",),
+}
+"""Stages and assets of a cohort, whose demographics are compared with Safe Harbor."""
+
 STAGES_WITH_DATES: dict[str, tuple[str, ...]] = STAGES | {
     "preparation": (*STAGES["preparation"], "dated_claims", "known_claims")
 }
@@ -53,12 +62,16 @@ RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "kno
 """What the stages after preparation then read instead."""
 
 STAGE_OF: dict[str, str] = {
-    asset: stage for stages in (STAGES_WITH_DATES, FLAT_STAGES) for stage, assets in stages.items() for asset in assets
+    asset: stage
+    for stages in (STAGES_WITH_DATES, FLAT_STAGES, COHORT_STAGES)
+    for stage, assets in stages.items()
+    for asset in assets
 }
 
 
 def stages_of(policy: object) -> dict[str, tuple[str, ...]]:
     """The stages and assets of a policy's family."""
-    if getattr(policy, "kind", None) == "flat":
-        return FLAT_STAGES
+    own = {"flat": FLAT_STAGES, "cohort": COHORT_STAGES}.get(getattr(policy, "kind", ""))
+    if own is not None:
+        return own
     return STAGES if getattr(policy, "dates", None) is None else STAGES_WITH_DATES

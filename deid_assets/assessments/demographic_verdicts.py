@@ -28,6 +28,7 @@ OTHER_STATES = "other states"
 """States with fewer than eleven members of the cohort, and as many more as it takes for eleven."""
 CONFIDENCE = 0.99
 STATES = ("geography", "state")
+REFERENCE = "Safe Harbor"
 _DIGITS = 3
 _RISKIER = ("riskier_expected", "riskier_upper")
 

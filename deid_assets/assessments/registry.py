@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from deid_assets.assessments.assessment import Assessment, Gate
 from deid_assets.assessments.attack_sensitivity import ATTACK_SENSITIVITY
 from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE
+from deid_assets.assessments.cohort_risk import COHORT_RISK
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
 from deid_assets.assessments.evidence import Requirement
 from deid_assets.assessments.inpatient_attack import INPATIENT_ATTACK
@@ -21,6 +22,7 @@ from deid_assets.assessments.provider_graph_attack import PROVIDER_GRAPH_ATTACK
 from deid_assets.assessments.record_attribute_disclosure import RECORD_ATTRIBUTE_DISCLOSURE
 from deid_assets.assessments.record_risk import RECORD_RISK
 from deid_assets.assessments.voter_list_attack import VOTER_LIST_ATTACK
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
@@ -44,7 +46,10 @@ LONGITUDINAL: tuple[Assessment[Policy], ...] = (
 FLAT: tuple[Assessment[FlatPolicy], ...] = (RECORD_RISK, RECORD_ATTRIBUTE_DISCLOSURE)
 """Of the records of a flat table."""
 
-_ALL: tuple[AnyAssessment, ...] = (*LONGITUDINAL, *FLAT)
+COHORT: tuple[Assessment[CohortPolicy], ...] = (COHORT_RISK,)
+"""Of the people of a cohort."""
+
+_ALL: tuple[AnyAssessment, ...] = (*LONGITUDINAL, *FLAT, *COHORT)
 
 ASSESSMENTS: Mapping[str, AnyAssessment] = {one.name: one for one in _ALL}
 
@@ -65,6 +70,8 @@ MEANINGS: Mapping[str, str] = {gate.measurement: gate.meaning for one in ASSESSM
 
 def assessments_of(policy: AnyPolicy) -> tuple[AnyAssessment, ...]:
     """The assessments of a policy's family."""
+    if isinstance(policy, CohortPolicy):
+        return COHORT
     return FLAT if isinstance(policy, FlatPolicy) else LONGITUDINAL
 
 

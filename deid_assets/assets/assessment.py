@@ -24,21 +24,24 @@ from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.membership_changes import Roll
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Policies, Workplace
-from deid_assets.stages import FLAT_STAGES
+from deid_assets.stages import COHORT_STAGES, FLAT_STAGES
 from deid_assets.store.digests import tables_digest_once
 from deid_assets.store.tables import Table
 
-_JUDGED = frozenset((*CANDIDATE, *FLAT_STAGES["candidate"]))
+_JUDGED = frozenset((*CANDIDATE, *FLAT_STAGES["candidate"], *COHORT_STAGES["candidate"]))
 """The tables about to be released."""
 
 
-def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy]) -> dg.AssetsDefinition:
+def assessment_asset(
+    assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy] | type[CohortPolicy]
+) -> dg.AssetsDefinition:
     """Make the asset of an assessment of one kind of policy."""
 
     @stage_asset(
@@ -114,7 +117,7 @@ class _History:
 
     def try_at(self, levels: Mapping[str, int]) -> Tried:
         if not isinstance(self.policy, Policy):
-            raise ReleaseError("releases of flat tables have no tries")
+            raise ReleaseError("releases of flat tables and of cohorts have no tries")
         profiles, domains = self.tables["member_profiles"], self.tables["value_domains"]
         return delivery_tries(self.context, self.policy, self.workplace, profiles, domains).at(levels)
 

@@ -81,7 +81,7 @@ def write_refused_report(
         generalization=tuple(GeneralizationRow(column, level) for column, level in chosen_level_names(policy, tables)),
         figures=tuple(_figures(policy, tables)),
         disclosure=disclosure_tables(manifest),
-        limits=FLAT_LIMITS if isinstance(policy, FlatPolicy) else LIMITS[:2],
+        limits=LIMITS[:2] if isinstance(policy, Policy) else FLAT_LIMITS,
         notes=(RESTRICTED, *tried(manifest)),
         reasons=(
             *(f"The check failed: {text}" for text in failed_checks),

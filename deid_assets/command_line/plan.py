@@ -17,22 +17,24 @@ from deid_assets.command_line.run import clean_orphans, execute
 from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.models import Policy
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 from deid_assets.store.tables import Table, interrupt_queries
 
-REACHABLE, FLAT_CHOICE = "reachable_risk", "record_generalization"
+REACHABLE, FLAT_CHOICE, COHORT_RISK = "reachable_risk", "record_generalization", "cohort_risk"
 
 
 def planned_assets(policy: AnyPolicy) -> tuple[str, ...]:
     """What a plan makes: everything up to the foresight of a longitudinal policy, or to the choice of a flat one.
 
-    The choice of a flat policy is quick.
+    The choice of a flat policy is quick, and so are the candidate of a cohort's policy and its risk.
     """
     made = [name for names in stages_of(policy).values() for name in names]
-    return tuple(made[: made.index(FLAT_CHOICE if isinstance(policy, FlatPolicy) else REACHABLE) + 1])
+    last = REACHABLE if isinstance(policy, Policy) else FLAT_CHOICE if isinstance(policy, FlatPolicy) else COHORT_RISK
+    return tuple(made[: made.index(last) + 1])
 
 
 def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
@@ -53,7 +55,7 @@ def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, pro
     for text in (*summary.failed_checks, *summary.reasons):
         console.print(f"[bold]cannot pass[/bold]  {escape(text.removeprefix('refused: '))}")
     code = summary.exit_code if summary.reasons or summary.failed_checks else PUBLISHED
-    if code == PUBLISHED and not isinstance(policy, FlatPolicy):
+    if code == PUBLISHED and isinstance(policy, Policy):
         code = _print_reach(console, home, policy, delivery)
     if code == PUBLISHED:
         console.print("This is no guarantee: only `deid run` searches, attacks and judges, on other draws and with more gates.")

@@ -30,6 +30,8 @@ from deid_assets.sources.demographics import race_names
 
 OWN_COLUMNS = ("record", "row_key", "rowid")
 """Columns that the store adds; a released column of this name would be mistaken for one."""
+TAKEN_IN = ("person", "age", "sex", "race", "state", "zip", "county", "date")
+"""Columns of the people as they are taken in; an attribute of this name would be mistaken for one."""
 
 
 class CohortPolicy(ReleasePolicy):
@@ -78,7 +80,7 @@ class CohortPolicy(ReleasePolicy):
     @property
     def demographic_policy(self) -> DemographicPolicy:
         """The levels of all attributes, the date included."""
-        levels = dict(self.demographics.levels)
+        levels: dict[str, str] = {str(name): level for name, level in self.demographics.levels.items()}
         if self.demographics.policy is None:
             named = {name: levels[name] for name in ATTRIBUTES if name in levels}
             return DemographicPolicy.of("; ".join(f"{name} {level}" for name, level in named.items()), named)
@@ -120,6 +122,7 @@ class CohortPolicy(ReleasePolicy):
             county=own.place.county,
             dates={"date": own.date.column} if own.date else {},
             date_format=own.date_format,
+            texts={one.release_as: one.column for one in self.attributes},
             table=self.source.table,
             delimiter=self.source.delimiter,
         )
@@ -194,14 +197,22 @@ def _distinct_columns(policy: CohortPolicy) -> Iterator[Problem]:
         if name.lower() in names or name.lower() in OWN_COLUMNS:
             yield Problem(("columns",), f"the release has two columns {name}, or the store has one: choose another release_as")
         names.add(name.lower())
-    used = {column.lower(): column for column in policy.layout.columns().values()} if not tuple(_ages(policy)) else {}
+    own = policy.columns
+    named: list[str | None] = [own.person.column, own.age.age, own.age.birth_date, own.age.birth_year, own.sex.column]
+    named += [own.place.state, own.place.zip, own.place.county]
+    named += [section.column for section in (own.race, own.date) if section is not None]
+    used = {column.lower() for column in named if column}
     for number, one in enumerate(policy.attributes):
+        if one.release_as.lower() in TAKEN_IN:
+            yield Problem(
+                ("attributes", number, "release_as"), f"{one.release_as} is a column of the store: choose another name"
+            )
         if one.column.lower() in used:
             yield Problem(
                 ("attributes", number, "column"),
                 f"column {one.column} is listed twice: an attribute would publish it as it is delivered",
             )
-        used[one.column.lower()] = one.column
+        used.add(one.column.lower())
 
 
 def _reviewed(policy: CohortPolicy) -> Iterator[Problem]:

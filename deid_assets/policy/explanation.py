@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.cohort_explanation import columns_of_cohort, gates_of_cohort, levels_of_cohort
 from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
@@ -26,6 +28,8 @@ def explain(policy: AnyPolicy) -> str:
     """
     if isinstance(policy, FlatPolicy):
         return _explain_flat(policy)
+    if isinstance(policy, CohortPolicy):
+        return _explain_cohort(policy)
     blocks = (
         ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
         ("Recipients", _recipients(policy)),
@@ -54,6 +58,17 @@ def _explain_flat(policy: FlatPolicy) -> str:
         ("Gates: all must pass, or nothing is published", _flat_gates(policy)),
         ("Usefulness", _detail(policy)),
         ("Measured for every release, and gated where a limit is set", attribute_limits(policy)),
+    )
+    return "\n\n".join(_block(title, lines) for title, lines in blocks)
+
+
+def _explain_cohort(policy: CohortPolicy) -> str:
+    blocks = (
+        ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
+        ("Recipients", _recipients(policy)),
+        ("Released", columns_of_cohort(policy)),
+        ("Demographics: what an adversary may know, and their levels", levels_of_cohort(policy)),
+        ("Gates: all must pass, or nothing is published", gates_of_cohort(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 

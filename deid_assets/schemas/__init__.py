@@ -6,12 +6,14 @@ common to all policies.
 
 from pandera.ibis import DataFrameSchema
 
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.schemas import (
     adversary,
     assessment,
     candidate,
+    cohort,
     dates,
     flat,
     generalization,
@@ -34,5 +36,7 @@ def contracts_of(policy: AnyPolicy) -> dict[str, DataFrameSchema]:
     """The contract of every asset, by its name."""
     if isinstance(policy, FlatPolicy):
         return flat.flat_contracts(policy)
+    if isinstance(policy, CohortPolicy):
+        return cohort.cohort_contracts(policy)
     of_policy = generalization.generalization_contracts(policy) | candidate.release_contracts(policy)
     return CONTRACTS | of_policy | dates.date_contracts(policy)

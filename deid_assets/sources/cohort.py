@@ -48,6 +48,8 @@ class CohortLayout:
         Name in the result to column of a date, such as an admission; dates may be missing.
     date_format
         Of all dates, as in `datetime.strptime`.
+    texts
+        Name in the result to a column that is passed on as text; cells may be missing.
     table, delimiter
         Table of a DuckDB file; delimiter of a CSV file.
     """
@@ -67,6 +69,7 @@ class CohortLayout:
     county: str | None = None
     dates: Mapping[str, str] = field(default_factory=dict)
     date_format: str = "%Y-%m-%d"
+    texts: Mapping[str, str] = field(default_factory=dict)
     table: str | None = None
     delimiter: str = ","
 
@@ -81,9 +84,10 @@ class CohortLayout:
             raise PolicyError("a cohort needs a column of races and the meaning of its values, or neither")
         if self.state_kind not in STATE_CODES:
             raise PolicyError(f"a cohort's states are coded as one of {', '.join(STATE_CODES)}")
-        taken = {"record", "age", "sex", "race", "state", "zip", "county"} & set(self.dates)
+        taken = {"record", "person", "age", "sex", "race", "state", "zip", "county"} & {*self.dates, *self.texts}
+        taken |= set(self.dates) & set(self.texts)
         if taken:
-            raise PolicyError(f"dates of a cohort cannot be called {', '.join(sorted(taken))}")
+            raise PolicyError(f"dates and texts of a cohort cannot be called {', '.join(sorted(taken))}")
 
     def columns(self) -> dict[str, str]:
         """Name in the staged rows to column of the file."""
@@ -91,6 +95,7 @@ class CohortLayout:
             "person": self.person, "age": self.age, "birth_date": self.birth_date, "birth_year": self.birth_year,
             "sex": self.sex, "race": self.race, "state": self.state, "zip": self.zip, "county": self.county,
             **{f"date_{at}": column for at, column in enumerate(self.dates.values())},
+            **{f"text_{at}": column for at, column in enumerate(self.texts.values())},
         }  # fmt: skip
         return {name: column for name, column in named.items() if column is not None}
 
@@ -121,13 +126,17 @@ class Cohort:
     Attributes
     ----------
     people
-        One row per person, in file order: record int64 (row of the file, from 1) | age int64 | sex M or F | race, if named |
-        state, postal code | zip of five digits and county, if named | one datetime column for each of `CohortLayout.dates`.
+        One row per person, in file order: record int64 (row of the file, from 1) | person | age int64 | sex M or F | race, if
+        named | state, postal code | zip of five digits and county, if named | one datetime column for each of
+        `CohortLayout.dates` | one column for each of `CohortLayout.texts`.
+    unusable
+        record int64 | source_column | rule: what each unusable row breaks.
     report
-        What was left out.
+        What was left out, as counts.
     """
 
     people: pd.DataFrame = field(repr=False)
+    unusable: pd.DataFrame = field(repr=False)
     report: CohortReport
 
 
@@ -152,7 +161,7 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most
     columns = layout.columns()
     text = read_text_table(path, columns, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
     broken = _Broken(columns)
-    people = pd.DataFrame({"record": range(1, len(text) + 1)}, index=text.index)
+    people = pd.DataFrame({"record": range(1, len(text) + 1), "person": text["person"]}, index=text.index)
     broken.add("person", _MISSING, text["person"].isna())
     again = text["person"].notna() & text["person"].duplicated(keep=False)
     if again.any():
@@ -173,13 +182,15 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most
         read = pd.to_datetime(text[f"date_{at}"], format=layout.date_format, errors="coerce")
         broken.add(f"date_{at}", "not a date of the stated format", text[f"date_{at}"].notna() & read.isna())
         people[name] = read
+    for at, name in enumerate(layout.texts):
+        people[name] = text[f"text_{at}"]
     if broken.share(len(text)) > unusable_at_most:
         listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.counts.items())
         raise DeliveryError(f"cohort: {path.name}: more than {unusable_at_most:.2%} of the rows are unusable: {listed}")
     used = people[~broken.rows(text.index)].reset_index(drop=True).astype({"record": "int64", "age": "int64"})
     if used.empty:
         raise DeliveryError(f"cohort: {path.name}: no row is usable")
-    return Cohort(used, CohortReport(path.name, len(text), len(used), dict(broken.counts)))
+    return Cohort(used, broken.listed(people["record"]), CohortReport(path.name, len(text), len(used), dict(broken.counts)))
 
 
 class _Broken:
@@ -187,13 +198,13 @@ class _Broken:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self._columns = columns
-        self._found: list[pd.Series] = []
+        self._found: list[tuple[str, str, pd.Series]] = []
         self.counts: dict[tuple[str, str], int] = {}
 
     def add(self, name: str, rule: str, rows: pd.Series) -> None:
         if rows.any():
             self.counts[self._columns[name], rule] = int(rows.sum())
-            self._found.append(rows)
+            self._found.append((self._columns[name], rule, rows))
 
     def read(self, name: str, text: pd.Series, rule: str, read: Callable[[pd.Series], pd.Series]) -> pd.Series:
         """Values by a rule; missing cells and cells that the rule gives no value are unusable."""
@@ -204,12 +215,21 @@ class _Broken:
 
     def rows(self, index: pd.Index) -> pd.Series:
         broken = pd.Series(False, index=index)
-        for found in self._found:
+        for _, _, found in self._found:
             broken |= found
         return broken
 
+    def listed(self, records: pd.Series) -> pd.DataFrame:
+        """One row for each unusable row and what it breaks."""
+        listed = [
+            pd.DataFrame({"record": records[found], "source_column": column, "rule": rule})
+            for column, rule, found in self._found
+        ]
+        empty = pd.DataFrame({"record": pd.Series(dtype="int64"), "source_column": "", "rule": ""})
+        return pd.concat(listed or [empty], ignore_index=True)
+
     def share(self, rows: int) -> float:
-        return float(pd.concat(self._found, axis=1).any(axis=1).sum()) / rows if self._found else 0.0
+        return float(pd.concat([found for _, _, found in self._found], axis=1).any(axis=1).sum()) / rows if self._found else 0.0
 
 
 def _ages(text: pd.DataFrame, layout: CohortLayout, broken: _Broken) -> pd.Series:

@@ -25,7 +25,7 @@ from deid_assets.sources.received import DeliveredFile, content_digest, delivere
 from deid_assets.store.digests import Json
 from deid_assets.store.home import plain_key
 
-KINDS = ("synthetic", "desynpuf", "tables", "flat")
+KINDS = ("synthetic", "desynpuf", "tables", "flat", "cohort")
 
 
 # DuckDB's format specifiers: those of strptime, without those that only some platforms have.

@@ -30,7 +30,7 @@ class StatedLattice:
 
     @classmethod
     def of(cls, policy: str) -> "StatedLattice":
-        """Read the text of a policy, longitudinal or flat.
+        """Read the text of a policy.
 
         Raises
         ------
@@ -39,7 +39,7 @@ class StatedLattice:
         """
         told = parse_json(policy.encode())
         try:
-            return _flat(told) if told.get("kind") == "flat" else _longitudinal(told)
+            return {"flat": _flat, "cohort": _cohort}.get(told.get("kind"), _longitudinal)(told)
         except (KeyError, TypeError, AttributeError, ValueError, IndexError):
             raise ReleaseError("the manifest contains no policy with a lattice") from None
 
@@ -57,6 +57,14 @@ def _flat(told: Mapping) -> StatedLattice:
     columns = told["quasi_identifiers"]
     dimensions = ((qi["release_as"], _levels(told["hierarchies"][qi["hierarchy"]]) - 1) for qi in columns)
     return StatedLattice(tuple(dimensions), (Criterion("counted", float(told["risk"]["max_suppressed"])),))
+
+
+def _cohort(told: Mapping) -> StatedLattice:
+    """One node: the policy itself states the level of each attribute."""
+    columns = told["columns"]
+    named = {"age": "age", "sex": "sex", "ethnicity": "race", "geography": "place", "date": "date"}
+    present = (columns[section]["release_as"] for section in named.values() if columns[section] is not None)
+    return StatedLattice(tuple((column, 0) for column in present), (Criterion("counted", 0.0),))
 
 
 def _longitudinal(told: Mapping) -> StatedLattice:

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 
+from deid_assets.methods.demographics.attributes import Level
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.release.gate.judgement import Staged
-from deid_assets.release.manifest.dictionary import DescribedTable
+from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable
 from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas.cohort import release_people_contract
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.store.tables import Table
 
@@ -57,3 +60,19 @@ def described_records(policy: FlatPolicy, levels: Mapping[str, int], staged: Tab
     """The one table of a flat release."""
     hierarchies = {name: (policy.hierarchy_of(name), level) for name, level in levels.items()}
     return {"Records": DescribedTable(staged, release_records_contract(policy), hierarchies, {})}
+
+
+def described_people(policy: CohortPolicy, levels: Mapping[str, Level], staged: Table) -> dict[str, DescribedTable]:
+    """The one table of a cohort's release; every label that a level may publish is told.
+
+    Parameters
+    ----------
+    levels
+        Released level of every attribute, by its name.
+    """
+    notes = {
+        column: f"Labels: {', '.join(levels[name].labels)}"
+        for name, column in policy.demographic_columns.items()
+        if len(levels[name].labels) <= MOST_LABELS
+    }
+    return {"People": DescribedTable(staged, release_people_contract(policy), {}, notes)}

@@ -14,6 +14,7 @@ from deid_assets.methods.lattice.certificate import (
     no_better_nodes,
 )
 from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, parse_node
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
@@ -99,6 +100,21 @@ def flat_certificate(
         failed=failed_antichain([own for own in measured.values() if criterion.fails(own)]),
         no_better=() if level_losses is not None else no_better_nodes(loss, node),
         neighbors=tuple(measured[below] for below in lower_neighbors(node)),
+    ).with_rest()
+
+
+def stated_levels_certificate(policy: CohortPolicy) -> OptimalityCertificate:
+    """The same for a cohort, whose policy states the levels: the lattice has one node, and nothing is left to choose."""
+    columns = tuple(policy.demographic_columns.values())
+    return OptimalityCertificate(
+        dimensions=columns,
+        heights=(0,) * len(columns),
+        losses=((0.0,),) * len(columns),
+        step=0.0,
+        criterion=Criterion("counted", 0.0),
+        chosen=(0,) * len(columns),
+        chosen_loss=0.0,
+        failed=(),
     ).with_rest()
 
 

@@ -1,0 +1,168 @@
+"""Whether columns beside a cohort's demographics identify people, or tell more of demographics than the release does."""
+
+import datetime
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
+from deid_assets.assessments.cohort_demographics import cells_in, levels_of, published_attributes, released_labels
+from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
+from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.disclosure.attribute_leaks import (
+    Withheld,
+    column_of,
+    joint_codes,
+    most_made_of,
+    most_told,
+    singled_out,
+    told_together,
+    withheld_labels,
+)
+from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
+from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.methods.safe_harbor.findings import Finding, findings
+from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
+from deid_assets.methods.safe_harbor.rules import years
+from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.reference.zip3 import kept_prefixes
+from deid_assets.store.tables import Table, quoted
+
+_INSTEAD = "Do not publish it"
+_TODAY_IS_NO_MATTER = datetime.date(9999, 12, 31)
+"""Reference day for a cohort with ages: no column holds a birth from which an age would be counted."""
+
+
+def roles_taken_in(policy: CohortPolicy) -> dict[str, str]:
+    """Return the role of every column of the people as they were taken in, for the eighteen identifiers."""
+    own, place = policy.columns, policy.columns.place
+    named = {
+        "record": LINK,
+        "person": "unique_code",
+        "age": "age",
+        "sex": FREE,
+        "race": own.race and FREE,
+        "state": "state",
+        "zip": place.zip and "zip",
+        "county": place.county and "county",
+        "date": own.date and "date",
+    }
+    return {name: role for name, role in named.items() if role} | {one.release_as: one.role for one in policy.attributes}
+
+
+def findings_taken_in(policy: CohortPolicy, people: Table) -> pd.DataFrame:
+    """Return one row for each of the eighteen identifiers and each column that breaks it; counts, never values.
+
+    Returns
+    -------
+    pandas.DataFrame
+        letter | element | source_column, rule: missing if nothing breaks it | records | certain | published: whether the column
+        is published as it was taken in.
+    """
+    found = _found(policy, people, roles_taken_in(policy))
+    unchanged = {one.release_as for one in policy.attributes if one.role != "date"}
+    rows: list[tuple[object, ...]] = [
+        (one.letter, ELEMENT_OF_LETTER[one.letter], one.column, one.rule, one.records, one.certain, one.column in unchanged)
+        for one in found
+    ]
+    broken = {one.letter for one in found}
+    rows += [(one.letter, one.name, None, None, 0, True, False) for one in IDENTIFIERS if one.letter not in broken]
+    columns = ["letter", "element", "source_column", "rule", "records", "certain", "published"]
+    return pd.DataFrame(rows, columns=columns).sort_values("letter", kind="stable", ignore_index=True)
+
+
+ELEMENT_OF_LETTER = {one.letter: one.name for one in ELEMENT_OF.values()}
+
+
+def finding_refusals(policy: CohortPolicy, staged: Table) -> list[Refusal]:
+    """Refuse published columns that break an element of Safe Harbor.
+
+    The demographics are judged by their risk instead, except under Safe Harbor itself; pseudonyms are made here. A form that
+    ordinary values have, too, is accepted of an attribute that was reviewed.
+    """
+    own, strict = policy.demographic_columns, policy.demographics.policy == "safe_harbor"
+    judged = {"age": "age", "geography": "state", "date": "year"} if strict else {}
+    roles = {column: judged.get(name, LINK) for name, column in own.items()}
+    roles |= {one.release_as: "year" if one.role == "date" else one.role for one in policy.attributes}
+    if policy.columns.person.release_as is not None:
+        roles[policy.columns.person.release_as] = LINK
+    return [
+        Refusal(
+            "safe_harbor",
+            f"gate/{one.column}",
+            float(one.records),
+            0.0,
+            f"column {one.column} breaks element ({one.letter}) of Safe Harbor, {ELEMENT_OF_LETTER[one.letter]}: {one.rule}. "
+            + (_INSTEAD if one.certain else f"{_INSTEAD}, or list it under reviewed_attributes with a reason"),
+            "records",
+        )
+        for one in _found(policy, staged, roles)
+        if one.certain or one.column not in policy.reviewed_attributes
+    ]
+
+
+def _found(policy: CohortPolicy, table: Table, roles: dict[str, str]) -> tuple[Finding, ...]:
+    return findings(table, roles, policy.reference_day or _TODAY_IS_NO_MATTER, kept_prefixes())
+
+
+def attribute_leaks(
+    policy: CohortPolicy, staged: Table, people: Table, population: Table
+) -> tuple[tuple[Measurement, ...], list[Refusal]]:
+    """Measure every attribute of the release, and refuse those that leak and were not reviewed.
+
+    Values are rare if fewer than eleven people have them.
+
+    Parameters
+    ----------
+    staged
+        The published rows as read back. The gate compares them with the people, row by row, so that what holds for the values
+        of the people holds for them.
+    """
+    if not policy.attributes:
+        return (), []
+    cells, k = cells_in(policy, people, population), SMALLEST_DESCRIBED
+    values = people.query(f"SELECT {attributes_sql(policy)} FROM {people.sql} ORDER BY record")
+    columns = {name: column_of(values[name], k) for name in values}
+    withheld = list(_withheld(policy, cells))
+    found = {}
+    for attribute in policy.attributes:
+        name = attribute.release_as
+        refines, sure = most_told(columns[name], withheld, k)
+        found[name] = ColumnLeaks(
+            int(singled_out(columns[name].codes, columns[name].blank, k).sum()),
+            int((~columns[name].blank).sum()),
+            refines,
+            sure,
+            patterns_of(staged, name, k),
+            named_as_identifier(name) or named_as_identifier(attribute.column),
+            most_made_of(columns[name], withheld, k),
+        )
+    together = told_together(columns, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
+    joint = joint_codes(list(columns.values()))
+    alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
+    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
+    measured += (all_singled_out(int(alone.sum()), len(joint)),)
+    return measured, leak_refusals(found, together, measured, _INSTEAD)
+
+
+def attributes_sql(policy: CohortPolicy) -> str:
+    """SQL of the attributes as they are published, from the people as they were taken in; of a date, the year."""
+    return ", ".join(
+        f"{years(quoted(one.release_as)) if one.role == 'date' else quoted(one.release_as)} AS {quoted(one.release_as)}"
+        for one in policy.attributes
+    )
+
+
+def _withheld(policy: CohortPolicy, cells: Cells) -> Iterator[Withheld]:
+    """For each published attribute of the demographics, all labels that are finer than the released one."""
+    released, names = levels_of(policy, cells), [own.name for own in cells.demographics.attributes]
+    shown = released_labels(policy, cells)
+    for name, (column, attribute) in published_attributes(policy, cells).items():
+        codes, own = cells.codes[:, names.index(name)], attribute.number_of(released[name].name)
+        finer = [level for at, level in enumerate(attribute.levels) if at != own and attribute.refines[at, own]]
+        finer.sort(key=lambda level: -len(level.labels))
+        by_level = [codes, *(level.codes[codes] for level in finer), pd.factorize(shown[column])[0]]
+        level_names = ["as delivered", *(level.name for level in finer), released[name].name]
+        yield from withheld_labels(column, level_names, by_level, len(by_level) - 1)

@@ -1,0 +1,183 @@
+"""A cohort from its delivery to the gated release: no riskier than Safe Harbor (methods#demographics-risk)."""
+
+import dagster as dg
+import pandas as pd
+
+from deid_assets.assessments.cohort_attributes import attribute_leaks, finding_refusals, findings_taken_in
+from deid_assets.assessments.cohort_demographics import cells_in, levels_of, notes_of, question_of
+from deid_assets.assessments.cohort_risk import measured_risk
+from deid_assets.assessments.cohort_verdicts import frontier_rows, tables_in_the_paper
+from deid_assets.assessments.demographic_verdicts import REFERENCE, alternatives, frontier, judge
+from deid_assets.assessments.evidence import Evidence
+from deid_assets.assessments.registry import COHORT
+from deid_assets.assets.assessment import assessment_asset
+from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.stage_asset import markdown_table, prefix_of, shapes_of, stage_asset
+from deid_assets.figures.demographics_figure import risk_and_detail_figure
+from deid_assets.figures.rendering import markdown_image
+from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.release.cohort_rows import released_people, row_refusals
+from deid_assets.release.derived_keys import pseudonym_key
+from deid_assets.release.gate import judgement
+from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.manifest.described_tables import described_people
+from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
+from deid_assets.release.manifest.dictionary import dictionary
+from deid_assets.release.manifest.optimality import certificate_refusals, stated_levels_certificate
+from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.public_cells import shape
+from deid_assets.release.publication.publish import Staging
+from deid_assets.reports.cohort_report import cohort_report
+from deid_assets.resources import Policies, Workplace
+from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED
+from deid_assets.store.digests import tables_digest
+from deid_assets.store.tables import Table, connect, drop_schema
+
+FILE = "People"
+"""Name of the released table."""
+
+
+@stage_asset(policy_sections=["columns", "attributes"])
+def safe_harbor_findings(context: dg.AssetExecutionContext, cohort_people: Table, policies: Policies) -> pd.DataFrame:
+    """Which of Safe Harbor's eighteen identifiers fails in which column as it was taken in; counts, never values."""
+    found = findings_taken_in(policies.of(context, CohortPolicy), cohort_people)
+    broken = found[found["source_column"].notna()]
+    context.add_output_metadata(
+        {
+            "elements_broken": int(broken["letter"].nunique()),
+            "findings": markdown_table(broken[["letter", "element", "source_column", "rule", "published"]]),
+        }
+    )
+    return found
+
+
+@stage_asset(policy_sections=["columns", "demographics", "risk"], kinds=("duckdb", "numpy"))
+def policy_risks(
+    context: dg.AssetExecutionContext, cohort_people: Table, population_cells: Table, policies: Policies
+) -> pd.DataFrame:
+    """Risk of Safe Harbor, of the published alternatives and of this policy, in the whole cohort and in every state."""
+    policy = policies.of(context, CohortPolicy)
+    found = judge(cells_in(policy, cohort_people, population_cells), question_of(policy))
+    context.add_output_metadata(
+        {name: markdown_table(table) for name, table in tables_in_the_paper(found).items()}
+        | {"notes": list(notes_of(policy, cohort_people, population_cells))}
+    )
+    return found.rows
+
+
+@stage_asset(policy_sections=["columns", "demographics", "risk"], kinds=("duckdb", "numpy"))
+def policy_frontier(
+    context: dg.AssetExecutionContext, cohort_people: Table, population_cells: Table, policies: Policies
+) -> pd.DataFrame:
+    """The finest policies that are no riskier than Safe Harbor in any state: what may be published instead."""
+    policy = policies.of(context, CohortPolicy)
+    cells, question = cells_in(policy, cohort_people, population_cells), question_of(policy)
+    found = alternatives(cells, question)
+    verdicts = judge(cells, question, found.alternatives)
+    kept = frozenset(one.name for one in verdicts.policies if verdicts.no_riskier(one.name))
+    figure = risk_and_detail_figure(frontier(cells, verdicts.policies), REFERENCE, kept)
+    context.add_output_metadata(
+        {
+            "policies": found.policies,
+            "policies_measured": found.measured,
+            "frontier": dg.MetadataValue.md(markdown_image(figure, "every policy by risk and detail")),
+        }
+    )
+    return frontier_rows(found)
+
+
+@stage_asset(policy_sections=["columns", "demographics", "attributes"])
+def release_people(
+    context: dg.AssetExecutionContext, cohort_people: Table, population_cells: Table, policies: Policies, workplace: Workplace
+) -> pd.DataFrame:
+    """People as they would be published: pseudonyms, generalized demographics, and attributes."""
+    policy = policies.of(context, CohortPolicy)
+    return released_people(policy, cohort_people, population_cells, _key(context, workplace))
+
+
+ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
+
+
+@stage_asset(
+    policy_sections=["recipients", "columns", "population", "demographics", "attributes", "risk", "reviewed_attributes"],
+    kinds=("duckdb", "parquet", "csv"),
+    op_name="cohort_release",
+)
+def release(
+    context: dg.AssetExecutionContext,
+    cohort_people: Table,
+    quarantined_people: Table,
+    population_cells: Table,
+    safe_harbor_findings: Table,
+    policy_risks: Table,
+    policy_frontier: Table,
+    release_people: Table,
+    cohort_risk: Table,
+    policies: Policies,
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """The published table: staged, measured again by its own labels, judged, and renamed into place. Or a refusal."""
+    policy = policies.of(context, CohortPolicy)
+    releases, file = releases_of(workplace), cohort_people.file
+    with releases.stage(policy.name) as staging:
+        try:
+            staged = _stage(staging, release_people)
+            digest = tables_digest({"release_people": staged})
+            evidence, refusals = read_evidence((cohort_risk,))
+            refusals += common_refusals(context, policy, workplace, file, evidence, (PEOPLE, QUARANTINED, POPULATION))
+            expected = released_people(policy, cohort_people, population_cells, _key(context, workplace))
+            refusals += row_refusals(policy, staged, expected)
+            refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest)
+            measured = measured_risk(policy, staged, cohort_people, population_cells)
+            refusals += judgement.measurement_refusals("gate", measured)
+            refusals += finding_refusals(policy, staged)
+            leaks, leaking = attribute_leaks(policy, staged, cohort_people, population_cells)
+            refusals += leaking
+            proof = stated_levels_certificate(policy)
+            refusals += [*certificate_refusals(proof), *staging.refusals()]
+            if refusals:
+                raise refusal(refusals)
+            levels = levels_of(policy, cells_in(policy, cohort_people, population_cells))
+            staging.write_json(DICTIONARY, dictionary(described_people(policy, levels, staged)))
+            notes = notes_of(policy, cohort_people, population_cells)
+            passed = Passed(
+                (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "1", (*measured, *leaks))),
+                _attrition(policy, cohort_people, quarantined_people, staged),
+                proof,
+                counts_people=True,
+                shapes=shapes_of(policy, workplace.delivery(context.partition_key), {}),
+                report=lambda public: cohort_report(policy, public, notes),
+                # Pseudonyms of two deliveries cannot be joined, so that releases could not be compared.
+                still_so=lambda: True,
+                member_tags=b"",
+                roll=b"",
+                removal_digest="",
+                tried=None,
+            )
+            return publish(context, policy, workplace, releases, staging, passed)
+        finally:
+            drop_schema(file, SCHEMA)
+
+
+def _attrition(policy: CohortPolicy, people: Table, unusable: Table, staged: Table) -> tuple[AttritionStep, ...]:
+    left_out = int(unusable.query(f"SELECT count(DISTINCT record) AS n FROM {unusable.sql}")["n"].iloc[0])
+    usable = shape(policy, "source", "columns", "intake")
+    return (
+        AttritionStep("delivered_people", "records", people.count() + left_out, shape=shape(policy, "source")),
+        AttritionStep("cohort_people", "records", people.count(), "delivered_people", "rows in quarantine", shape=usable),
+        AttritionStep("released_people", "records", staged.count(), "cohort_people", "none are left out", f"data/{FILE}.csv"),
+    )
+
+
+def _key(context: dg.AssetExecutionContext, workplace: Workplace) -> bytes:
+    """The key of the pseudonyms of this policy and delivery."""
+    return pseudonym_key(workplace.secret(), prefix_of(context), context.partition_key, "member")
+
+
+def _stage(staging: Staging, candidate: Table) -> Table:
+    """Write the files, and read them back into the scratch schema."""
+    with connect(candidate.file) as connection:
+        staging.write_table(connection, FILE, candidate)
+    staged = Table(candidate.file, SCHEMA, "staged_release_people")
+    staging.read_into(FILE, staged)
+    return staged

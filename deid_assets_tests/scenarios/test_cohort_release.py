@@ -1,0 +1,313 @@
+"""A cohort from its file to the gated release, and what the gate refuses of it."""
+
+import csv
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deid_assets.automation.outcomes import RunSummary
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.publication.export import write_ordered
+from deid_assets.release.publication.verification import verify
+from deid_assets.stages import COHORT_STAGES
+from deid_assets_tests.policy.cohort_values import cohort_values
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
+from deid_assets_tests.scenarios.policies import write_policy
+
+KEY = "patients"
+RACES = ("White", "Black", "Other")
+UPSTREAM = [name for stage, names in COHORT_STAGES.items() if stage != "release" for name in names]
+SAFE_HARBOR = cohort_values(
+    columns__person__release_as="Person", attributes=[{"column": "likes", "release_as": "Likes"}], owners=["team:privacy"]
+)
+
+
+def people(count: int = 400, seed: int = 1) -> list[dict[str, Any]]:
+    """A cohort of two states; a few people are over 89."""
+    generator = random.Random(seed)
+    return [
+        {
+            "person": f"patient {number}",
+            "age": generator.choice([*range(30, 90), 91, 97, 103]),
+            "sex": generator.choice("FM"),
+            "race": generator.choice(RACES),
+            "state": generator.choice(["WA", "WA", "WA", "ME"]),
+            "likes": generator.choice(["tea", "coffee"]),
+            "secret": "never published",
+        }
+        for number in range(count)
+    ]
+
+
+def population(scale: int = 1, states: tuple[str, ...] = ("WA", "ME")) -> list[dict[str, Any]]:
+    """People by single years of age to 99 and in open groups; older people are fewer."""
+    ages = [*((age, age) for age in range(100)), (100, 104), (105, 109), (110, "")]
+    return [
+        {
+            "state": state, "sex": sex, "race": race, "age_from": first, "age_to": last,
+            "people": scale * (200 if first < 85 else 40 if first < 95 else 12),
+        }
+        for state in states for sex in "FM" for race in RACES for first, last in ages
+    ]  # fmt: skip
+
+
+def deliver(folder: Path, cohort: list[dict[str, Any]] | None = None, table: list[dict[str, Any]] | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("cohort.csv", cohort or people()), ("population.csv", table or population())):
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return folder
+
+
+def made(root: Path, values: dict[str, Any], folder: Path) -> RunSummary:
+    """Run everything under a policy."""
+    with pipeline_in(root, values["policy"]) as pipeline:
+        write_policy(pipeline.home.policies, values)
+        pipeline.register(KEY, "cohort", folder)
+        return pipeline.run(KEY)
+
+
+def with_level(**changes: Any) -> dict[str, Any]:
+    return cohort_values(owners=["team:privacy"], **changes)
+
+
+def refused(summary: RunSummary, because: str, code: int = REFUSED) -> None:
+    said = " ".join((*summary.reasons, *summary.failed_checks))
+    assert summary.exit_code == code and summary.release is None, summary
+    assert because in said, said
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    """A home with everything of a delivery done but its release."""
+    root = tmp_path_factory.mktemp("cohort") / "deid"
+    with pipeline_in(root, "cohort") as pipeline:
+        write_policy(pipeline.home.policies, SAFE_HARBOR)
+        pipeline.register(KEY, "cohort", deliver(root.parent / "in"))
+        summary = pipeline.run(KEY, UPSTREAM)
+        assert not summary.reasons and not summary.failed_checks, summary
+    return root
+
+
+@pytest.fixture
+def pipeline(prepared, tmp_path) -> Iterator[Pipeline]:
+    """A copy of the prepared home for one test, to do harm in."""
+    with copy_of(prepared, tmp_path / "deid", "cohort") as pipeline:
+        yield pipeline
+
+
+@pytest.fixture(scope="module")
+def released(prepared, tmp_path_factory) -> Iterator[Pipeline]:
+    with copy_of(prepared, tmp_path_factory.mktemp("published") / "deid", "cohort") as pipeline:
+        summary = pipeline.run(KEY, ["release"])
+        assert summary.exit_code == PUBLISHED, summary
+        yield pipeline
+
+
+class TestReleaseUnderSafeHarbor:
+    def rows(self, released: Pipeline) -> list[dict[str, str]]:
+        with (released.home.releases / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def test_holds_everybody_with_the_labels_of_safe_harbor(self, released):
+        def label(age: int) -> str:
+            return "90+" if age >= 90 else str(age)
+
+        told = Counter((row["Age"], row["Sex"], row["Race"], row["Place"], row["Likes"]) for row in self.rows(released))
+        assert told == Counter((label(p["age"]), p["sex"], p["race"].lower(), p["state"], p["likes"]) for p in people())
+
+    def test_tells_no_identifier_and_no_unlisted_column(self, released):
+        assert list(self.rows(released)[0]) == ["Person", "Age", "Sex", "Race", "Place", "Likes"]
+        persons = {row["Person"] for row in self.rows(released)}
+        assert len(persons) == len(people()) and all(person.isdigit() for person in persons)
+
+    def test_is_verified_without_the_home(self, released):
+        folder = released.home.releases / "cohort" / "0001"
+        key = SigningKey.load_or_create(released.home.keys).public
+        exact = released.home.store / "manifests" / "cohort" / "0001.certificate.json"
+        report = verify(folder, key, released.registry.path, exact_certificate=exact)
+        assert report.ok, report.text()
+
+    def test_its_manifest_says_how_risky_it_is_beside_safe_harbor(self, released):
+        manifest = json.loads((released.home.releases / "cohort" / "0001" / "manifest.json").read_bytes())
+        measured = {
+            one["name"]: one for item in manifest["evidence"] if item["asset"] == "gate" for one in item["measurements"]
+        }
+        assert measured["risk_above_safe_harbor"]["value"] == 0 and measured["risk_above_safe_harbor"]["gating"]
+
+    def test_its_report_names_the_levels(self, released):
+        report = (released.home.releases / "cohort" / "0001" / "report.html").read_text()
+        assert "1 year, 90+" in report and "patient 1" not in report
+
+
+def test_a_finer_policy_that_is_no_riskier_is_published(tmp_path):
+    finer = with_level(demographics__policy="5_year", risk={"measures": ["total"]})
+    assert made(tmp_path / "deid", finer, deliver(tmp_path / "in")).exit_code == PUBLISHED
+
+
+@pytest.mark.parametrize("measures", [["total"], ["total", "largest"]])
+def test_a_riskier_policy_is_refused(tmp_path, measures):
+    riskier = with_level(demographics__policy="gen_eth", risk={"measures": measures})
+    summary = made(tmp_path / "deid", riskier, deliver(tmp_path / "in"))
+    refused(summary, "no_riskier_than_safe_harbor")
+
+
+def test_a_policy_may_be_judged_by_its_largest_record_risk_alone(tmp_path):
+    risk = {"no_riskier_than": None, "largest_at_most": 0.05}
+    coarse = with_level(demographics__policy="10_year", risk=risk)
+    assert made(tmp_path / "deid", coarse, deliver(tmp_path / "in")).exit_code == PUBLISHED
+    fine = with_level(demographics__policy="gen_eth", risk=risk)
+    refused(made(tmp_path / "fine", fine, tmp_path / "in"), "largest_record_risk_within_threshold")
+
+
+def test_zip_codes_may_be_published_where_the_population_carries_them(tmp_path):
+    zips = {"WA": "98101", "ME": "04101"}
+    cohort = [person | {"zip": zips[person["state"]]} for person in people()]
+    table = [row | {"zip": zips[row["state"]]} for row in population()]
+    levels = {"age": "10 years", "ethnicity": "any", "geography": "zip5", "sex": "sex"}
+    policy = with_level(columns__place={"state": "state", "zip": "zip"}, demographics={"levels": levels})
+    assert made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort, table)).exit_code == PUBLISHED
+
+
+def test_birth_dates_become_ages_and_dates_of_attributes_become_years(tmp_path):
+    cohort = [p | {"born": f"{2008 - p['age']}-06-30", "admitted": "2008-03-14"} for p in people()]
+    policy = with_level(
+        columns__age={"birth_date": "born", "reference": "2008-12-31"},
+        attributes=[{"column": "admitted", "release_as": "Admitted", "role": "date"}],
+    )
+    assert made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort)).exit_code == PUBLISHED
+    with (tmp_path / "deid" / "releases" / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["Admitted"] for row in rows} == {"2008"}
+    assert {int(row["Age"]) for row in rows if row["Age"] != "90+"} == {p["age"] for p in people() if p["age"] < 90}
+
+
+class TestInputsThatCannotBeRight:
+    def run(self, tmp_path: Path, values: dict[str, Any], cohort=None, table=None) -> RunSummary:
+        return made(tmp_path / "deid", values, deliver(tmp_path / "in", cohort, table))
+
+    def test_a_state_that_the_population_lacks(self, tmp_path):
+        summary = self.run(tmp_path, SAFE_HARBOR, table=population(states=("WA",)))
+        refused(summary, "records are of a state that the population table does not have", ERROR)
+
+    def test_a_population_that_is_smaller_than_the_cohort(self, tmp_path):
+        small = [row | {"people": min(row["people"], 1)} for row in population()]
+        refused(self.run(tmp_path, SAFE_HARBOR, table=small), "population_holds_the_cohort")
+
+    def test_a_population_in_which_safe_harbor_protects_nobody_is_no_comparison(self, tmp_path):
+        small = [row | {"people": min(row["people"], 1)} for row in population()]
+        lax = with_level(risk={"crowded_at_most": 0.2}, demographics__policy="10_year")
+        refused(self.run(tmp_path, lax, table=small), "safe_harbor_within_threshold")
+
+    @pytest.mark.parametrize("column", ["race", "likes"])
+    def test_a_column_that_the_cohort_lacks(self, tmp_path, column):
+        cohort = [{name: value for name, value in person.items() if name != column} for person in people()]
+        refused(self.run(tmp_path, SAFE_HARBOR, cohort), column, ERROR)
+
+    def test_more_unusable_rows_than_the_policy_allows(self, tmp_path):
+        cohort = [*people(), people(1, seed=3)[0] | {"person": "another patient", "sex": "?"}]
+        summary = self.run(tmp_path, SAFE_HARBOR, cohort)
+        refused(summary, "column sex: 1 rows: unknown sex", ERROR)
+        assert "another patient" not in " ".join(summary.reasons)
+
+    def test_a_person_twice(self, tmp_path):
+        refused(self.run(tmp_path, SAFE_HARBOR, [*people(), people()[0]]), "occur more than once", ERROR)
+
+
+def test_unusable_rows_within_the_limit_are_quarantined_and_counted(tmp_path):
+    cohort = [*people(), people(1, seed=3)[0] | {"person": "another patient", "sex": "?", "age": "old"}]
+    values = with_level(intake={"quarantine_at_most": 0.01})
+    with pipeline_in(tmp_path / "deid", "cohort") as pipeline:
+        write_policy(pipeline.home.policies, values)
+        pipeline.register(KEY, "cohort", deliver(tmp_path / "in", cohort))
+        assert pipeline.run(KEY).exit_code == PUBLISHED
+        assert sorted(pipeline.table(KEY, "quarantined_people").frame()["source_column"]) == ["age", "sex"]
+        assert pipeline.table(KEY, "cohort_people").count() == len(people())
+
+
+class TestAttributes:
+    def run(self, tmp_path: Path, values: list[str], **changes: Any) -> RunSummary:
+        cohort = [person | {"extra": value} for person, value in zip(people(), values, strict=True)]
+        attributes = [{"column": "extra", "release_as": "Extra"}]
+        return made(tmp_path / "deid", with_level(attributes=attributes, **changes), deliver(tmp_path / "in", cohort))
+
+    def test_identifiers_refuse_even_if_the_column_was_reviewed(self, tmp_path):
+        mails = [f"somebody{number}@example.org" for number in range(len(people()))]
+        summary = self.run(tmp_path, mails, reviewed_attributes={"Extra": "we looked"})
+        refused(summary, "column Extra breaks element (F) of Safe Harbor, e-mail addresses")
+        assert "somebody" not in " ".join(summary.reasons)
+
+    def test_a_copy_of_the_ages_undoes_their_bands(self, tmp_path):
+        ages = [f"age group {person['age'] % 60}" for person in people()]
+        refused(self.run(tmp_path, ages, demographics__policy="10_year"), "column Extra")
+
+
+class TestTheGate:
+    """Each finds everything up to the release in order, and one thing changed since."""
+
+    def test_refuses_if_the_population_changed_after_intake(self, pipeline, prepared):
+        (folder,) = pipeline_folder(pipeline)
+        original = (folder / "population.csv").read_bytes()
+        try:
+            deliver(folder, table=population(scale=2))
+            refused(pipeline.run(KEY, ["release"]), "changed after they were taken in", ERROR)
+        finally:
+            (folder / "population.csv").write_bytes(original)
+
+    def test_refuses_if_the_stored_population_was_edited(self, pipeline):
+        pipeline.edit_store(KEY, "UPDATE intake.population_cells SET people = people * 10")
+        refused(pipeline.run(KEY, ["release"]), "population_cells", ERROR)
+
+    def test_refuses_rows_that_are_not_those_of_the_people(self, pipeline):
+        pipeline.edit_store(KEY, """UPDATE candidate.release_people SET "Age" = '40' WHERE "Age" = '90+'""")
+        refused(pipeline.run(KEY, ["release"]), "differ from those that the restricted store gives")
+
+    def test_refuses_labels_of_another_level(self, pipeline):
+        pipeline.edit_store(KEY, """UPDATE candidate.release_people SET "Age" = '97' WHERE "Age" = '90+'""")
+        summary = pipeline.run(KEY, ["release"])
+        refused(summary, "gate: risk_above_safe_harbor is not at most its threshold")
+        assert "ages over 89" in " ".join(summary.reasons)
+
+    def test_refuses_files_that_are_changed_while_it_judges(self, pipeline, monkeypatch):
+        def altered(connection, content, path, order_by):
+            write_ordered(connection, content, path, order_by)
+            if path.suffix == ".csv":
+                path.write_text(path.read_text().replace("tea", "tee"))
+
+        monkeypatch.setattr("deid_assets.release.publication.export.write_ordered", altered)
+        summary = pipeline.run(KEY, ["release"])
+        assert summary.exit_code != PUBLISHED and not list(pipeline.home.releases.glob("*/0*")), summary
+
+    def test_refuses_without_evidence(self, pipeline):
+        pipeline.edit_store(KEY, "DELETE FROM assessment.cohort_risk")
+        refused(pipeline.run(KEY, ["release"]), "no evidence", ERROR)
+
+
+def pipeline_folder(pipeline: Pipeline) -> list[Path]:
+    """The folder of the delivery."""
+    record = json.loads(next(pipeline.home.deliveries.glob("*.json")).read_text())
+    return [Path(path) for path in record["paths"]]
+
+
+class TestWhatTheStoreHolds:
+    def test_findings_tell_which_identifiers_fail_in_which_columns(self, pipeline):
+        found = pipeline.table(KEY, "safe_harbor_findings").frame().set_index("letter")
+        assert set(found.loc[found["rule"].notna()].index) == {"C", "R"}
+        assert (found.loc["C", "source_column"], found.loc["C", "rule"]) == ("age", "age over 89")
+        assert found.loc["C", "records"] == sum(person["age"] > 89 for person in people())
+        assert len(found.index.unique()) == 18
+
+    def test_risks_and_the_frontier_compare_every_policy_with_safe_harbor(self, pipeline):
+        risks = pipeline.table(KEY, "policy_risks").frame()
+        assert {"Safe Harbor", "GenEth", "5 year", "10 year-GenEth"} <= set(risks["policy"])
+        assert set(risks["group"]) == {"all", "WA", "ME"}
+        finest = pipeline.table(KEY, "policy_frontier").frame()
+        assert len(finest) and (finest["finer"] + finest["different"] != "").any()
