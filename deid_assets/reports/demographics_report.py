@@ -6,6 +6,8 @@ Both are made of the document that is written as JSON, so that they cannot say m
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from deid_assets.figures.rendering import plain
 from deid_assets.figures.tables import ReportTable
 from deid_assets.reports.report import ReportFigure, environment
@@ -63,7 +65,50 @@ def tables_of(document: Mapping[str, Any]) -> tuple[ReportTable, ...]:
         for number, measure in enumerate(document["decided_by"] if groups else ())
     )
     found = (_alternatives(document["alternatives"], document["judged"]), _old_ages(document["old_ages"]))
-    return (whole, *by_state, *(table for table in found if table is not None), _safe_harbor(document["safe_harbor"]))
+    rest = (_exponents(document["exponents"]), _safe_harbor(document["safe_harbor"]))
+    return (whole, *by_state, *(table for table in found if table is not None), *rest)
+
+
+def published_form(document: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Return the risks in the form of Tables 3 and 4 of Malin et al. (2011), with the marks of `tables_of`.
+
+    Returns
+    -------
+    dict of str to pandas.DataFrame
+        'safe_harbor': one row for each measure; 'alternatives': one for each measure and policy. Columns are the whole cohort
+        and each state.
+    """
+    risks = pd.DataFrame(
+        [{**{key: row[key] for key in ("measure", "policy", "group")}, "cell": _cell(row)} for row in document["risks"]]
+    )
+    of_reference = risks["policy"] == REFERENCE
+
+    def wide(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+        cells = rows.set_index([*by, "group"])["cell"].unstack("group", sort=False)
+        order = rows.sort_values("measure", key=lambda names: names.map(measures), kind="stable")[by].drop_duplicates()
+        return cells.loc[pd.MultiIndex.from_frame(order) if len(by) > 1 else order[by[0]]].rename_axis(columns=None)
+
+    measures = {name: at for at, name in enumerate(dict.fromkeys(risks["measure"]))}
+    return {
+        "safe_harbor": wide(risks[of_reference], ["measure"]),
+        "alternatives": wide(risks[~of_reference], ["measure", "policy"]),
+    }
+
+
+def _exponents(found: Mapping[str, Mapping[str, float | None]]) -> ReportTable:
+    """Total risk by the exponent a of the risk of a record."""
+    exponents = list(next(iter(found.values())))
+    return ReportTable(
+        "exponents",
+        "Influence of the exponent",
+        "Total risk in per cent of the people, if a record in a class of g people has the risk g to the power of -a. "
+        "Small classes count for more with a larger a. At 1 it is the expected number of re-identified people.",
+        (("Policy", "name"), *((f"a = {exponent}", "number") for exponent in exponents)),
+        tuple(
+            (policy, *(NOT_SHOWN if value is None else _percent(value) for value in values.values()))
+            for policy, values in found.items()
+        ),
+    )
 
 
 def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[str]) -> ReportTable | None:
@@ -139,11 +184,12 @@ def _safe_harbor(found: Mapping[str, Any]) -> ReportTable:
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    if row["percent"] is None:
-        shown = NOT_SHOWN
-    else:
-        shown = "0" if row["percent"] == 0 else f"<{_FEW}" if row["percent"] < _FEW else plain(row["percent"])
+    shown = NOT_SHOWN if row["percent"] is None else _percent(row["percent"])
     return shown + ("*" if row["riskier_expected"] else "†" if row["riskier_upper"] else "")
+
+
+def _percent(value: float) -> str:
+    return "0" if value == 0 else f"<{_FEW}" if value < _FEW else plain(value)
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
