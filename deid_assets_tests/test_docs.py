@@ -170,7 +170,7 @@ def example(page: str, key: str) -> dict[str, Any]:
 
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
-    assert [page for page, _ in found] == ["own-data.md"] * 3 + ["policies.md"] * 3 + ["threat-model.md"]
+    assert [page for page, _ in found] == ["demographics.md"] + ["own-data.md"] * 3 + ["policies.md"] * 3 + ["threat-model.md"]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,11 @@ def test_a_flat_policy(tmp_path):
     (tmp_path / "adult_hierarchy_marital-status.csv").write_text("Divorced;*\nWidowed;*\n", encoding="utf-8")
     policy = policy_from(example("own-data.md", "attributes"), tmp_path)
     assert policy.risk.k == 5
+
+
+def test_a_policy_of_a_cohort():
+    policy = policy_from(example("demographics.md", "columns"))
+    assert policy.released_columns == ("Person", "Age", "Sex", "Race", "State", "HbA1c", "Admitted")
 
 
 def test_tables_of_a_population(tmp_path):

@@ -8,8 +8,9 @@ from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_from
 from deid_assets.resources import job_name
-from deid_assets.stages import FLAT_STAGES, STAGE_OF, STAGES, stages_of
+from deid_assets.stages import COHORT_STAGES, FLAT_STAGES, STAGE_OF, STAGES, stages_of
 from deid_assets.store.home import Home
+from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
@@ -35,16 +36,17 @@ def keys(policy: str) -> set[dg.AssetKey]:
     return {dg.AssetKey([policy, asset]) for assets in stages_of(POLICIES[policy]).values() for asset in assets}
 
 
-@pytest.mark.parametrize("stages", [STAGES, FLAT_STAGES])
+@pytest.mark.parametrize("stages", [STAGES, FLAT_STAGES, COHORT_STAGES])
 def test_an_asset_is_in_one_stage(stages):
     listed = [(asset, stage) for stage, assets in stages.items() for asset in assets]
     assert len(listed) == len(dict(listed))
     assert all(STAGE_OF[asset] == stage for asset, stage in listed)
 
 
-def test_only_the_release_is_called_alike_in_both_families():
-    flat, other = ({asset for assets in stages.values() for asset in assets} for stages in (FLAT_STAGES, STAGES))
-    assert flat & other == {"release"}
+@pytest.mark.parametrize(("one", "other"), [(FLAT_STAGES, STAGES), (COHORT_STAGES, STAGES), (COHORT_STAGES, FLAT_STAGES)])
+def test_only_the_release_is_called_alike_in_two_families(one, other):
+    first, second = ({asset for assets in stages.values() for asset in assets} for stages in (one, other))
+    assert first & second == {"release"}
 
 
 def test_the_stages_are_in_the_order_of_the_data():
@@ -182,9 +184,10 @@ def test_building_definitions_makes_no_folder(tmp_path):
     assert not (tmp_path / "deid").exists()
 
 
-def test_policies_of_both_kinds_load_together(tmp_path):
-    """A home in which both were run has one code location."""
-    both = {"flat_table": policy_from(FLAT), "claims_dates": POLICIES["claims_dates"]}
+def test_policies_of_all_kinds_load_together(tmp_path):
+    """A home in which all of them were run has one code location."""
+    cohort = policy_from(cohort_values(owners=["team:privacy"]))
+    both = {"flat_table": policy_from(FLAT), "cohort": cohort, "claims_dates": POLICIES["claims_dates"]}
     definitions = build_definitions(both, Home(tmp_path))
     dg.Definitions.validate_loadable(definitions)
     keys_of_releases = {dg.AssetKey([name, "release"]) for name in both}

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
-from deid_assets.assessments.cohort_demographics import cells_in, levels_of, published_attributes, released_labels
+from deid_assets.assessments.cohort_demographics import cells_in, published, published_attributes, released_labels
 from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.errors import DeliveryError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.disclosure.attribute_leaks import (
@@ -25,7 +26,7 @@ from deid_assets.methods.disclosure.identifier_patterns import named_as_identifi
 from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
 from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
-from deid_assets.methods.safe_harbor.rules import years
+from deid_assets.methods.safe_harbor.rules import unreadable, years
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.reference.zip3 import kept_prefixes
 from deid_assets.store.tables import Table, quoted
@@ -82,10 +83,13 @@ def finding_refusals(policy: CohortPolicy, staged: Table) -> list[Refusal]:
     The demographics are judged by their risk instead, except under Safe Harbor itself; pseudonyms are made here. A form that
     ordinary values have, too, is accepted of an attribute that was reviewed.
     """
-    own, strict = policy.demographic_columns, policy.demographics.policy == "safe_harbor"
-    judged = {"age": "age", "geography": "state", "date": "year"} if strict else {}
+    own, stated = policy.demographic_columns, policy.demographics
+    strict = stated.policy == "safe_harbor" and stated.old_ages is None
+    judged = {"age": "age", "geography": "state"} if strict else {}
     roles = {column: judged.get(name, LINK) for name, column in own.items()}
-    roles |= {one.release_as: "year" if one.role == "date" else one.role for one in policy.attributes}
+    # A year can be that of a birth, whatever the policy calls it.
+    year = "year" if policy.reference_day is None else "birth_year"
+    roles |= {one.release_as: FREE if one.role == FREE else year for one in policy.attributes}
     if policy.columns.person.release_as is not None:
         roles[policy.columns.person.release_as] = LINK
     return [
@@ -147,6 +151,22 @@ def attribute_leaks(
     return measured, leak_refusals(found, together, measured, _INSTEAD)
 
 
+def require_readable(policy: CohortPolicy, people: Table) -> None:
+    """Refuse attributes of dates in which a year cannot be read: they would silently become blanks.
+
+    Raises
+    ------
+    DeliveryError
+        With columns and numbers of rows.
+    """
+    dates = {one.release_as: one.role for one in policy.attributes if one.role == "date"}
+    broken = unreadable(people, dates, policy.reference_day or _TODAY_IS_NO_MATTER)
+    if broken:
+        named = {one.release_as: one.column for one in policy.attributes}
+        listed = "; ".join(f"column {named[name]}: {rows:,} rows" for name, rows in broken.items())
+        raise DeliveryError(f"cohort: the year of a date cannot be read ({listed}): correct these dates, or leave them empty")
+
+
 def attributes_sql(policy: CohortPolicy) -> str:
     """SQL of the attributes as they are published, from the people as they were taken in; of a date, the year."""
     return ", ".join(
@@ -157,7 +177,7 @@ def attributes_sql(policy: CohortPolicy) -> str:
 
 def _withheld(policy: CohortPolicy, cells: Cells) -> Iterator[Withheld]:
     """For each published attribute of the demographics, all labels that are finer than the released one."""
-    released, names = levels_of(policy, cells), [own.name for own in cells.demographics.attributes]
+    released, names = published(policy, cells).levels, [own.name for own in cells.demographics.attributes]
     shown = released_labels(policy, cells)
     for name, (column, attribute) in published_attributes(policy, cells).items():
         codes, own = cells.codes[:, names.index(name)], attribute.number_of(released[name].name)

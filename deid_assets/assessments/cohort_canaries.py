@@ -1,6 +1,6 @@
 """Canaries for the risk of a cohort: made-up people in a made-up population, in which every class is counted by hand."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -13,13 +13,14 @@ from deid_assets.assessments.cohort_demographics import (
     LARGEST_RISK,
     REFERENCE_RISK,
     question_of,
-    reference_of,
 )
 from deid_assets.assessments.demographic_verdicts import rounded
-from deid_assets.assessments.planting import Attack, as_certain, plant, planted_store
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL
-from deid_assets.methods.demographics.policies import DemographicPolicy
+from deid_assets.methods.demographics.policies import DemographicPolicy, safe_harbor
+from deid_assets.methods.demographics.standard_attributes import YEAR
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES
 from deid_assets.sources.demographics import PLACES, demographics_of, race_names
@@ -33,11 +34,16 @@ _OTHER: Mapping[str, Mapping[str, object]] = {
     "geography": {"state": "ME", "county": "B", "zip": "04101"},
 }
 """Values in which a canary differs from everybody else, at every level that tells anything."""
+_DAY = "2008-03-14"
 _EACH, _ALIKE = 1000, 9
 """People of the population in every cell; people of the cohort who are alike."""
 
 
-def people_of_canaries(policy: CohortPolicy, like: Mapping[str, Table], attack: Attack) -> Findings:
+def people_of_canaries(
+    policy: CohortPolicy,
+    like: Mapping[str, Table],
+    attack: Callable[[CohortPolicy, Mapping[str, Table]], Iterable[Measurement]],
+) -> Findings:
     """Whether a person in a class of one, or of two, is found by each attribute that the release tells anything of.
 
     Parameters
@@ -45,15 +51,24 @@ def people_of_canaries(policy: CohortPolicy, like: Mapping[str, Table], attack: 
     like
         The asset's inputs; only their columns are used.
     attack
-        Measures planted tables instead.
+        Measures planted tables under a policy as this one.
     """
-    total = Findings(0, 0)
+    total, policy = Findings(0, 0), _countable(policy)
     with planted_store() as file:
         for attribute, size in product(_OTHER, (1, 2)):
             if (planted := _Planted.of(policy, like, attribute, size)) is not None:
                 tables = {name: plant(file, like[name], rows, name) for name, rows in planted.tables()}
-                total += as_certain(planted.certain(), attack(tables))
+                total += as_certain(planted.certain(), attack(policy, tables))
     return total
+
+
+def _countable(policy: CohortPolicy) -> CohortPolicy:
+    """The policy with everybody dated on one day, and without a choice of old ages: then classes can be counted by hand."""
+    columns, demographics = policy.columns, policy.demographics.model_copy(update={"old_ages": None})
+    if columns.date is not None:
+        day = columns.date.model_copy(update={"first": _DAY, "last": _DAY, "dated": 1.0})
+        columns = columns.model_copy(update={"date": day})
+    return policy.model_copy(update={"columns": columns, "demographics": demographics})
 
 
 class _Planted:
@@ -86,6 +101,8 @@ class _Planted:
         columns = self._policy.demographic_columns
         released = labels[list(columns)].rename(columns=columns)
         numbered = self._people.assign(record=range(1, len(self._people) + 1))
+        if self._policy.columns.date is not None:
+            numbered["date"] = pd.Timestamp(_DAY)
         yield "cohort_people", _rows(numbered.assign(person=numbered["record"].astype("str")))
         yield "population_cells", _rows(self._population.assign(note=""))
         yield "release_people", _rows(released)
@@ -93,7 +110,7 @@ class _Planted:
     def certain(self) -> dict[str, float | None]:
         """Return what must be measured: the risks of people in classes counted row by row."""
         policy, question = self._policy, question_of(self._policy)
-        own, allowed = (self._sizes(one) for one in (policy.demographic_policy, reference_of(policy)))
+        own, allowed = (self._sizes(one) for one in (policy.demographic_policy, self._reference()))
         excess = []
         for rows in (np.ones(len(own), dtype=bool), *(self._people["state"] == one for one in self._people["state"].unique())):
             for measure in question.deciding:
@@ -109,19 +126,23 @@ class _Planted:
     def labels(self, policy: DemographicPolicy, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the label of each row for each attribute; `rows` are people, or rows of the population."""
         races = race_names(() if self._policy.columns.race is None else self._policy.columns.race.values.values())
-        demographics = demographics_of(self._population, races)
+        demographics = demographics_of(self._population, races, self._policy.date_attributes)
         places = [rows[name] for name in PLACES if name in self._population]
         values = {
             "age": rows["age"] if "age" in rows else rows["age_from"],
             "sex": rows["sex"],
             "ethnicity": rows["race"].map(dict(races)) if "race" in rows else pd.Series(ALL_RACES, rows.index),
             "geography": places[0].str.cat(places[1:], sep=" | "),
+            "date": pd.Series(pd.Timestamp(_DAY), rows.index),
         }
         shown = {}
         for attribute, number in zip(demographics.attributes, policy.node(demographics), strict=True):
             level = attribute.levels[number]
             shown[attribute.name] = np.array(level.labels)[level.codes[attribute.codes_of(values[attribute.name])]]
         return pd.DataFrame(shown, index=rows.index)
+
+    def _reference(self) -> DemographicPolicy:
+        return safe_harbor(**{date.name: YEAR for date in self._policy.date_attributes})
 
     def _sizes(self, policy: DemographicPolicy) -> np.ndarray:
         """(people,) float: people of the population with the labels of each person."""

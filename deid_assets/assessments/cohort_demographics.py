@@ -1,14 +1,18 @@
 """What a cohort's policy asks of its tables: the cohort in its population, its levels, and the labels that it publishes."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.demographic_verdicts import Question
+from deid_assets.assessments.demographic_verdicts import Question, bar_of, reference_of
+from deid_assets.errors import RefusedError, ReleaseError
 from deid_assets.methods.demographics.attributes import Attribute, Level
 from deid_assets.methods.demographics.cells import Cells
-from deid_assets.methods.demographics.policies import DemographicPolicy, safe_harbor
+from deid_assets.methods.demographics.local_recoding import recode_old_ages, recoded_ages
+from deid_assets.methods.demographics.policies import DemographicPolicy, Node
+from deid_assets.methods.demographics.risk import groups_by
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets.store.tables import Table
@@ -35,9 +39,9 @@ def notes_of(policy: CohortPolicy, people: Table, population: Table) -> tuple[st
 
 
 def _placed(policy: CohortPolicy, people: Table, population: Table) -> tuple[Cells, tuple[str, ...]]:
-    races = () if policy.columns.race is None else tuple(sorted(set(policy.columns.race.values.values())))
+    races: tuple[str, ...] = () if policy.columns.race is None else tuple(sorted(set(policy.columns.race.values.values())))
     table = population.frame().drop(columns="note")
-    return cells_of_cohort(people.frame(order_by="record"), table, races)
+    return cells_of_cohort(people.frame(order_by="record"), table, races, policy.date_attributes)
 
 
 def question_of(policy: CohortPolicy) -> Question:
@@ -46,28 +50,67 @@ def question_of(policy: CohortPolicy) -> Question:
     return Question(
         decided_by=risk.measures,
         thresholds=tuple(sorted(set(risk.thresholds))),
-        policies=(policy.demographic_policy,),
+        policies=(DemographicPolicy.of(policy.name, policy.demographic_policy.levels),),
         at_upper_bound=risk.compared == "upper_bound",
         exponent=risk.exponent,
     )
 
 
-def reference_of(policy: CohortPolicy) -> DemographicPolicy:
-    """Return Safe Harbor on the policy's attributes."""
-    return safe_harbor() if policy.columns.date is None else safe_harbor(date="year")
+@dataclass(frozen=True, eq=False)
+class Published:
+    """The levels at which the people of a cohort are published.
+
+    Attributes
+    ----------
+    node
+        Levels of all attributes.
+    levels
+        Level of each attribute, by its name, in the order of the node.
+    ages
+        Levels of age: one, or with local recoding of old ages several.
+    level_of
+        (people,) int: the position of each person's level of age among `ages`.
+    """
+
+    node: Node
+    levels: Mapping[str, Level]
+    ages: tuple[Level, ...]
+    level_of: np.ndarray
+
+    def labels_of(self, name: str) -> tuple[str, ...]:
+        """Labels that may occur of an attribute."""
+        listed = self.ages if name == "age" else (self.levels[name],)
+        return tuple(dict.fromkeys(label for level in listed for label in level.labels))
 
 
-def levels_of(policy: CohortPolicy, cells: Cells) -> dict[str, Level]:
-    """Return the released level of every attribute, by its name, in the order of a node.
+def published(policy: CohortPolicy, cells: Cells) -> Published:
+    """Return the levels of the release.
 
     Raises
     ------
     PolicyError
         If the population's table does not carry a level.
+    RefusedError
+        If a group is riskier than under Safe Harbor, however its old ages are published.
     """
-    node = policy.demographic_policy.node(cells.demographics)
-    attributes = cells.demographics.attributes
-    return {own.name: own.levels[level] for own, level in zip(attributes, node, strict=True)}
+    demographics, stated = cells.demographics, policy.demographic_policy
+    node = stated.node(demographics)
+    levels = {own.name: own.levels[level] for own, level in zip(demographics.attributes, node, strict=True)}
+    old = policy.demographics.old_ages
+    if old is None:
+        return Published(node, levels, (levels["age"],), np.zeros(cells.records, dtype=np.int64))
+    grouping = ("geography", "state") if old.by == "state" else ("ethnicity", levels["ethnicity"].name)
+    found = recode_old_ages(cells, stated, reference_of(cells), old.levels, grouping, bar_of(question_of(policy)))
+    if not found.possible:
+        raise RefusedError(
+            f"refused: at every level of demographics.old_ages, a {old.by} is riskier than under Safe Harbor; list a coarser "
+            "level, or leave old_ages out and state coarser levels"
+        )
+    years = demographics.age.values.to_numpy()
+    ages = tuple(recoded_ages(levels["age"], demographics.age.level(name), years) for name in old.levels)
+    groups, _ = groups_by(cells, *grouping)
+    chosen = found.table["old_ages"].map({name: at for at, name in enumerate(old.levels)}).to_numpy(dtype=np.int64)
+    return Published(node, levels, ages, chosen[groups])
 
 
 def published_attributes(policy: CohortPolicy, cells: Cells) -> dict[str, tuple[str, Attribute]]:
@@ -78,25 +121,49 @@ def published_attributes(policy: CohortPolicy, cells: Cells) -> dict[str, tuple[
 
 def released_labels(policy: CohortPolicy, cells: Cells) -> pd.DataFrame:
     """Return the label of each person in each column of demographics, in the order of the people and of the release."""
-    levels, names = levels_of(policy, cells), [own.name for own in cells.demographics.attributes]
+    made, names = published(policy, cells), [own.name for own in cells.demographics.attributes]
     shown = {}
     for name, column in policy.demographic_columns.items():
-        level = levels[name]
-        shown[column] = np.array(level.labels, dtype=object)[level.codes[cells.codes[:, names.index(name)]]]
+        codes = cells.codes[:, names.index(name)]
+        shown[column] = _labels(made.levels[name], codes)
+        if name == "age":
+            for number, level in enumerate(made.ages):
+                own = made.level_of == number
+                shown[column][own] = _labels(level, codes[own])
     return pd.DataFrame(shown, dtype="str")
 
 
 def codes_of_labels(policy: CohortPolicy, cells: Cells, shown: pd.DataFrame) -> np.ndarray:
-    """Return (rows, attributes) int: a base value of which each published label tells; -1 for a label of no class.
+    """Return (people, attributes) int: a base value of which each published label tells.
 
     Which base value of a class is returned does not matter: all of them have one class. An attribute without a column, as the
     race of a cohort without races, has one value.
+
+    Parameters
+    ----------
+    shown
+        Labels in the order of the people, as `released_labels` gives them.
     """
-    columns: Mapping[str, str] = policy.demographic_columns
-    codes = np.zeros((len(shown), len(cells.demographics.attributes)), dtype=np.int64)
-    for place, (name, level) in enumerate(levels_of(policy, cells).items()):
-        if name in columns:
-            found = pd.Index(level.labels).get_indexer(pd.Index(shown[columns[name]]))
-            _, first = np.unique(level.codes, return_index=True)
-            codes[:, place] = np.where(found < 0, -1, first[found])
+    made, columns = published(policy, cells), policy.demographic_columns
+    codes = np.zeros((len(shown), len(made.levels)), dtype=np.int64)
+    for place, (name, level) in enumerate(made.levels.items()):
+        if name == "age":
+            for number, own_level in enumerate(made.ages):
+                own = made.level_of == number
+                codes[own, place] = _first_values(own_level, shown.loc[own, columns[name]])
+        elif name in columns:
+            codes[:, place] = _first_values(level, shown[columns[name]])
     return codes
+
+
+def _labels(level: Level, codes: np.ndarray) -> np.ndarray:
+    return np.array(level.labels, dtype=object)[level.codes[codes]]
+
+
+def _first_values(level: Level, labels: pd.Series) -> np.ndarray:
+    """The first base value of each label's class."""
+    found = pd.Index(level.labels).get_indexer(pd.Index(labels))
+    if np.any(found < 0):
+        raise ReleaseError("a published label is none of its level")
+    _, first = np.unique(level.codes, return_index=True)
+    return np.asarray(first[found], dtype=np.int64)

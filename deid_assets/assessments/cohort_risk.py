@@ -14,15 +14,16 @@ from deid_assets.assessments.cohort_demographics import (
     REFERENCE_RISK,
     cells_in,
     codes_of_labels,
-    levels_of,
+    published,
     question_of,
-    reference_of,
+    released_labels,
 )
-from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, rounded
+from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, reference_of, rounded
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
-from deid_assets.methods.demographics.measures import LARGEST
+from deid_assets.methods.demographics.measures import LARGEST, TOTAL
+from deid_assets.methods.demographics.recoded_classes import classes_with_ages
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.rules.limits import THIRD
@@ -37,11 +38,11 @@ def assess(work: Work[CohortPolicy]) -> Assessed:
     """Evidence: risk of the published labels in the population, beside the risk that Safe Harbor would leave."""
     policy, tables = work.policy, work.tables
 
-    def attack(tables: Mapping[str, Table]) -> tuple[Measurement, ...]:
+    def attack(policy: CohortPolicy, tables: Mapping[str, Table]) -> tuple[Measurement, ...]:
         return measured_risk(policy, tables["release_people"], tables["cohort_people"], tables["population_cells"])
 
     canaries = people_of_canaries(policy, {name: tables[name] for name in _READ}, attack)
-    return Assessed(attack(tables), canaries)
+    return Assessed(attack(policy, tables), canaries)
 
 
 @dataclass(frozen=True)
@@ -76,40 +77,33 @@ def measured_risk(policy: CohortPolicy, released: Table, people: Table, populati
 
 def _as_published(policy: CohortPolicy, cells: Cells, released: Table) -> Cells | None:
     """The cohort with the values that the published labels tell; None if they are not the labels of these people."""
-    names = ", ".join(quoted(column) for column in policy.demographic_columns.values())
-    told = codes_of_labels(policy, cells, released.query(f"SELECT {names} FROM {released.sql}"))
-    if told.shape != cells.codes.shape or np.any(told < 0):
+    columns = list(policy.demographic_columns.values())
+    own = released_labels(policy, cells)
+    shown = released.query(f"SELECT {', '.join(map(quoted, columns))} FROM {released.sql}").astype("str")
+    in_order, order = shown.sort_values(columns, ignore_index=True), own.sort_values(columns).index
+    if not in_order.equals(own.loc[order].reset_index(drop=True)):
         return None
-    levels = list(levels_of(policy, cells).values())
-    shown, own = (_classes(levels, codes) for codes in (told, cells.codes))
-    of_shown, of_own = np.lexsort(shown.T), np.lexsort(own.T)
-    if not np.array_equal(shown[of_shown], own[of_own]):
-        return None
-    codes = np.empty_like(told)
-    codes[of_own] = told[of_shown]
-    return replace(cells, codes=codes)
-
-
-def _classes(levels: list, codes: np.ndarray) -> np.ndarray:
-    return np.stack([level.codes[column] for level, column in zip(levels, codes.T, strict=True)], axis=1)
+    of_people = in_order.set_axis(order).sort_index()
+    return replace(cells, codes=codes_of_labels(policy, cells, of_people))
 
 
 def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> _Found:
-    question, demographics = question_of(policy), cells.demographics
-    node, reference = (one.node(demographics) for one in (policy.demographic_policy, reference_of(policy)))
+    question, made = question_of(policy), published(policy, cells)
+    reference = reference_of(cells).node(cells.demographics)
     states, _ = groups_by(cells, *STATES)
+    whole = np.zeros(cells.records, dtype=np.int64)
+    # Safe Harbor itself is as risky as it is; an upper bound of its own risk would exceed it.
+    bounded = question.at_upper_bound and (made.node != reference or len(made.ages) > 1)
     excess: list[float] = []
-    for groups in (np.zeros(cells.records, dtype=np.int64), states):
-        counter, number = ClassCounter(read, groups), int(groups.max()) + 1
-        found = bounded_risks(counter.at(node), question.deciding, number, CONFIDENCE)
+    for groups in (whole, states):
+        classes, number = classes_with_ages(read, made.node, made.ages, made.level_of, groups), int(groups.max()) + 1
+        found = bounded_risks(classes, question.deciding, number, CONFIDENCE)
         allowed = risks_at(ClassCounter(cells, groups).at(reference), question.deciding, number)
-        # Safe Harbor itself is as risky as it is; an upper bound of its own risk would exceed it.
-        own = found.upper if question.at_upper_bound and node != reference else found.expected
-        excess.append(_excess(question, own, allowed, np.bincount(groups)))
-    total = next(measure for measure in question.measures if measure.kind == "total")
-    whole = risks_at(ClassCounter(cells).at(reference), [replace(total, exponent=1.0)], 1)
-    largest = bounded_risks(ClassCounter(read).at(node), [LARGEST], 1, CONFIDENCE).upper
-    return _Found(max(excess), float(whole[0, 0]) / cells.records, float(largest[0, 0]))
+        excess.append(_excess(question, found.upper if bounded else found.expected, allowed, np.bincount(groups)))
+    of_reference = risks_at(ClassCounter(cells).at(reference), [TOTAL], 1)
+    classes = classes_with_ages(read, made.node, made.ages, made.level_of, whole)
+    largest = bounded_risks(classes, [LARGEST], 1, CONFIDENCE).upper
+    return _Found(max(excess), float(of_reference[0, 0]) / cells.records, float(largest[0, 0]))
 
 
 def _excess(question: Question, own: np.ndarray, allowed: np.ndarray, records: np.ndarray) -> float:

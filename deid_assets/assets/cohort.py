@@ -4,7 +4,7 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assessments.cohort_attributes import attribute_leaks, finding_refusals, findings_taken_in
-from deid_assets.assessments.cohort_demographics import cells_in, levels_of, notes_of, question_of
+from deid_assets.assessments.cohort_demographics import cells_in, notes_of, published, question_of
 from deid_assets.assessments.cohort_risk import measured_risk
 from deid_assets.assessments.cohort_verdicts import frontier_rows, tables_in_the_paper
 from deid_assets.assessments.demographic_verdicts import REFERENCE, alternatives, frontier, judge
@@ -86,7 +86,7 @@ def policy_frontier(
     return frontier_rows(found)
 
 
-@stage_asset(policy_sections=["columns", "demographics", "attributes"])
+@stage_asset(policy_sections=["columns", "demographics", "attributes", "risk"])
 def release_people(
     context: dg.AssetExecutionContext, cohort_people: Table, population_cells: Table, policies: Policies, workplace: Workplace
 ) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def release(
             refusals += [*certificate_refusals(proof), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
-            levels = levels_of(policy, cells_in(policy, cohort_people, population_cells))
+            levels = published(policy, cells_in(policy, cohort_people, population_cells))
             staging.write_json(DICTIONARY, dictionary(described_people(policy, levels, staged)))
             notes = notes_of(policy, cohort_people, population_cells)
             passed = Passed(

@@ -45,7 +45,8 @@ def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workpla
         read = read_cohort_delivery(
             delivery, policy.source.file, policy.layout, source, folder, policy.intake.quarantine_at_most
         )
-        write_table(tables[PEOPLE], read.cohort.people)
+        days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
+        write_table(tables[PEOPLE], read.cohort.people.assign(**days))
         write_table(tables[QUARANTINED], read.cohort.unusable)
         write_table(tables[POPULATION], read.population.people.assign(note="; ".join(read.population.warnings)))
     version = dg.DataVersion(delivery_version(read.digest))

@@ -186,6 +186,11 @@ def _measures(policy: CohortPolicy) -> Iterator[Problem]:
     risk = policy.risk
     if risk.no_riskier_than is None and risk.largest_at_most is None:
         yield Problem(("risk",), "nothing could refuse the release: set no_riskier_than or largest_at_most")
+    if risk.no_riskier_than is not None and "total" not in risk.measures:
+        yield Problem(
+            ("risk", "measures"),
+            "total must be one of them: by the others alone, a release that discloses half of its people could be no riskier",
+        )
     if not risk.thresholds and set(risk.measures) & {"graduated", "non-graduated"}:
         yield Problem(("risk", "thresholds"), "graduated and non-graduated risk need a threshold")
 

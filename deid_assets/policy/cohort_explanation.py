@@ -25,6 +25,9 @@ def levels_of_cohort(policy: CohortPolicy) -> Iterator[str]:
     levels = policy.demographic_policy.levels
     for name, column in policy.demographic_columns.items():
         yield f"{column}: {name} at the level {levels[name]}"
+    old = policy.demographics.old_ages
+    if old is not None:
+        yield f"ages from 90 on: for each {old.by} the finest of {', '.join(old.levels)} that is no riskier than Safe Harbor"
     yield f"the population is a table of kind {policy.population.kind}, delivered beside the cohort"
 
 

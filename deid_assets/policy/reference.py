@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.limits import FLAT, LONGITUDINAL, Limit
+from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, Limit
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 
 Schema = Mapping[str, Any]
@@ -38,7 +39,7 @@ Canonical names for `source.claims.columns`: {_listed(DELIVERED_CLAIM_COLUMNS)}.
 
 
 def reference() -> str:
-    """Return the reference of both kinds of policies.
+    """Return the reference of all kinds of policies.
 
     Examples
     --------
@@ -47,8 +48,10 @@ def reference() -> str:
     """
     longitudinal = _Pages(Policy.model_json_schema(), LONGITUDINAL)
     parts = [_HEAD, "## Longitudinal claims\n", longitudinal.text()]
-    flat = _Pages(FlatPolicy.model_json_schema(), FLAT, longitudinal)
-    return "\n".join((*parts, _COLUMNS, "## Flat tables: `kind: flat`\n", flat.text()))
+    flat = _Pages(FlatPolicy.model_json_schema(), FLAT, longitudinal, "flat")
+    cohort = _Pages(CohortPolicy.model_json_schema(), COHORT, longitudinal, "cohort")
+    parts += [_COLUMNS, "## Flat tables: `kind: flat`\n", flat.text()]
+    return "\n".join((*parts, "## Demographics of a cohort: `kind: cohort`\n", cohort.text()))
 
 
 class _Pages:
@@ -62,11 +65,13 @@ class _Pages:
         Narrower ranges of its numbers.
     before
         The other kind, written before: models that both have are not written twice.
+    name
+        Begins the headings of a further kind.
     """
 
-    def __init__(self, schema: Schema, limits: tuple[Limit, ...], before: "_Pages | None" = None) -> None:
+    def __init__(self, schema: Schema, limits: tuple[Limit, ...], before: "_Pages | None" = None, name: str = "") -> None:
         self._schema = schema
-        self._prefix = "flat: " if before else ""
+        self._prefix = f"{name}: " if name else ""
         self._limits = {limit.field: limit for limit in limits}
         self._waiting: list[tuple[str, str]] = []
         self._headings: dict[str, str] = {}

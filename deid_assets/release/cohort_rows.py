@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.cohort_attributes import attributes_sql
+from deid_assets.assessments.cohort_attributes import attributes_sql, require_readable
 from deid_assets.assessments.cohort_demographics import cells_in, released_labels
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
@@ -22,7 +22,15 @@ def released_people(policy: CohortPolicy, people: Table, population: Table, key:
     ----------
     key
         Secret from which pseudonyms are made, derived for this policy and delivery.
+
+    Raises
+    ------
+    DeliveryError
+        If the population's table lacks a place of the cohort, or the year of an attribute cannot be read.
+    RefusedError
+        If no old ages are possible.
     """
+    require_readable(policy, people)
     shown = released_labels(policy, cells_in(policy, people, population))
     if policy.attributes:
         values = people.query(f"SELECT {attributes_sql(policy)} FROM {people.sql} ORDER BY record")

@@ -29,5 +29,7 @@ def cohort_report(policy: CohortPolicy, public_edition: bytes, notes: tuple[str,
 
 def stated_levels(policy: CohortPolicy) -> tuple[GeneralizationRow, ...]:
     """Each column of demographics and its level."""
-    levels = policy.demographic_policy.levels
+    levels, old = policy.demographic_policy.levels, policy.demographics.old_ages
+    if old is not None:
+        levels["age"] += f"; from 90 on, the finest of {', '.join(old.levels)} that is no riskier, by {old.by}"
     return tuple(GeneralizationRow(column, levels[name]) for name, column in policy.demographic_columns.items())

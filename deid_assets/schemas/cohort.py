@@ -109,7 +109,7 @@ def _people(policy: CohortPolicy) -> DataFrameSchema:
         **({"race": column(dt.string, Role.QUASI_IDENTIFIER, "race of the census")} if own.race else {}),
         "state": column(dt.string, Role.QUASI_IDENTIFIER, "postal code of the state"),
         **{name: column(dt.string, Role.QUASI_IDENTIFIER, f"{name} as delivered") for name in places},
-        **({"date": column(dt.timestamp, Role.QUASI_IDENTIFIER, "date")} if own.date else {}),
+        **({"date": column(dt.date, Role.QUASI_IDENTIFIER, "date", nullable=True)} if own.date else {}),
     }
     return contract(columns | _attributes(policy), unique=[["record"], ["person"]])
 

@@ -80,6 +80,7 @@ def canaries():
 def test_every_assessment_has_canaries():
     assert {*ATTACKS, *KERNEL} == {one.name for one in registry.LONGITUDINAL}
     assert {"record_risk", "record_attribute_disclosure"} == {one.name for one in registry.FLAT}
+    assert {"cohort_risk"} == {one.name for one in registry.COHORT}, "see test_cohort_canaries.py"
 
 
 class TestWorkingAttacks:

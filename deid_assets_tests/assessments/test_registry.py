@@ -6,6 +6,7 @@ from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.registry import (
     ASSESSMENTS,
+    COHORT,
     DISCLOSED,
     FLAT,
     JUDGED_BY_DRAWS,
@@ -14,20 +15,33 @@ from deid_assets.assessments.registry import (
     gates_of,
     required_measurements,
 )
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
-from deid_assets.stages import FLAT_STAGES, STAGES
+from deid_assets.stages import COHORT_STAGES, FLAT_STAGES, STAGES
+from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_POLICY
 
+COHORT_POLICY = cohort_values(risk={"largest_at_most": 0.2})
 EVERY = [pytest.param(one, id=one.name) for one in ASSESSMENTS.values()]
 
 
+def family(assessment):
+    """The model of its policies, their stages, and one of them."""
+    if assessment in COHORT:
+        return CohortPolicy, COHORT_STAGES, policy_from(COHORT_POLICY)
+    if assessment in FLAT:
+        return FlatPolicy, FLAT_STAGES, policy_from(FLAT_POLICY)
+    return Policy, STAGES, policy_by_name("heritage")
+
+
 def test_each_has_a_name_of_its_own_and_a_place_among_the_stages():
-    assert len(ASSESSMENTS) == len(LONGITUDINAL) + len(FLAT)
+    assert len(ASSESSMENTS) == len(LONGITUDINAL) + len(FLAT) + len(COHORT)
     assert STAGES["assessment"] == tuple(one.name for one in LONGITUDINAL)
     assert FLAT_STAGES["assessment"] == tuple(one.name for one in FLAT)
+    assert COHORT_STAGES["assessment"] == tuple(one.name for one in COHORT)
 
 
 def test_checks_are_called_differently():
@@ -43,18 +57,18 @@ class TestEach:
             assert gate.statement.endswith(".") and gate.meaning.endswith(".")
 
     def test_reads_policy_sections_that_exist(self, assessment):
-        fields = (FlatPolicy if assessment in FLAT else Policy).model_fields
+        fields = family(assessment)[0].model_fields
         assert set(assessment.policy_sections) <= set(fields)
         assert {section for own in assessment.shaped_by.values() for section in own} <= set(fields)
 
     def test_reads_the_rows_about_to_be_released_and_no_other_evidence(self, assessment):
-        stages = FLAT_STAGES if assessment in FLAT else STAGES
+        stages = family(assessment)[1]
         before = {table for stage, tables in stages.items() if stage not in ("assessment", "release") for table in tables}
         assert set(assessment.inputs) <= before
-        assert set(CANDIDATE if assessment in LONGITUDINAL else ("release_records",)) <= set(assessment.inputs)
+        assert set(CANDIDATE if assessment in LONGITUDINAL else stages["candidate"]) <= set(assessment.inputs)
 
     def test_is_refused_without_its_canaries_whatever_the_policy_says(self, assessment):
-        policy = policy_from(FLAT_POLICY) if assessment in FLAT else policy_by_name("heritage")
+        policy = family(assessment)[2]
         (canaries,) = [one for one in assessment.required(policy) if one.measurement == CANARIES]
         assert (canaries.asset, canaries.threshold) == (assessment.name, 1.0)
 
@@ -76,6 +90,6 @@ def test_confidence_is_required_exactly_where_draws_judge():
 
 
 def test_what_is_required_is_measured_under_the_policy():
-    for policy in (policy_from(public_values(**EVERY_LIMIT)), policy_from(FLAT_POLICY)):
+    for policy in (policy_from(public_values(**EVERY_LIMIT)), policy_from(FLAT_POLICY), policy_from(COHORT_POLICY)):
         measured = {(name, gate.measurement) for name, gate in gates_of(policy)}
         assert {(one.asset, one.measurement) for one in required_measurements(policy)} <= measured

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import verify
 from deid_assets.stages import COHORT_STAGES
 from deid_assets_tests.policy.cohort_values import cohort_values
+from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import write_policy
 
@@ -38,7 +40,7 @@ def people(count: int = 400, seed: int = 1) -> list[dict[str, Any]]:
             "sex": generator.choice("FM"),
             "race": generator.choice(RACES),
             "state": generator.choice(["WA", "WA", "WA", "ME"]),
-            "likes": generator.choice(["tea", "coffee"]),
+            "likes": generator.choice(["tea", "coffee", ""]),
             "secret": "never published",
         }
         for number in range(count)
@@ -73,6 +75,11 @@ def made(root: Path, values: dict[str, Any], folder: Path) -> RunSummary:
         write_policy(pipeline.home.policies, values)
         pipeline.register(KEY, "cohort", folder)
         return pipeline.run(KEY)
+
+
+def released_rows(root: Path) -> list[dict[str, str]]:
+    with (root / "releases" / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def with_level(**changes: Any) -> dict[str, Any]:
@@ -114,8 +121,7 @@ def released(prepared, tmp_path_factory) -> Iterator[Pipeline]:
 
 class TestReleaseUnderSafeHarbor:
     def rows(self, released: Pipeline) -> list[dict[str, str]]:
-        with (released.home.releases / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
+        return released_rows(released.home.root)
 
     def test_holds_everybody_with_the_labels_of_safe_harbor(self, released):
         def label(age: int) -> str:
@@ -184,8 +190,9 @@ def test_birth_dates_become_ages_and_dates_of_attributes_become_years(tmp_path):
         attributes=[{"column": "admitted", "release_as": "Admitted", "role": "date"}],
     )
     assert made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort)).exit_code == PUBLISHED
-    with (tmp_path / "deid" / "releases" / "cohort" / "0001" / "data" / "People.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = released_rows(tmp_path / "deid")
+    unread = [cohort[0] | {"admitted": "last spring"}, *cohort[1:]]
+    refused(made(tmp_path / "unread", policy, deliver(tmp_path / "in", unread)), "column admitted: 1 rows", ERROR)
     assert {row["Admitted"] for row in rows} == {"2008"}
     assert {int(row["Age"]) for row in rows if row["Age"] != "90+"} == {p["age"] for p in people() if p["age"] < 90}
 
@@ -244,6 +251,17 @@ class TestAttributes:
         summary = self.run(tmp_path, mails, reviewed_attributes={"Extra": "we looked"})
         refused(summary, "column Extra breaks element (F) of Safe Harbor, e-mail addresses")
         assert "somebody" not in " ".join(summary.reasons)
+
+    def test_a_year_that_implies_an_age_over_89(self, tmp_path):
+        years = [str(2008 - person["age"]) for person in people()]
+        cohort = [person | {"since": year} for person, year in zip(people(), years, strict=True)]
+        policy = with_level(
+            columns__age={"birth_year": "since", "reference": "2008-12-31"},
+            attributes=[{"column": "extra", "release_as": "Extra", "role": "year"}],
+            reviewed_attributes={"Extra": "we looked"},
+        )
+        cohort = [person | {"extra": person["since"]} for person in cohort]
+        refused(made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort)), "year of birth that implies an age over 89")
 
     def test_a_copy_of_the_ages_undoes_their_bands(self, tmp_path):
         ages = [f"age group {person['age'] % 60}" for person in people()]
@@ -311,3 +329,60 @@ class TestWhatTheStoreHolds:
         assert set(risks["group"]) == {"all", "WA", "ME"}
         finest = pipeline.table(KEY, "policy_frontier").frame()
         assert len(finest) and (finest["finer"] + finest["different"] != "").any()
+
+
+def test_a_date_is_published_at_its_level_and_counted(tmp_path):
+    days = [f"2008-{month:02}-{day:02}" for month in range(1, 13) for day in (1, 11, 21)]
+    cohort = [person | {"admitted": days[number % len(days)]} for number, person in enumerate(people())]
+    date = {"column": "admitted", "first": "2008-01-01", "last": "2008-12-31", "dated": 0.1, "release_as": "Admitted"}
+    coarse = with_level(columns__date=date, demographics={"policy": "10_year", "levels": {"date": "year"}})
+    assert made(tmp_path / "deid", coarse, deliver(tmp_path / "in", cohort)).exit_code == PUBLISHED
+    assert {row["Admitted"] for row in released_rows(tmp_path / "deid")} == {"2008"}
+    fine = with_level(columns__date=date, demographics={"policy": "safe_harbor", "levels": {"date": "day"}})
+    refused(made(tmp_path / "fine", fine, tmp_path / "in"), "no_riskier_than_safe_harbor")
+
+
+def test_old_ages_are_finer_where_the_population_carries_them(tmp_path):
+    table = [row | {"people": row["people"] * (100 if row["state"] == "WA" else 1)} for row in population()]
+    old_ages = {"by": "state", "levels": ["5 years", "1 year, 90+"]}
+    recoded = with_level(demographics={"policy": "10_year", "old_ages": old_ages})
+    # 10 years are less risky than Safe Harbor's single years, which leaves room for finer old ages.
+    assert made(tmp_path / "deid", recoded, deliver(tmp_path / "in", table=table)).exit_code == PUBLISHED
+    told = {row["Age"] for row in released_rows(tmp_path / "deid")}
+    assert "80-89" in told and told & {"90-94", "90+"} and "100-109" not in told
+
+
+class TestBeneficiariesOfDesynpuf:
+    """Sample 2 of DE-SynPUF, people of 2008, against the Bureau's estimates of that year."""
+
+    def run(self, tmp_path: Path, policy: str, compared: str) -> RunSummary:
+        folder = tmp_path / "in"
+        folder.mkdir()
+        files = {
+            "cohort.csv": public_data("desynpuf", "sample-2", "DE1_0_2008_Beneficiary_Summary_File_Sample_2.csv"),
+            "population.csv": public_data("census", "st-est00int-agesex.csv"),
+        }
+        for name, source in files.items():
+            shutil.copy(source, folder / name)
+        values = with_level(
+            intake={"quarantine_at_most": 0.02},
+            columns={
+                "person": {"column": "DESYNPUF_ID"},
+                "age": {"birth_date": "BENE_BIRTH_DT", "reference": "2008-12-31"},
+                "sex": {"column": "BENE_SEX_IDENT_CD", "values": {"1": "M", "2": "F"}},
+                "place": {"state": "SP_STATE_CODE", "state_kind": "ssa"},
+                "date_format": "%Y%m%d",
+            },
+            population={"kind": "estimates", "file": "population.csv", "count": "POPESTIMATE2008"},
+            demographics={"policy": policy},
+            risk={"compared": compared},
+        )
+        return made(tmp_path / "deid", values, folder)
+
+    def test_bands_of_five_years_may_be_published_if_the_model_of_old_ages_is_taken_for_the_truth(self, tmp_path):
+        assert self.run(tmp_path, "5_year", "expected").exit_code == PUBLISHED
+        report = (tmp_path / "deid" / "releases" / "cohort" / "0001" / "report.html").read_text()
+        assert "spread over single years by a model" in report
+
+    def test_but_not_by_upper_bounds(self, tmp_path):
+        refused(self.run(tmp_path, "5_year", "upper_bound"), "no_riskier_than_safe_harbor")

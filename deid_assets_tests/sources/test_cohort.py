@@ -33,7 +33,7 @@ def test_a_tidy_frame(tmp_path):
     rows = ["a,89,M,2,wa,98101-1234,King,", "b,0,F,1,MN,3601,Sullivan,2001-03-09", "c,101,F,1,MN,036011234,Sullivan,2001-12-31"]
     cohort = cohort_of(tmp_path, rows)
     people = cohort.people
-    assert people.columns.tolist() == ["record", "age", "sex", "race", "state", "zip", "county", "admitted"]
+    assert people.columns.tolist() == ["record", "person", "age", "sex", "race", "state", "zip", "county", "admitted"]
     assert people["age"].tolist() == [89, 0, 101] and people["age"].dtype == "int64"
     assert people["sex"].tolist() == ["M", "F", "F"] and people["race"].tolist() == ["Black", "White", "White"]
     assert people["state"].tolist() == ["WA", "MN", "MN"] and people["zip"].tolist() == ["98101", "03601", "03601"]

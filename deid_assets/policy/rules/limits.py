@@ -140,9 +140,11 @@ FLAT = (
 
 COHORT = (
     Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
-    Limit("risk.exponent", "with a larger exponent only people who are alone in their class would count", most=3.0),
     Limit(
-        "risk.exponent", "with a smaller exponent people in large classes would count as much as those in small ones", least=0.5
+        "risk.exponent",
+        "above, only people who are alone in their class would count; below, people in large classes as much as in small ones",
+        least=0.5,
+        most=3.0,
     ),
     Limit("risk.crowded_at_most", "the table would not be that of the cohort's population", most=0.2),
     Limit("risk.largest_at_most", _THRESHOLD, most=THIRD),

@@ -100,11 +100,11 @@ class PlaceColumns(Section):
 
 
 class DateColumn(Section):
-    """A date that an adversary may know, such as that of an admission; every person of the cohort has one."""
+    """A date that an adversary may know, such as that of an admission; a person may have none."""
 
     column: Said = Field(description="name of the column in the delivery")
-    first: Day = Field(description="first day of the cohort's dates")
-    last: Day = Field(description="last day of the cohort's dates")
+    first: Day = Field(description="first day of the period in which the dates lie")
+    last: Day = Field(description="last day of the period")
     dated: Annotated[float, Field(gt=0, le=1)] = Field(
         description="share of the population with such a date in this period, spread evenly over its days"
     )

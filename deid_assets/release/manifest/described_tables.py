@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from deid_assets.methods.demographics.attributes import Level
+from deid_assets.assessments.cohort_demographics import Published
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -62,17 +62,17 @@ def described_records(policy: FlatPolicy, levels: Mapping[str, int], staged: Tab
     return {"Records": DescribedTable(staged, release_records_contract(policy), hierarchies, {})}
 
 
-def described_people(policy: CohortPolicy, levels: Mapping[str, Level], staged: Table) -> dict[str, DescribedTable]:
+def described_people(policy: CohortPolicy, levels: Published, staged: Table) -> dict[str, DescribedTable]:
     """The one table of a cohort's release; every label that a level may publish is told.
 
     Parameters
     ----------
     levels
-        Released level of every attribute, by its name.
+        Released levels.
     """
     notes = {
-        column: f"Labels: {', '.join(levels[name].labels)}"
+        column: f"Labels: {', '.join(levels.labels_of(name))}"
         for name, column in policy.demographic_columns.items()
-        if len(levels[name].labels) <= MOST_LABELS
+        if len(levels.labels_of(name)) <= MOST_LABELS
     }
     return {"People": DescribedTable(staged, release_people_contract(policy), {}, notes)}
