@@ -72,7 +72,7 @@ class TestFile:
             ({"demographics__policy": "10_year"}, "within"),
             ({"demographics__policy": "gen_eth"}, "riskier"),
             ({"demographics": {"levels": LEVELS}}, "within"),
-            ({"demographics__policy": "5_year", "risk": {"measures": ["largest"]}}, "riskier"),
+            ({"demographics__policy": "5_year", "risk": {"measures": ["total", "largest"]}}, "riskier"),
             ({"demographics__policy": "5_year", "risk": {"largest_at_most": 0.11}}, "within"),
             ({"demographics__policy": "5_year", "risk": {"largest_at_most": 0.09}}, "riskier"),
             (
