@@ -17,7 +17,6 @@ import pandas as pd
 from deid_assets.assessments.cohort_columns import CohortFindings, cohort_findings
 from deid_assets.assessments.demographic_verdicts import (
     CONFIDENCE,
-    Question,
     Verdicts,
     alternatives,
     dates_of,
@@ -130,14 +129,16 @@ def judged_document(
     }
     written = {}
     if with_policies and asked.file is not None:
-        written = policy_files(asked.file, _allowed(cells, question, verdicts), old_ages)
+        written = policy_files(asked.file, _allowed(cells, asked, verdicts), old_ages if asked.largest_at_most is None else ())
     return Judged(document, _files(document, cells, verdicts) if with_files else {}, written)
 
 
-def _allowed(cells: Cells, question: Question, verdicts: Verdicts) -> list[DemographicPolicy]:
-    """Every judged policy, and every one on the frontier of risk and detail, that is no riskier; each once."""
-    on_frontier = judge(cells, question, frontier_policies(cells))
+def _allowed(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[DemographicPolicy]:
+    """Every judged policy, and every one on the frontier of risk and detail, that passes the gates of the file; each once."""
+    on_frontier = judge(cells, asked.question, frontier_policies(cells))
     allowed = [policy for found in (verdicts, on_frontier) for policy in found.policies if found.no_riskier(policy.name)]
+    if asked.largest_at_most is not None:
+        allowed = [policy for policy in allowed if _largest(cells, policy) <= asked.largest_at_most]
     named = {policy.node(cells.demographics): policy for policy in reversed(allowed)}
     return [policy for policy in dict.fromkeys(allowed) if named[policy.node(cells.demographics)] == policy]
 
@@ -157,10 +158,14 @@ def _reasons(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[str]:
         if own:
             raise PolicyError("largest_at_most with old_ages is judged by a run of the policy; leave one of them out here")
         policy = asked.question.policies[0]
-        largest = float(policy_risks(cells, [policy], [LARGEST], confidence=CONFIDENCE)["upper"].iloc[0])
-        if largest > asked.largest_at_most:
+        if _largest(cells, policy) > asked.largest_at_most:
             found.append(f"{policy.name} leaves a record at a higher risk than largest_at_most allows")
     return found
+
+
+def _largest(cells: Cells, policy: DemographicPolicy) -> float:
+    """Upper bound of the largest record risk."""
+    return float(policy_risks(cells, [policy], [LARGEST], confidence=CONFIDENCE)["upper"].iloc[0])
 
 
 def _exponents(cells: Cells, policies: list[DemographicPolicy]) -> dict[str, dict[str, float | None]]:

@@ -157,6 +157,13 @@ class TestWrittenPolicies:
         assert all(row["levels"] in levels for row in alternatives)
         assert {"age": "withheld", "ethnicity": "any", "geography": "region", "sex": "withheld"} in levels
 
+    def test_none_breaks_another_gate_of_the_file(self, write, run, document, tmp_path):
+        """5 year leaves a record at 1/10, 10 year at 1/20."""
+        cohort, *file = write(demographics__policy="10_year", risk={"largest_at_most": 0.06})
+        assert run(cohort, *file, "--write-policies", tmp_path / "policies")[0] == 0
+        written = {path.stem for path in (tmp_path / "policies").iterdir()}
+        assert "cohort_10_year" in written and "cohort_5_year" not in written
+
     def test_they_need_a_file_that_states_the_rest(self, write, run, tmp_path):
         cohort, *_ = write()
         words = ("--population", tmp_path / "people.csv", "--population-kind", "tidy")
