@@ -183,6 +183,7 @@ class TestGate:
             ("--threshold", "0"),
             ("--birth-date", "born"),
             ("--reference", "2008-12-31"),
+            ("--birthday",),
             ("--race-value", "1=White"),
             ("--sex-value", "1"),
             ("--sex-value", "1=X"),

@@ -202,6 +202,21 @@ class TestDates:
         assert "date" in pd.read_csv(tmp_path / "out" / "alternatives.csv")
         assert re.search(r"<th[^>]*>Date", (tmp_path / "out" / "report.html").read_text())
 
+    def test_the_day_of_birth_divides_classes_of_age(self, write, document, tmp_path):
+        """12 women of 40, one born in each month; of each class of 20, 8 others are born in the month with days/365.25."""
+        cohort = persons((12, 40, "F", "MN")).drop(columns="age")
+        cohort["born"] = [f"1967-{month:02}-15" for month in range(1, 13)]
+        words = write(cohort=cohort.assign(born=cohort["born"].where(cohort["born"] != "1967-12-15", "1967-12-31")))[0]
+        policy = "age 1 year; ethnicity any; geography state; sex sex; birthday month"
+        options = ("--population", tmp_path / "people.csv", "--population-kind", "tidy", "--birth-date", "born", "--birthday")
+        found = document(words, *options, "--reference", "2007-12-31", "--policy", policy, "--no-riskier-than", "safe_harbor")
+        days = [31, 28.25, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+        women = sum((1 - (1 - d / 365.25) ** 9) / (9 * d / 365.25) for d in days)
+        named = "age 1 year; ethnicity any; geography state; sex sex; birthday month"
+        assert percent(found, named, "total risk") == pytest.approx(100 * women / 12, rel=0.005)
+        assert percent(found, "Safe Harbor", "total risk") == 5.0 and found["outcome"] == "riskier"
+        assert document(words, *options, "--reference", "2007-12-31")["policies"][0]["levels"]["birthday"] == "year"
+
     def test_a_date_outside_the_stated_period_is_an_error(self, write, document):
         found = document(*self.dated(write, **BY_YEAR, period="2008-11-30"))
         assert found["exit_code"] == ERROR and "date: 1 records" in found["reasons"][0]
