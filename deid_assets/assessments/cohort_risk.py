@@ -126,10 +126,12 @@ def _measurements(policy: CohortPolicy, found: _Found, crowded: float, records: 
         measured(EXCESS, found.excess, 0.0),
         measured(REFERENCE_RISK, found.reference, float(THIRD)),
     )
+    # Where nobody may be in such a row, passing tells the number.
+    unit = "probability" if risk.crowded_at_most == 0 else "share of released records"
     return (
         *(beside if compares else ()),
         measured(LARGEST_RISK, found.largest, risk.largest_at_most),
-        exact(CROWDED, "share of released records", crowded, risk.crowded_at_most, NAME, _SECTION, records),
+        exact(CROWDED, unit, crowded, risk.crowded_at_most, NAME, _SECTION, records),
     )
 
 

@@ -250,6 +250,12 @@ def frontier(cells: Cells, named: Iterable[DemographicPolicy]) -> pd.DataFrame:
     )
 
 
+def frontier_policies(cells: Cells) -> tuple[DemographicPolicy, ...]:
+    """Return the policies on the frontier of total risk and detail, by ascending risk; many are riskier than Safe Harbor."""
+    found = risk_and_detail(cells, TOTAL)
+    return tuple(policy_named(name) for name in found.loc[found["on_frontier"], "policy"])
+
+
 def rounded(number: float, up: bool = False) -> float:
     """Return a number at three significant digits, rounded up if asked for: a bound stays one.
 

@@ -83,14 +83,16 @@ def offers(cells: Cells, question: Question, policies: Sequence[DemographicPolic
     A policy gains by it if some group may show more, or if it is riskier than Safe Harbor as it is.
     """
     found = []
-    for policy in policies:
+    # Policies that are the same here, such as GenEth of a cohort without races, have the name of the first.
+    for policy in {policy.node(cells.demographics): policy for policy in reversed(policies)}.values():
         for by in (STATE, ETHNICITY) if len(cells.demographics.ethnicity.values) > 1 else (STATE,):
             if not _applies(cells, policy, by):
                 continue
             offer = old_ages_of(cells, question, policy, by)
             if offer.possible and _differs(cells, policy, offer):
                 found.append(offer)
-    return tuple(found)
+    order = [policy.name for policy in policies]
+    return tuple(sorted(found, key=lambda offer: order.index(offer.policy)))
 
 
 def _applies(cells: Cells, policy: DemographicPolicy, by: str) -> bool:

@@ -56,6 +56,7 @@ _OPTIONS = (
     click.option("--age", help="Column of the age; by default age, unless a birth is named."),
     click.option("--birth-date", help="Column of the date of birth; needs --reference."),
     click.option("--birth-year", help="Column of the year of birth; needs --reference."),
+    click.option("--birthday", is_flag=True, help="Let policies tell the day of birth, or its month or quarter."),
     click.option("--reference", type=click.DateTime(["%Y-%m-%d"]), callback=_day, help="Day to which ages are counted."),
     click.option("--date-format", default="%Y-%m-%d", show_default=True, help="Format of dates of birth."),
     click.option("--sex", default="sex", show_default=True, help="Column of the sex."),
@@ -152,6 +153,7 @@ def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as
 def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> "Asked":
     """What is asked: by a policy file, or by options alone."""
     from deid_assets.command_line.demographics_policy import Asked, asked_by, cohort_policy
+    from deid_assets.methods.demographics.standard_attributes import birthday_attribute
 
     files = [text for text in options["policies"] if text.lower().endswith((".yaml", ".yml"))]
     further = [text for text in options["policies"] if text not in files]
@@ -163,7 +165,13 @@ def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> 
             raise click.UsageError("--no-riskier-than judges the policies that you name: add --policy")
         question = _question(options, further)
         return Asked(
-            _layout(options), _source(options), question, gate, options["unusable_at_most"], options["crowded_at_most"]
+            _layout(options),
+            _source(options),
+            question,
+            gate,
+            options["unusable_at_most"],
+            options["crowded_at_most"],
+            dates=(birthday_attribute(),) if options["birthday"] else (),
         )
     if len(files) > 1:
         raise click.UsageError("--policy: name one policy file")
@@ -189,6 +197,8 @@ def _layout(options: Mapping[str, Any]) -> "CohortLayout":
         raise click.UsageError("name one of --age, --birth-date and --birth-year")
     if any(births) != (options["reference"] is not None):
         raise click.UsageError("--reference is the day to which ages are counted from a birth: give both or neither")
+    if options["birthday"] and not options["birth_date"]:
+        raise click.UsageError("--birthday needs dates of birth: add --birth-date")
     if options["races"] and not options["race"]:
         raise click.UsageError("--race-value needs the column of the race: add --race")
     if not set(options["sexes"].values()) <= {"M", "F"}:
@@ -200,6 +210,7 @@ def _layout(options: Mapping[str, Any]) -> "CohortLayout":
         birth_date=options["birth_date"],
         birth_year=options["birth_year"],
         reference=options["reference"],
+        birthday=options["birthday"],
         date_format=options["date_format"],
         sex=options["sex"],
         sexes=options["sexes"] or {"M": "M", "F": "F"},

@@ -21,6 +21,7 @@ from deid_assets.assessments.demographic_verdicts import (
     alternatives,
     dates_of,
     frontier,
+    frontier_policies,
     judge,
     judged,
     rounded,
@@ -32,15 +33,19 @@ from deid_assets.figures.demographics_figure import labels_of, risk_and_detail_f
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells, CohortWarnings
 from deid_assets.methods.demographics.discovery import Discovery
-from deid_assets.methods.demographics.measures import LARGEST
-from deid_assets.methods.demographics.risk import policy_risks
-from deid_assets.reports.demographics_report import REFERENCE, render_demographics, summary_of, tables_of
+from deid_assets.methods.demographics.measures import LARGEST, Measure
+from deid_assets.methods.demographics.policies import DemographicPolicy
+from deid_assets.methods.demographics.risk import influence_of_exponent, policy_risks
+from deid_assets.reports.demographics_report import REFERENCE, published_form, render_demographics, summary_of, tables_of
 from deid_assets.reports.report import ReportFigure
 from deid_assets.sources.cohort import read_cohort
 from deid_assets.sources.demographic_populations import read_population
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets.store import durable
 from deid_assets.store.home import Home
+
+EXPONENTS = (0.5, 1, 2, 3)
+"""Exponents a whose influence on the total risk is shown."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +124,23 @@ def judged_document(
         "risks": [_without_nan(row) for row in verdicts.rows.to_dict("records")],
         "old_ages": [{"policy": one.policy, "by": one.by, "levels": dict(one.levels)} for one in old_ages],
         "alternatives": None if found is None else _alternatives(found, verdicts),
+        "exponents": _exponents(cells, list(judged(question, dates_of(cells)).values())),
         "safe_harbor": _found_in(cohort_findings(cohort, layout, store)),
     }
     written = {}
     if with_policies and asked.file is not None:
-        written = policy_files(asked.file, [p for p in verdicts.policies if verdicts.no_riskier(p.name)], old_ages)
+        written = policy_files(asked.file, _allowed(cells, asked, verdicts), old_ages if asked.largest_at_most is None else ())
     return Judged(document, _files(document, cells, verdicts) if with_files else {}, written)
+
+
+def _allowed(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[DemographicPolicy]:
+    """Every judged policy, and every one on the frontier of risk and detail, that passes the gates of the file; each once."""
+    on_frontier = judge(cells, asked.question, frontier_policies(cells))
+    allowed = [policy for found in (verdicts, on_frontier) for policy in found.policies if found.no_riskier(policy.name)]
+    if asked.largest_at_most is not None:
+        allowed = [policy for policy in allowed if _largest(cells, policy) <= asked.largest_at_most]
+    named = {policy.node(cells.demographics): policy for policy in reversed(allowed)}
+    return [policy for policy in dict.fromkeys(allowed) if named[policy.node(cells.demographics)] == policy]
 
 
 def _reasons(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[str]:
@@ -142,10 +158,25 @@ def _reasons(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[str]:
         if own:
             raise PolicyError("largest_at_most with old_ages is judged by a run of the policy; leave one of them out here")
         policy = asked.question.policies[0]
-        largest = float(policy_risks(cells, [policy], [LARGEST], confidence=CONFIDENCE)["upper"].iloc[0])
-        if largest > asked.largest_at_most:
+        if _largest(cells, policy) > asked.largest_at_most:
             found.append(f"{policy.name} leaves a record at a higher risk than largest_at_most allows")
     return found
+
+
+def _largest(cells: Cells, policy: DemographicPolicy) -> float:
+    """Upper bound of the largest record risk."""
+    return float(policy_risks(cells, [policy], [LARGEST], confidence=CONFIDENCE)["upper"].iloc[0])
+
+
+def _exponents(cells: Cells, policies: list[DemographicPolicy]) -> dict[str, dict[str, float | None]]:
+    """Total risk by exponent; at a large one it would count the people of the smallest classes, so few of them hide it."""
+    found = influence_of_exponent(cells, policies, EXPONENTS)
+    small = policy_risks(cells, policies, [Measure("non-graduated", SMALLEST_DESCRIBED - 1)]).set_index("policy")["risk"]
+    hidden = (small > 0) & (small < SMALLEST_DESCRIBED)
+    return {
+        policy: {f"{at:g}": None if hidden[policy] and at != 1 else rounded(value) for at, value in found[policy].items()}
+        for policy in found
+    }
 
 
 def _found_in(found: CohortFindings) -> dict[str, Any]:
@@ -208,6 +239,7 @@ def _files(document: Mapping[str, Any], cells: Cells, verdicts: Verdicts) -> dic
     files = {
         "report.html": render_demographics(document, figure),
         "risks.csv": pd.DataFrame(document["risks"]).to_csv(index=False).encode(),
+        **{f"{name}_by_measure.csv": table.to_csv().encode() for name, table in published_form(document).items()},
         "result.json": as_json_text(document).encode(),
     }
     if document["alternatives"] is not None:

@@ -6,6 +6,8 @@ Both are made of the document that is written as JSON, so that they cannot say m
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from deid_assets.figures.rendering import plain
 from deid_assets.figures.tables import ReportTable
 from deid_assets.reports.report import ReportFigure, environment
@@ -62,13 +64,57 @@ def tables_of(document: Mapping[str, Any]) -> tuple[ReportTable, ...]:
         )
         for number, measure in enumerate(document["decided_by"] if groups else ())
     )
-    return (whole, *by_state, *_alternatives(document["alternatives"], document["judged"]))
+    found = (_alternatives(document["alternatives"], document["judged"]), _old_ages(document["old_ages"]))
+    rest = (_exponents(document["exponents"]), _safe_harbor(document["safe_harbor"]))
+    return (whole, *by_state, *(table for table in found if table is not None), *rest)
 
 
-def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[str]) -> tuple[ReportTable, ...]:
+def published_form(document: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Return the risks in the form of Tables 3 and 4 of Malin et al. (2011), with the marks of `tables_of`.
+
+    Returns
+    -------
+    dict of str to pandas.DataFrame
+        'safe_harbor': one row for each measure; 'alternatives': one for each measure and policy. Columns are the whole cohort
+        and each state.
+    """
+    risks = pd.DataFrame(
+        [{**{key: row[key] for key in ("measure", "policy", "group")}, "cell": _cell(row)} for row in document["risks"]]
+    )
+    of_reference = risks["policy"] == REFERENCE
+
+    def wide(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+        cells = rows.set_index([*by, "group"])["cell"].unstack("group", sort=False)
+        order = rows.sort_values("measure", key=lambda names: names.map(measures), kind="stable")[by].drop_duplicates()
+        return cells.loc[pd.MultiIndex.from_frame(order) if len(by) > 1 else order[by[0]]].rename_axis(columns=None)
+
+    measures = {name: at for at, name in enumerate(dict.fromkeys(risks["measure"]))}
+    return {
+        "safe_harbor": wide(risks[of_reference], ["measure"]),
+        "alternatives": wide(risks[~of_reference], ["measure", "policy"]),
+    }
+
+
+def _exponents(found: Mapping[str, Mapping[str, float | None]]) -> ReportTable:
+    """Total risk by the exponent a of the risk of a record."""
+    exponents = list(next(iter(found.values())))
+    return ReportTable(
+        "exponents",
+        "Influence of the exponent",
+        "Total risk in per cent of the people, if a record in a class of g people has the risk g to the power of -a. "
+        "Small classes count for more with a larger a. At 1 it is the expected number of re-identified people.",
+        (("Policy", "name"), *((f"a = {exponent}", "number") for exponent in exponents)),
+        tuple(
+            (policy, *(NOT_SHOWN if value is None else _percent(value) for value in values.values()))
+            for policy, values in found.items()
+        ),
+    )
+
+
+def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[str]) -> ReportTable | None:
     if found is None:
-        return ()
-    names = ("age", "ethnicity", "geography", "sex")
+        return None
+    names = tuple(found[0]["levels"]) if found else ()
     rows = tuple(
         (
             *(row["levels"][name] for name in names),
@@ -92,15 +138,58 @@ def _alternatives(found: Sequence[Mapping[str, Any]] | None, judged: Sequence[st
         ("Finer", "name"),
         ("Coarser", "name"),
     )
-    return (ReportTable("alternatives", "What you may share instead", said, columns, rows),)
+    return ReportTable("alternatives", "What you may share instead", said, columns, rows)
+
+
+def _old_ages(offers: Sequence[Mapping[str, Any]]) -> ReportTable | None:
+    """Levels of ages from 90 on, with the groups that may have each."""
+    if not offers:
+        return None
+    levels = ("1 year", "5 years", "10 years", "1 year, 90+")
+    heads = ("1 year", "5 years", "10 years", "90+")
+    rows = tuple(
+        (
+            offer["policy"],
+            offer["by"],
+            *(", ".join(group for group, chosen in offer["levels"].items() if chosen == level) or "-" for level in levels),
+        )
+        for offer in offers
+    )
+    return ReportTable(
+        "old-ages",
+        "Ages from 90 on",
+        "Policies that are no riskier than Safe Harbor in any state if ages from 90 on are published in these levels, which "
+        "differ by state or by ethnicity; other ages are as in the policy.",
+        (("Policy", "name"), ("By", "name"), *((head, "name") for head in heads)),
+        rows,
+    )
+
+
+def _safe_harbor(found: Mapping[str, Any]) -> ReportTable:
+    """What Safe Harbor says of each column of the file as it is."""
+    free = ", ".join(found["free"]) or "none"
+    said = (
+        "Elements of Safe Harbor (45 CFR 164.514(b)(2)(i), A to R) in the columns of the file as it is: what a release would "
+        f"have to change or remove. Columns that were searched for identifiers, because they hold no demographics: {free}. "
+        "Names without a title, pictures and biometric identifiers are not recognized by values."
+    )
+    if found["not_searched"]:
+        said += f" Not searched, because they hold no text, numbers or dates: {', '.join(found['not_searched'])}."
+    rows = tuple(
+        (one["element"], one["column"], one["rule"] + ("" if one["certain"] else "; look at the column"), one["rows"])
+        for one in found["findings"]
+    )
+    columns = (("Element", "name"), ("Column", "name"), ("Found", "name"), ("Rows", "number"))
+    return ReportTable("safe-harbor", "Safe Harbor and the columns of the file", said, columns, rows)
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    if row["percent"] is None:
-        shown = NOT_SHOWN
-    else:
-        shown = "0" if row["percent"] == 0 else f"<{_FEW}" if row["percent"] < _FEW else plain(row["percent"])
+    shown = NOT_SHOWN if row["percent"] is None else _percent(row["percent"])
     return shown + ("*" if row["riskier_expected"] else "†" if row["riskier_upper"] else "")
+
+
+def _percent(value: float) -> str:
+    return "0" if value == 0 else f"<{_FEW}" if value < _FEW else plain(value)
 
 
 def _verdict(found: Mapping[str, Any]) -> str:

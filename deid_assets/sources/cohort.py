@@ -36,6 +36,8 @@ class CohortLayout:
         Age in completed years.
     birth_date, birth_year, reference
         Date or year of birth, and the day to which ages are counted. By a year of birth alone, age is the difference of years.
+    birthday
+        Whether the day of birth within its year is read, too; needs a date of birth.
     sex, sexes
         Column, and its values to M or F.
     race, races
@@ -61,6 +63,7 @@ class CohortLayout:
     birth_date: str | None = None
     birth_year: str | None = None
     reference: datetime.date | None = None
+    birthday: bool = False
     sexes: Mapping[str, str] = field(default_factory=lambda: {"M": "M", "F": "F"})
     race: str | None = None
     races: Mapping[str, str] = field(default_factory=dict)
@@ -78,13 +81,15 @@ class CohortLayout:
             raise PolicyError("a cohort needs one of age, birth_date and birth_year")
         if (self.age is None) != (self.reference is not None):
             raise PolicyError("a cohort needs a reference day if it has births, and none if it has ages")
+        if self.birthday and self.birth_date is None:
+            raise PolicyError("a day of birth needs a column of dates of birth")
         if not set(self.sexes.values()) <= {"M", "F"}:
             raise PolicyError("sexes of a cohort become M or F")
         if (self.race is None) != (not self.races):
             raise PolicyError("a cohort needs a column of races and the meaning of its values, or neither")
         if self.state_kind not in STATE_CODES:
             raise PolicyError(f"a cohort's states are coded as one of {', '.join(STATE_CODES)}")
-        taken = {"record", "person", "age", "sex", "race", "state", "zip", "county"} & {*self.dates, *self.texts}
+        taken = {"record", "person", "age", "sex", "race", "state", "zip", "county", "birthday"} & {*self.dates, *self.texts}
         taken |= set(self.dates) & set(self.texts)
         if taken:
             raise PolicyError(f"dates and texts of a cohort cannot be called {', '.join(sorted(taken))}")
@@ -126,7 +131,8 @@ class Cohort:
     Attributes
     ----------
     people
-        One row per person, in file order: record int64 (row of the file, from 1) | person | age int64 | sex M or F | race, if
+        One row per person, in file order: record int64 (row of the file, from 1) | person | age int64 | birthday, such
+        as 02-29, if it is read | sex M or F | race, if
         named | state, postal code | zip of five digits and county, if named | one datetime column for each of
         `CohortLayout.dates` | one column for each of `CohortLayout.texts`.
     unusable
@@ -170,6 +176,9 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most
             " cohort has one record for each person"
         )
     people["age"] = _ages(text, layout, broken)
+    if layout.birthday:
+        # A date that cannot be read is counted with the ages.
+        people["birthday"] = pd.to_datetime(text["birth_date"], format=layout.date_format, errors="coerce").dt.strftime("%m-%d")
     people["sex"] = broken.read("sex", text["sex"], "unknown sex", lambda values: values.map(dict(layout.sexes)))
     if layout.race is not None:
         people["race"] = broken.read("race", text["race"], "unknown race", lambda values: values.map(dict(layout.races)))

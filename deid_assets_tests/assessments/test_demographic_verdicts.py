@@ -1,16 +1,33 @@
 """Verdicts on policies: their names, their rounding, and what is joined or left out of what is shown."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.assessments.demographic_verdicts import OTHER_STATES, Question, judge, judged, policy_named, rounded
+from deid_assets.assessments.demographic_verdicts import (
+    CONFIDENCE,
+    OTHER_STATES,
+    Question,
+    alternatives,
+    judge,
+    judged,
+    policy_named,
+    reference_of,
+    rounded,
+)
 from deid_assets.errors import PolicyError
+from deid_assets.methods.demographics.class_sizes import ClassCounter
+from deid_assets.methods.demographics.discovery import all_policies
 from deid_assets.methods.demographics.policies import published_alternatives, safe_harbor
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
+from deid_assets.methods.demographics.standard_attributes import date_attribute
 from deid_assets.sources.demographics import cells_of_cohort
 
+RACES_JOINED = ("White", "Black", "Other")
 STATES = ("MN", "WI", "IA", "ND")
 PEOPLE = pd.DataFrame(
     [(state, sex, "all", age, age, 3 + age % 17) for state in STATES for sex in "FM" for age in range(120)],
@@ -63,3 +80,55 @@ def test_nothing_shown_counts_fewer_than_eleven_people(people):
             assert number < 0.5 or number > 10.5
     states = counts[counts["group"] != "all"].groupby(["policy", "measure"])["percent"]
     assert states.agg(lambda percent: percent.isna().any() == percent.isna().all()).all()
+
+
+def dated_places(number):
+    """A cohort with dates in a population by ZIP code, and its attributes."""
+    rng = np.random.default_rng(11)
+    people = pd.DataFrame(
+        {
+            "zip": ["56701", "56702", "56711", "56801", "53001", "37011"],
+            "county": ["Polk", "Cass", "Polk", "Cass", "Dane", "Knox"],
+            "state": ["MN", "MN", "MN", "MN", "WI", "TN"],
+        }
+    )
+    for column, values in (("sex", ["F", "M"]), ("race", RACES_JOINED), ("age_from", range(120))):
+        people = people.merge(pd.DataFrame({column: values}), how="cross")
+    sizes = 30 * np.exp(-((people["age_from"] / 80) ** 6)) * people["race"].map(dict(zip(RACES_JOINED, (3, 1, 1), strict=True)))
+    people = people.assign(age_to=people["age_from"], people=rng.poisson(sizes))
+    drawn = people.iloc[rng.choice(len(people), number, p=people["people"] / people["people"].sum())]
+    days = pd.Timestamp(2008, 1, 1) + pd.to_timedelta(rng.integers(0, 366, number), unit="D")
+    cohort = drawn.rename(columns={"age_from": "age"}).reset_index(drop=True).assign(admission=days)
+    date = date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 12, 31), 0.5)
+    return cells_of_cohort(cohort, people, RACES_JOINED, (date,))[0]
+
+
+@pytest.mark.parametrize("at_upper_bound", [False, True])
+def test_the_search_over_all_attributes_is_exhaustive(at_upper_bound):
+    """Ages, ethnicities, ZIP codes, counties, states, regions, sexes and dates: all combinations, each measured."""
+    cells, question = dated_places(60), Question(decided_by=("total", "largest"), at_upper_bound=at_upper_bound)
+    demographics = cells.demographics
+    named = {attribute.name: [level.name for level in attribute.levels] for attribute in demographics.attributes}
+    assert named["geography"] == ["zip5", "zip4", "zip3", "county", "state", "region", "withheld"]
+    assert named["admission"] == ["day", "week", "month", "quarter", "year", "withheld"]
+    assert named["ethnicity"] == ["any", "withheld"] and named["sex"] == ["sex", "withheld"] and len(named["age"]) == 7
+    found = alternatives(cells, question)
+    groups, labels = groups_by(cells, "geography", "state")
+    counter, measures = ClassCounter(cells, groups), question.deciding
+    most = risks_at(counter.at(reference_of(cells).node(demographics)), measures, len(labels))
+    nodes = np.array(list(all_policies(demographics)))
+    assert len(nodes) == found.policies == 7 * 2 * 7 * 2 * 6
+
+    def passes(node):
+        classes = counter.at(tuple(node))
+        if at_upper_bound:
+            return np.all(no_riskier(bounded_risks(classes, measures, len(labels), CONFIDENCE).upper, most))
+        return np.all(no_riskier(risks_at(classes, measures, len(labels)), most))
+
+    passing = nodes[[passes(node) for node in nodes]]
+    refines = np.ones((len(passing), len(passing)), dtype=bool)
+    for column, attribute in zip(passing.T, demographics.attributes, strict=True):
+        refines &= attribute.refines[np.ix_(column, column)]
+    finest = passing[refines.sum(axis=0) == 1]
+    assert {policy.node(demographics) for policy in found.alternatives} == {tuple(node) for node in finest.tolist()}
+    assert len(finest) > 3 and found.measured < found.policies / 2

@@ -131,6 +131,15 @@ class TestVerdict:
         assert {row["policy"]: row["no_riskier"] for row in expected["policies"]}["GenEth"]
         assert (expected["compared"], document(*words)["compared"]) == ("expected risk", "upper bound")
 
+    def test_shows_the_influence_of_the_exponent(self, files, document):
+        """23/20**a + 1/60**a under Safe Harbor, of 24 people."""
+        shown = document(*files(*KNOWN))["exponents"]
+        found = shown["Safe Harbor"]
+        assert list(found) == ["0.5", "1", "2", "3"] and found["1"] == 4.86
+        assert found["2"] == pytest.approx(100 * (23 / 20**2 + 1 / 60**2) / 24, rel=0.005)
+        assert shown["GenEth"] == {"0.5": None, "1": 6.88, "2": None, "3": None}, "one person in a class of two"
+        assert found["0.5"] == pytest.approx(100 * (23 / 20**0.5 + 1 / 60**0.5) / 24, rel=0.005)
+
     def test_is_printed(self, files, run):
         code, printed = run(*files(*KNOWN))
         assert code == 0 and "By" not in printed.splitlines()[0]
@@ -174,6 +183,7 @@ class TestGate:
             ("--threshold", "0"),
             ("--birth-date", "born"),
             ("--reference", "2008-12-31"),
+            ("--birthday",),
             ("--race-value", "1=White"),
             ("--sex-value", "1"),
             ("--sex-value", "1=X"),
@@ -209,13 +219,19 @@ class TestFiles:
             *files(*KNOWN), "--discover", "--out", out, "--policy", "gen_eth", "--no-riskier-than", "safe_harbor"
         )
         assert code == REFUSED and sorted(path.name for path in out.iterdir()) == [
-            "alternatives.csv", "report.html", "result.json", "risks.csv",
+            "alternatives.csv", "alternatives_by_measure.csv", "report.html", "result.json", "risks.csv",
+            "safe_harbor_by_measure.csv",
         ]  # fmt: skip
         written = json.loads((out / "result.json").read_text())
         assert written["outcome"] == "riskier" and written["reasons"][0] in printed
         risks = pd.read_csv(out / "risks.csv")
         assert len(risks) == len(written["risks"])
         assert risks.set_index(["policy", "group", "measure"]).loc[("GenEth", "all", "total risk"), "percent"] == 6.88
+        by_measure = pd.read_csv(out / "alternatives_by_measure.csv", dtype=str).set_index(["measure", "policy"])
+        assert by_measure.loc[("total risk", "GenEth"), ["all", "MN", "WI"]].tolist() == ["6.88*", "5", "8.75*"]
+        assert [name for name, _ in by_measure.index][:2] == ["total risk"] * 2, "as in Table 4, by measure and then by policy"
+        reference = pd.read_csv(out / "safe_harbor_by_measure.csv", dtype=str).set_index("measure")
+        assert reference.loc["total risk", ["all", "MN", "WI"]].tolist() == ["4.86", "5", "4.72"]
         levels = pd.read_csv(out / "alternatives.csv", keep_default_na=False)
         assert levels["policy"].tolist() == [row["policy"] for row in written["alternatives"]]
         page = (out / "report.html").read_text()

@@ -2,8 +2,10 @@
 
 import pytest
 
+from deid_assets.command_line.plan import planned_assets
 from deid_assets.errors import PolicyError
 from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.policy.cohort_values import cohort_values
 
@@ -78,3 +80,27 @@ def test_the_public_text_names_no_file():
     policy = loaded(population={"kind": "estimates", "file": "secret.csv", "race_shares": shares})
     text = str(policy.public_content())
     assert "secret.csv" not in text and "bands.csv" not in text and "cohort.csv" not in text
+
+
+def test_the_policy_in_plain_words():
+    policy = loaded(
+        columns__person__release_as="Person",
+        demographics={"policy": "10_year", "old_ages": {"by": "state", "levels": ["5 years", "1 year, 90+"]}},
+        attributes=[{"column": "a1c", "release_as": "HbA1c"}],
+        reviewed_attributes={"HbA1c": "rare values are rounded"},
+        risk={"measures": ["total", "graduated"], "thresholds": [10], "compared": "expected", "largest_at_most": 0.2},
+    )
+    text = explain(policy)
+    for line in (
+        "Person: a pseudonym that differs in every delivery",
+        "HbA1c (a1c): as it is; reviewed: rare values are rounded",
+        "Age: age at the level 10 years",
+        "ages from 90 on: for each state the finest of 5 years, 1 year, 90+ that is no riskier than Safe Harbor",
+        "by total and graduated risk, T = 10, the expected risk does not exceed the expected risk of Safe Harbor",
+        "nobody is re-identified with a probability above 0.2",
+    ):
+        assert f"  - {line}" in text
+
+
+def test_a_plan_makes_everything_up_to_the_measured_risk():
+    assert planned_assets(loaded())[-1] == "cohort_risk"

@@ -2,8 +2,8 @@
 
 The policies are all combinations of one level of each attribute. One refines another if each of its levels refines the
 other's. An expected risk never rises with a coarser policy, so that a policy that is no riskier than the reference needs no
-test of those that it refines: predictive tagging asks about few policies and finds all. Upper bounds may rise; with them,
-every policy is measured.
+test of those that it refines: predictive tagging asks about few policies and finds all. Upper bounds may rise; they are
+compared from fine to coarse, where the expected risk passes and no policy that passes refines.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, quick_bounds, risks_at
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, largest_risks, no_riskier, quick_bounds, risks_at
 from deid_assets.methods.lattice.information_loss import entropy_loss
 from deid_assets.methods.lattice.predictive_tagging import minimal_passing_nodes, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Domain
@@ -46,11 +46,6 @@ class Bar:
     def __post_init__(self) -> None:
         if not self.measures:
             raise ValueError("name at least one measure")
-
-    @property
-    def is_monotone(self) -> bool:
-        """Whether a policy that passes tells that all it refines pass too: expected risks never rise, upper bounds may."""
-        return self.confidence is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +74,12 @@ class Discovery:
 
 
 class _Measured:
-    """Which nodes are no riskier than the reference. Each is measured at most once, and only if no other has told.
+    """Which nodes are no riskier than the reference. Each is measured only if no other has told.
 
     Attributes
     ----------
     measured
-        Number of nodes that were measured.
+        Nodes that were measured.
     """
 
     def __init__(self, cells: Cells, reference: Node, bar: Bar):
@@ -92,25 +87,29 @@ class _Measured:
         self._counter, self._bar, self._attributes = ClassCounter(cells, groups), bar, cells.demographics.attributes
         self._threshold = risks_at(self._counter.at(reference), bar.measures, self._counter.number_of_groups)
         self._tags = np.zeros(cells.demographics.shape, dtype=np.int8)
-        self.measured = 0
+        self.measured: set[Node] = set()
 
     def passes(self, node: Node) -> bool:
-        """Whether a node is no riskier than the reference."""
+        """Whether the expected risk of a node does not exceed that of the reference."""
         if self._tags[node] == 0:
             passes = self._measure(node)
-            if self._bar.is_monotone:
-                # A passing policy tags all that it refines, a failing one all that refine it.
-                along = zip(self._attributes, node, strict=True)
-                related = np.ix_(*(own.refines[level] if passes else own.refines[:, level] for own, level in along))
-                self._tags[related] = 1 if passes else -1
-            self._tags[node] = 1 if passes else -1
+            # A passing policy tags all that it refines, a failing one all that refine it.
+            along = zip(self._attributes, node, strict=True)
+            related = np.ix_(*(own.refines[level] if passes else own.refines[:, level] for own, level in along))
+            self._tags[related] = 1 if passes else -1
         return bool(self._tags[node] == 1)
 
-    def _measure(self, node: Node) -> bool:
-        self.measured += 1
+    def passes_at_bound(self, node: Node, confidence: float) -> bool:
+        """Whether an upper bound of the risk of a node does not exceed the expected risk of the reference."""
+        self.measured.add(node)
         bar, classes, groups = self._bar, self._counter.at(node), self._counter.number_of_groups
-        if bar.confidence is not None:
-            return self._within(bounded_risks(classes, bar.measures, groups, bar.confidence).upper)
+        if self._within(largest_risks(classes, bar.measures, groups)):
+            return True
+        return self._within(bounded_risks(classes, bar.measures, groups, confidence).upper)
+
+    def _measure(self, node: Node) -> bool:
+        self.measured.add(node)
+        bar, classes, groups = self._bar, self._counter.at(node), self._counter.number_of_groups
         lower, upper = quick_bounds(classes, bar.measures, groups)
         if not self._within(lower):
             return False
@@ -150,12 +149,10 @@ def discover(cells: Cells, reference: DemographicPolicy, bar: Bar | None = None)
     bar, demographics = bar or Bar(), cells.demographics
     measured = _Measured(cells, reference.node(demographics), bar)
     passing = np.zeros(demographics.shape, dtype=bool)
-    if bar.is_monotone:
-        for node in _minimal_on_chains(demographics, measured.passes):
-            passing[node] = True
-    else:
-        for node in all_policies(demographics):
-            passing[node] = measured.passes(node)
+    for node in _minimal_on_chains(demographics, measured.passes):
+        passing[node] = True
+    if bar.confidence is not None:
+        passing = _finest(passing, demographics.attributes, partial(measured.passes_at_bound, confidence=bar.confidence))
     detail = detail_of_levels(cells)
     total = sums_of_losses(detail)
     finest = _refined_by_none(passing, demographics.attributes)
@@ -166,7 +163,7 @@ def discover(cells: Cells, reference: DemographicPolicy, bar: Bar | None = None)
         tuple(policy_at(node, demographics) for node in nodes),
         table,
         int(np.prod(demographics.shape)),
-        measured.measured,
+        len(measured.measured),
     )
 
 
@@ -187,6 +184,33 @@ def _on(chains: Sequence[tuple[int, ...]], place: Node) -> Node:
 
 def _passes_on(chains: Sequence[tuple[int, ...]], passes: Callable[[Node], bool], place: Node) -> bool:
     return passes(_on(chains, place))
+
+
+def _finest(minimal: np.ndarray, attributes: Sequence[Attribute], passes: Callable[[Node], bool]) -> np.ndarray:
+    """Return, as a mask, the nodes that pass and that no passing node refines; only what the minimal nodes refine may pass.
+
+    A node that a passing node refines is left out whether or not it passes, and so is what it refines. So nodes are asked from
+    fine to coarse, and those that are left out are not asked.
+    """
+
+    def refined(node: Node) -> tuple[np.ndarray, ...]:
+        return np.ix_(*(own.refines[level] for own, level in zip(attributes, node, strict=True)))
+
+    left, found = np.zeros(minimal.shape, dtype=bool), np.zeros(minimal.shape, dtype=bool)
+    for place in np.flatnonzero(minimal):
+        left[refined(_node_at(int(place), minimal.shape))] = True
+    # A level that refines another has more classes.
+    fineness = sums_of_losses([np.array([len(level.labels) for level in own.levels]) for own in attributes])
+    for place in np.argsort(-fineness, axis=None, kind="stable"):
+        node = _node_at(int(place), minimal.shape)
+        if left[node] and passes(node):
+            found[node] = True
+            left[refined(node)] = False
+    return found
+
+
+def _node_at(place: int, shape: tuple[int, ...]) -> Node:
+    return tuple(int(level) for level in np.unravel_index(place, shape))
 
 
 def _refined_by_none(passing: np.ndarray, attributes: Sequence[Attribute]) -> list[Node]:

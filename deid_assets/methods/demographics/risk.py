@@ -65,6 +65,11 @@ def quick_bounds(classes: Classes, measures: Sequence[Measure], groups: int) -> 
     return np.where(convex, lower, 0.0), np.where(reciprocal, upper, np.inf)
 
 
+def largest_risks(classes: Classes, measures: Sequence[Measure], groups: int) -> np.ndarray:
+    """Return (measures, groups) float: the risk if nobody of those who may be in a class is in it; never exceeded."""
+    return _gathered(_risks_of(classes.sizes.certain, measures), classes, measures, groups)
+
+
 def bounded_risks(classes: Classes, measures: Sequence[Measure], groups: int, confidence: float) -> Risks:
     """Return the expected risks with a lower and an upper bound, each of which holds with this confidence.
 

@@ -75,7 +75,8 @@ IDENTIFIERS: tuple[Identifier, ...] = (
     Identifier(
         "R",
         "other unique numbers, characteristics or codes",
-        "Any other unique identifying number, characteristic, or code, except as permitted by paragraph (c) of this section;",
+        "Any other unique identifying number, characteristic, or code, except as permitted by paragraph (c) of this section;"
+        " and",
         ("unique_code",),
     ),
 )
