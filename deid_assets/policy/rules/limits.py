@@ -159,6 +159,7 @@ COHORT = (
     ),
     Limit("risk.crowded_at_most", "the table would not be that of the cohort's population", most=0.2),
     Limit("risk.largest_at_most", _THRESHOLD, most=THIRD),
+    *_NOISE,
 )
 
 NO_LIMIT = {
