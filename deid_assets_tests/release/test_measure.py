@@ -1,10 +1,12 @@
 """From findings to measurements: every gate of the policy gates, at its threshold, on the statistic it names."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from deid_assets.assessments import membership_changes
 from deid_assets.assessments.canaries import CANARIES, canaries_measurement
+from deid_assets.assessments.count_disclosure import CHANCE, count_measurements
 from deid_assets.assessments.demographic_risk import ABSENCE, DEMOGRAPHIC, demographic_measurements
 from deid_assets.assessments.inpatient_attack import inpatient_measurements
 from deid_assets.assessments.longitudinal_risk import (
@@ -28,6 +30,7 @@ from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.counts.published_tables import COLUMNS
 from deid_assets.methods.disclosure.absence import absence_posterior
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
@@ -176,6 +179,7 @@ class TestRequirements:
             ("neighbor_attack", UNCONDITIONAL): 0.05,
             ("neighbor_attack", GIVEN_MEMBERSHIP): 0.05,
             ("voter_list_attack", VOTER_LIST): 0.05,
+            ("count_disclosure_audit", CHANCE): 0.5,
             **{(one.name, CANARIES): 1.0 for one in LONGITUDINAL},
         }
 
@@ -195,6 +199,8 @@ class TestRequirements:
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
         ]
+        noisy = pd.DataFrame([("attrition", "a", "remaining", 5, None, 2.5, 1, "x")], columns=list(COLUMNS))
+        measured += count_measurements(POLICY, noisy, (), 1)
         gating = {m.name: m.threshold for m in measured if m.gating}
         gating |= {canaries_measurement(Findings(9, 9), "c" * 64).name: 1.0}
         assert gating == {r.measurement: r.threshold for r in required_measurements(POLICY)}

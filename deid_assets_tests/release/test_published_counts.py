@@ -115,14 +115,11 @@ def test_two_policies_over_one_delivery_have_independent_noise_where_they_count_
     one = policy_with()
     other = policy_from(changed(SMALL, removal__newborn_days=27, title="Another title"))
     titled = policy_from(changed(SMALL, title="Another title", counts={"lockout": 5}))
-    noises = {
-        name: [
-            shown_of(published_counts(policy, counts, noise_of(policy, f"delivery {i}")))
-            for i in range(40)
-            for counts in [counted(policy, tables)[lambda rows: rows["table"] == "characteristics"]]
-        ]
-        for name, policy in (("one", one), ("other", other), ("titled", titled))
-    }
+    noises = {}
+    for name, policy in (("one", one), ("other", other), ("titled", titled)):
+        counts = counted(policy, tables)
+        classes = counts[counts["table"] == "characteristics"]
+        noises[name] = [shown_of(published_counts(policy, classes, noise_of(policy, f"delivery {i}"))) for i in range(40)]
     values = {name: np.array([list(shown.values()) for shown in found]) for name, found in noises.items()}
     exact = values["one"].mean(axis=0)
     assert (values["one"] == values["titled"]).all(), "what only names or limits gives no second look"
