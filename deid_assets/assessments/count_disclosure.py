@@ -105,7 +105,7 @@ def _noisy(sd: float) -> pd.DataFrame:
 
 COUNT_DISCLOSURE_AUDIT = Assessment(
     NAME,
-    version="1",
+    version="2",
     policy_sections=("counts",),
     inputs=(*CANDIDATE, "published_counts"),
     measure=assess,
