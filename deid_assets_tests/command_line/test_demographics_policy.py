@@ -270,5 +270,5 @@ def test_attributes_of_the_file_are_searched_as_all_other_columns(write, documen
     cohort = cohort.assign(likes="tea", contact=[f"somebody{number}@example.org" for number in range(len(cohort))])
     attributes = [{"column": name, "release_as": name.title()} for name in ("likes", "contact")]
     found = document(*write(cohort, attributes=attributes))["safe_harbor"]["findings"]
-    told = {(one["letter"], one["column"]) for one in found if one["column"] in ("likes", "contact")}
+    told = {(one["element"], one["column"]) for one in found if one["column"] in ("likes", "contact")}
     assert told == {("F", "contact")}
