@@ -1,7 +1,7 @@
 """Whether columns beside a cohort's demographics identify people, or tell more of demographics than the release does."""
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.disclosure.attribute_leaks import (
+    Column,
     Withheld,
     column_of,
     joint_codes,
@@ -22,8 +23,9 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     told_together,
     withheld_labels,
 )
-from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
+from deid_assets.methods.disclosure.identifier_patterns import displayed, named_as_identifier, patterns_of
 from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.methods.disclosure.repeated_ages import repeats_ages
 from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
 from deid_assets.methods.safe_harbor.rules import unreadable, years
@@ -129,7 +131,7 @@ def attribute_leaks(
     cells, k = cells_in(policy, people, population), SMALLEST_DESCRIBED
     values = people.query(f"SELECT {attributes_sql(policy)} FROM {people.sql} ORDER BY record")
     columns = {name: column_of(values[name], k) for name in values}
-    withheld = list(_withheld(policy, cells))
+    withheld, repeated = list(_withheld(policy, cells)), _ages_repeated(policy, cells, people, columns)
     found = {}
     for attribute in policy.attributes:
         name = attribute.release_as
@@ -141,7 +143,7 @@ def attribute_leaks(
             sure,
             patterns_of(staged, name, k),
             named_as_identifier(name) or named_as_identifier(attribute.column),
-            most_made_of(columns[name], withheld, k),
+            max(most_made_of(columns[name], withheld, k), repeated[name]),
         )
     together = told_together(columns, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
     joint = joint_codes(list(columns.values()))
@@ -149,6 +151,21 @@ def attribute_leaks(
     measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
     measured += (all_singled_out(int(alone.sum()), len(joint)),)
     return measured, leak_refusals(found, together, measured, _INSTEAD)
+
+
+def _ages_repeated(policy: CohortPolicy, cells: Cells, people: Table, columns: Mapping[str, Column]) -> dict[str, float]:
+    """How far each attribute repeats the ages, where the release withholds an age of the cohort; 0 if it withholds none."""
+    ages, shown = cells.codes[:, 0], released_labels(policy, cells)[policy.columns.age.release_as]
+    if len(np.unique(ages)) == shown.nunique():
+        return dict.fromkeys(columns, 0.0)
+    read = ", ".join(
+        f"TRY_CAST(regexp_extract({displayed(quoted(name))}, '[0-9]{{1,9}}') AS DOUBLE) AS {quoted(name)}" for name in columns
+    )
+    numbers = people.query(f"SELECT {read} FROM (SELECT record, {attributes_sql(policy)} FROM {people.sql}) ORDER BY record")
+    return {
+        name: repeats_ages(numbers[name].to_numpy(dtype=np.float64)[~column.blank], ages[~column.blank])
+        for name, column in columns.items()
+    }
 
 
 def require_readable(policy: CohortPolicy, people: Table) -> None:

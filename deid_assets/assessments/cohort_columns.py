@@ -76,5 +76,6 @@ def cohort_findings(path: Path, layout: CohortLayout, folder: Path) -> CohortFin
 
 
 def _roles(layout: CohortLayout) -> Mapping[str, str]:
-    """Role of each column that the layout names."""
-    return {column: _ROLES.get(name, "date") for name, column in layout.columns().items()}
+    """Role of each column that the layout names; attributes are no demographics, so they are searched as all others."""
+    attributes = set(layout.texts.values())
+    return {column: _ROLES.get(name, "date") for name, column in layout.columns().items() if column not in attributes}

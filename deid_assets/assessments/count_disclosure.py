@@ -8,9 +8,9 @@ from deid_assets.assessments.assessment import CANDIDATE, Assessed, Assessment, 
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.errors import CountsError
 from deid_assets.methods.canaries.planting import Findings, compare
-from deid_assets.methods.counts.audit import SmallCounts, audit
+from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
-from deid_assets.methods.counts.published_tables import COLUMNS, chance_of_exact_estimate, masked_tables
+from deid_assets.methods.counts.published_tables import COLUMNS, chance_of_exact_estimate, disclosed_counts, masked_tables
 from deid_assets.methods.counts.tables import PublishedCounts
 from deid_assets.policy.models import Policy
 
@@ -55,9 +55,8 @@ def count_measurements(
 
 
 def disclosed_cells(published: pd.DataFrame, rule: SmallCounts, earlier: Iterable[PublishedCounts]) -> int:
-    """Count the small counts that are shown, exposed or nearly exposed."""
-    together = PublishedCounts.together([masked_tables(published, rule.threshold), *earlier])
-    return len(audit(together, rule).disclosed())
+    """Count the small counts that are shown, exposed or nearly exposed, and small differences from earlier releases."""
+    return disclosed_counts(masked_tables(published, rule.threshold), list(earlier), rule)
 
 
 def canaries() -> Findings:
@@ -106,7 +105,7 @@ def _noisy(sd: float) -> pd.DataFrame:
 
 COUNT_DISCLOSURE_AUDIT = Assessment(
     NAME,
-    version="1",
+    version="2",
     policy_sections=("counts",),
     inputs=(*CANDIDATE, "published_counts"),
     measure=assess,

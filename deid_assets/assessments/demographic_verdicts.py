@@ -193,8 +193,11 @@ def judge(cells: Cells, question: Question, discovered: Sequence[DemographicPoli
     policies, measures = tuple(listed.values()), question.measures
     risks = policy_risks(cells, policies, measures, by=STATES, confidence=CONFIDENCE)
     decides = risks["measure"].isin([measure.name for measure in question.deciding])
+    reference = reference_of(cells).node(cells.demographics)
+    same = [policy.name for policy in policies if policy.node(cells.demographics) == reference]
     compared = {
-        name: verdicts(risks, at_upper_bound=upper)["riskier"] for name, upper in zip(_RISKIER, (False, True), strict=True)
+        name: verdicts(risks, at_upper_bound=upper, same=same)["riskier"]
+        for name, upper in zip(_RISKIER, (False, True), strict=True)
     }
     found = risks.assign(decides=decides, **compared)
     exact = found[found["decides"]].groupby("policy", sort=False)[list(_RISKIER)].any()

@@ -21,7 +21,7 @@ from deid_assets.release.counts.cohort import cohort_counts as counted
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected
-from deid_assets.release.cumulative import comparable_counts
+from deid_assets.release.cumulative import masked_counts_made
 from deid_assets.release.gate.counts import count_refusals
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Staging
@@ -94,7 +94,7 @@ def protect_or_refuse(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise
 
 def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
     """The masked tables of earlier releases."""
-    return comparable_counts(workplace.releases_made(), workplace.secret().commitment())
+    return masked_counts_made(workplace.releases_made())
 
 
 def publications(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> int:

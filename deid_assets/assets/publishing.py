@@ -50,7 +50,7 @@ from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Releases, Staging
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Entry
-from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
+from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading
 from deid_assets.sources.delivery import Delivery
@@ -217,8 +217,11 @@ def publish(
         staging.files,
     )
     # What all numbers cost is known and judged before the first of them is drawn.
-    chain = releases.registry.chain()
-    editions(manifest_at(at_draft, budget_of(chain, policy.counts)), passed.plan.note)
+    told = [made.spent for made in workplace.releases_made()]
+    chain = releases.registry.chain()  # read after the releases, whose charges precede them
+    before = budget_of(chain, policy.counts)
+    require_charges(before, told)
+    editions(manifest_at(at_draft, before), passed.plan.note)
     noise = NoisyPublication(policy.counts, passed.plan.cells, passed.sums)
     try:
         budget = noise.budget_after(chain)

@@ -116,6 +116,8 @@ class Made:
         The generalization, its delivery and sample, and the number of the try; None if no draws judged it, or as above.
     masked_counts
         Its masked tables of counts (`statement.CountStatement.restricted`); None if it published none.
+    spent
+        What noisy counts had cost so far, in zCDP, according to it; 0 if an earlier version of the product kept no account.
     """
 
     file: Path
@@ -128,6 +130,7 @@ class Made:
     roll_digest: str | None
     tried: Tried | None = None
     masked_counts: PublishedCounts | None = None
+    spent: float = 0.0
 
     @property
     def number(self) -> int:
@@ -240,6 +243,7 @@ def _read(file: Path) -> Made:
             file, manifest["policy"]["name"], delivery["key"], delivery["digest"], manifest["secret_commitment"],
             np.frombuffer(members, dtype="<u8"), manifest.get("removal_digest"), manifest.get("roll_digest"),
             Tried.from_json(manifest["try"]) if "try" in manifest else None, masked_counts_of(manifest.get("counts")),
+            float(manifest["counts"]["budget"]["spent_rho"]) if "counts" in manifest else 0.0,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, CountsError):
         raise _unreadable(file) from None
@@ -264,9 +268,9 @@ def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple
     return ((made.name, made.roll()) for made in earlier if made.commitment == commitment and len(made.tags))
 
 
-def comparable_counts(earlier: Iterable[Made], commitment: str) -> list[PublishedCounts]:
-    """The masked tables of the earlier releases made with a commitment's secret: only these name the same cells alike."""
-    return [made.masked_counts for made in earlier if made.commitment == commitment and made.masked_counts is not None]
+def masked_counts_made(earlier: Iterable[Made]) -> list[PublishedCounts]:
+    """The masked tables of earlier releases, whatever secret they were made with: masks have no noise that it keys."""
+    return [made.masked_counts for made in earlier if made.masked_counts is not None]
 
 
 def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal_digest: str) -> list[Refusal]:

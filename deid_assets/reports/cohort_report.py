@@ -21,7 +21,7 @@ def cohort_report(policy: CohortPolicy, public_edition: bytes, notes: tuple[str,
         f"Release under the policy {policy.name}",
         policy.title,
         stated_levels(policy),
-        limits=(*OF_DEMOGRAPHICS[:3], LIMITS[2]),
+        limits=(*OF_DEMOGRAPHICS[:4], LIMITS[2]),
         notes=tuple(f"Population: {note}." for note in notes),
     )
     return render_report(content)

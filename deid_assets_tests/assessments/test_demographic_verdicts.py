@@ -132,3 +132,17 @@ def test_the_search_over_all_attributes_is_exhaustive(at_upper_bound):
     finest = passing[refines.sum(axis=0) == 1]
     assert {policy.node(demographics) for policy in found.alternatives} == {tuple(node) for node in finest.tolist()}
     assert len(finest) > 3 and found.measured < found.policies / 2
+
+
+def test_safe_harbor_by_another_name_is_as_risky_as_safe_harbor():
+    """Its upper bound exceeds its expected risk, as that of every policy whose classes are not certain."""
+    people = [(state, sex, "all", age, age, 30) for state in STATES for sex in "FM" for age in range(85)]
+    people += [(state, sex, "all", 85, 119, 200) for state in STATES for sex in "FM"]
+    table = pd.DataFrame(people, columns=PEOPLE.columns)
+    cohort = pd.DataFrame({"state": "MN", "age": [*range(40, 90)], "sex": "F"})
+    cells, _ = cells_of_cohort(cohort, table)
+    own, finer = policy_named("age 1 year, 90+; ethnicity any; geography state; sex sex"), published_alternatives()[0]
+    found = judge(cells, Question(policies=(own,)))
+    shown = found.rows[(found.rows["policy"] == own.name) & found.rows["decides"]]
+    assert (shown["upper_percent"] > shown["percent"]).all()
+    assert found.no_riskier(own.name) and not found.no_riskier(finer.name)

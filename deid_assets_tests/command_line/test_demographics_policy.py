@@ -263,3 +263,12 @@ class TestSafeHarborAndFreeColumns:
         )
         rules = {(one["element"], one["column"]): one["rule"] for one in found["safe_harbor"]["findings"]}
         assert rules["B", "zip"] == "more than three digits of a ZIP code" and rules["B", "county"] == "geography below state"
+
+
+def test_attributes_of_the_file_are_searched_as_all_other_columns(write, document):
+    cohort = persons(*KNOWN)
+    cohort = cohort.assign(likes="tea", contact=[f"somebody{number}@example.org" for number in range(len(cohort))])
+    attributes = [{"column": name, "release_as": name.title()} for name in ("likes", "contact")]
+    found = document(*write(cohort, attributes=attributes))["safe_harbor"]["findings"]
+    told = {(one["element"], one["column"]) for one in found if one["column"] in ("likes", "contact")}
+    assert told == {("F", "contact")}

@@ -17,7 +17,7 @@ from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
 from deid_assets.release.registry.entries import Entry, NoiseCharge, signed_rotation
-from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
+from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets_tests.release import making
 from deid_assets_tests.release.making import SECRET, releases_in
 
@@ -114,6 +114,21 @@ def test_a_crash_before_the_charge_publishes_nothing(tmp_path, monkeypatch):
         with pytest.raises(OSError, match="no space"):
             publish(releases, "a", noise_of("delivery 1"))
     assert kinds(releases) == [] and not list((tmp_path / "releases/heritage").iterdir())
+
+
+def test_a_registry_that_lost_charges_is_refused_by_what_releases_say_was_spent(tmp_path):
+    releases = releases_in(tmp_path)
+    for delivery in ("delivery 1", "delivery 2"):
+        publish(releases, delivery, noise_of(delivery))
+    told = [
+        json.loads(file.read_bytes())["counts"]["budget"]["spent_rho"]
+        for file in releases.restricted.glob("heritage/????.json")
+    ]
+    require_charges(budget_of(releases.registry.chain(), SECTION), told)
+    lines = releases.registry.path.read_bytes().splitlines(keepends=True)
+    releases.registry.path.write_bytes(b"".join(lines[:2]))
+    with pytest.raises(ReleaseError, match="records 0.16 of zCDP .* says that 0.32 were spent: the registry lost lines"):
+        require_charges(budget_of(releases.registry.chain(), SECTION), told)
 
 
 @pytest.mark.parametrize(("noise", "with_statement"), [(None, True), (noise_of("delivery 1"), False)])

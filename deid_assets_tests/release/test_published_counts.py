@@ -19,6 +19,7 @@ from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums, published_counts, shown_of
 from deid_assets.release.counts.statement import CountStatement, masked_counts_of
 from deid_assets.release.gate.counts import count_refusals
+from deid_assets.release.keys import Secret
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.registry.chain import Chain
@@ -132,7 +133,7 @@ def test_zeros_may_be_shown_with_their_reference(tables):
     zero = published[(published["row"] == "age") & (published["column"] == UNKNOWN)].iloc[0]
     assert (zero["count"], zero["sd"]) == (0, 0.0)
     assert (
-        "not the zeros that are shown"
+        "nor the zeros that are shown"
         in CountStatement(policy.counts, budget_of(Chain((), None, b""), policy.counts), published).public()["budget"][
             "meaning"
         ]
@@ -168,6 +169,56 @@ def test_what_an_earlier_release_shows_of_the_same_people_exposes_a_masked_count
     assert found.passed
 
 
+def masked(policy: Policy, counts: pd.DataFrame, secret: Secret = SECRET) -> pd.DataFrame:
+    return published_counts(policy, counts, DeliveryNoise.of(secret, "delivery 1", policy.counts))
+
+
+def test_what_an_earlier_release_hid_is_not_shown_under_a_lower_threshold(tables):
+    strict, lax = policy_with(protection="masked"), policy_with(protection="masked", masking={"threshold": 3, "values": 3})
+    counts = counted(strict, tables)
+    earlier, later = masked_tables(masked(strict, counts), 11), masked(lax, counts)
+    assert later["count"].between(3, 10).any()
+    (alone,) = count_measurements(lax, later, [], 1)
+    (together,) = count_measurements(lax, later, [earlier], 1)
+    assert alone.passed and together.value > 0 and not together.passed
+    (again,) = count_measurements(strict, masked(strict, counts), [masked_tables(later, 3)], 1)
+    assert not again.passed, "nor is it hidden again"
+
+
+def test_tables_that_differ_by_a_few_members_from_those_of_another_policy_are_refused(tables):
+    """The other policy leaves out one more member of the same delivery: differences of its counts tell who that is like."""
+    one, other = (policy_with(protection="masked") for _ in range(2))
+    counts = counted(one, tables)
+    published = masked(one, counts)
+    ages = published[(published["row"] == "age") & (published["count"] > 50)]["column"].tolist()
+    fewer = counts.assign(shape=counts["shape"] + "of another policy")
+    for age, change in zip(ages[:2], (-1, 1), strict=True):
+        fewer.loc[(counts["row"] == "age") & (counts["column"] == age), "count"] += change
+    earlier = masked_tables(masked(other, fewer), 11)
+    (found,) = count_measurements(one, masked(one, counts), [earlier], 1)
+    assert found.value > 0 and not found.passed
+    same = masked_tables(masked(other, counts.assign(shape=fewer["shape"])), 11)
+    (found,) = count_measurements(one, masked(one, counts), [same], 1)
+    assert found.passed, "equal counts tell nothing new"
+
+
+def test_masked_tables_are_audited_with_those_made_under_another_secret(tables):
+    policy = policy_with(protection="masked")
+    counts = counted(policy, tables)
+    cells = [
+        masked_tables(masked(policy, counts, secret), 11).cells
+        for secret in (SECRET, Secret(b"another secret" * 3, "environment"))
+    ]
+    assert cells[0] == cells[1]
+
+
+def test_the_meaning_of_the_cost_names_what_it_does_not_cover():
+    """One more member in a class of 19 takes all of them out of the count of members in small classes."""
+    policy = policy_with()
+    told = CountStatement(policy.counts, budget_of(Chain((), None, b""), policy.counts)).public()["budget"]["meaning"]
+    assert "not counts that depend on who else is in the data" in told and "of members in small classes" in told
+
+
 def test_a_manifest_keeps_masked_tables_for_later_releases(tables):
     policy = policy_with(protection="masked")
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
@@ -177,7 +228,7 @@ def test_a_manifest_keeps_masked_tables_for_later_releases(tables):
     assert kept is not None and kept.cells == masked_tables(published, 11).cells
     assert PublishedCounts.together([kept, masked_tables(published, 11)]).cells == kept.cells
     assert statement.public()["tables"] == "masked" and "masked" not in statement.public()
-    assert statement.masked == shown_of(published) and "not the masked tables" in statement.public()["budget"]["meaning"]
+    assert statement.masked == shown_of(published) and "nor the masked tables" in statement.public()["budget"]["meaning"]
 
 
 def test_nothing_is_kept_of_noisy_tables(tables):

@@ -267,6 +267,32 @@ class TestAttributes:
         ages = [f"age group {person['age'] % 60}" for person in people()]
         refused(self.run(tmp_path, ages, demographics__policy="10_year"), "column Extra")
 
+    @pytest.mark.parametrize(
+        ("written", "named", "role", "because"),
+        [
+            (lambda person: f"{person['age']}", "extra", "free", "as if it were made of it"),
+            (
+                lambda person: f"B{2008 - person['age']}" if person["age"] > 89 else "",
+                "extra",
+                "free",
+                "as if it were made of it",
+            ),
+            (lambda person: f"{person['age'] % 9 + 101}.0", "BENE_COUNTY_CD", "free", "its name says that it identifies"),
+            (lambda person: f"2008031{person['age'] % 9}.0", "extra", "free", "dates without separators"),
+            (lambda person: f"２００８-03-1{person['age'] % 9}", "extra", "free", "breaks element (C) of Safe Harbor"),
+            (lambda person: f"031{person['age'] % 9}", "extra", "year", "breaks element (C) of Safe Harbor"),
+        ],
+        ids=["ages", "births of the old", "counties", "dates as decimals", "dates in wide digits", "days as years"],
+    )
+    def test_identifiers_in_disguise(self, tmp_path, written, named, role, because):
+        """Few people are over 89, so that no measure of association notices them."""
+        cohort = [p | {"age": p["age"] if at < 8 else 30 + at % 60} for at, p in enumerate(people(1200))]
+        for at, person in enumerate(cohort[:8]):
+            person["age"] = 91 + at
+        cohort = [person | {named: written(person)} for person in cohort]
+        policy = with_level(attributes=[{"column": named, "release_as": "Grade", "role": role}])
+        refused(made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort)), because)
+
 
 class TestTheGate:
     """Each finds everything up to the release in order, and one thing changed since."""

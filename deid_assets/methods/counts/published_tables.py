@@ -4,9 +4,13 @@ Tables are frames with one row per cell: table, row, column, count and mark as p
 for cells that count the same people of the same delivery, whatever policy published them.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
+from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit
 from deid_assets.methods.counts.cohort import sums_of
 from deid_assets.methods.counts.estimates import estimate_audit
 from deid_assets.methods.counts.tables import CellName, PublishedCounts, Sum
@@ -17,6 +21,11 @@ COLUMNS = ("table", "row", "column", "count", "mark", "sd", "contribution", "sam
 def names_of(published: pd.DataFrame) -> tuple[CellName, ...]:
     """The names of the cells."""
     return tuple(CellName(*row) for row in published[["table", "row", "column"]].itertuples(index=False))
+
+
+def delivery_of(name: CellName) -> str:
+    """The delivery whose people a cell of `masked_tables` counts, as `same` begins with it."""
+    return name.table.partition(" ")[2].partition(".")[0]
 
 
 def masked_tables(published: pd.DataFrame, threshold: int) -> PublishedCounts:
@@ -50,6 +59,77 @@ def masked_tables(published: pd.DataFrame, threshold: int) -> PublishedCounts:
     sums = [Sum(one.name, own[one.total], tuple(own[part] for part in one.parts)) for one in sums_of(plain)]
     contribution = published["contribution"].to_numpy(np.int64)
     return PublishedCounts.of_marks(([own[name] for name in plain], sums), shown, contribution, threshold)
+
+
+def disclosed_counts(published: PublishedCounts, earlier: Sequence[PublishedCounts], rule: SmallCounts) -> int:
+    """Count the small counts that masked tables show, expose or nearly expose, together with those of earlier releases.
+
+    What an earlier release hid stays hidden: a later policy with a lower threshold must not show it.
+
+    Raises
+    ------
+    CountsError
+        If the releases contradict each other.
+
+    Examples
+    --------
+    >>> rows = [("attrition", "step", "excluded", count, mark, None, 1, "d.1") for count, mark in ((None, "T"), (5, None))]
+    >>> hidden, shown = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
+    >>> disclosed_counts(shown, [], SmallCounts(2, 2)), disclosed_counts(shown, [hidden], SmallCounts(2, 2))
+    (0, 1)
+    """
+    together = PublishedCounts.together([published, *earlier])
+    found = audit(together, rule)
+    disclosed = {found.cells[place] for place in found.disclosed()}
+    hidden = {name: int(most + 1) // int(person) for name, most, person in _small_and_hidden(earlier)}
+    strictest = max(hidden.values(), default=0)
+    if strictest > rule.threshold:
+        again = audit(together, replace(rule, threshold=strictest))
+        disclosed |= {again.cells[place] for place in again.disclosed()} & set(hidden)
+    return len(disclosed) + small_differences(found, published.cells, rule)
+
+
+def _small_and_hidden(releases: Sequence[PublishedCounts]) -> Iterator[tuple[CellName, float, float]]:
+    """The cells marked 'T', with the largest count that the mark allows and what a person contributes."""
+    for one in releases:
+        is_small = one.hidden & np.isfinite(one.high)
+        names = (name for name, small in zip(one.cells, is_small, strict=True) if small)
+        yield from zip(names, one.high[is_small], one.contribution[is_small], strict=True)
+
+
+def small_differences(audited: CountAudit, published: Sequence[CellName], rule: SmallCounts) -> int:
+    """Count the known counts that differ by few members from another known count of the same class and delivery.
+
+    Two policies may leave out different members of one delivery. Then the difference of their counts is those few members.
+
+    Parameters
+    ----------
+    audited
+        Of `masked_tables`, of several releases together; what sums give is known, too.
+    published
+        The cells of the release that is judged.
+
+    Examples
+    --------
+    >>> rows = [("characteristics", "sex", "M", count, None, None, 1, same) for count, same in ((41, "d.1"), (40, "d.2"))]
+    >>> one, other = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
+    >>> small_differences(audit(PublishedCounts.together([one, other])), one.cells, SmallCounts())
+    1
+    """
+    known = {name: float(low) for name, low, high in zip(audited.cells, audited.low, audited.high, strict=True) if low == high}
+    alike: dict[tuple[str, ...], list[float]] = {}
+    for name, count in known.items():
+        alike.setdefault(_class_of(name), []).append(count)
+    return sum(
+        any(0 < abs(known[name] - other) < rule.threshold for other in alike[_class_of(name)])
+        for name in published
+        if name in known
+    )
+
+
+def _class_of(name: CellName) -> tuple[str, ...]:
+    """Table, row, column and delivery of a cell of `masked_tables`, without what of the policy shapes it."""
+    return name.table.partition(" ")[0], name.row, name.column, delivery_of(name)
 
 
 def chance_of_exact_estimate(published: pd.DataFrame, publications: int) -> float:

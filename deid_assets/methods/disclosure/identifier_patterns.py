@@ -7,6 +7,8 @@ counted separately.
 
 import itertools
 import re
+import sys
+import unicodedata
 from dataclasses import dataclass
 
 from deid_assets.methods.disclosure.attribute_leaks import PLACEHOLDERS
@@ -22,8 +24,8 @@ _MONTH_NAME = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 
 IDENTIFIERS: dict[str, str] = {
     "social security numbers": rf"{_BEFORE}{_D}{{3}}({_DASH}|[ ./_]){_D}{{2}}({_DASH}|[ ./_]){_D}{{4}}{_AFTER}",
-    "telephone numbers": rf"{_BEFORE}({_D}{{3}}({_DASH}|[ ./_])+|\({_D}{{3}}\) ?){_D}{{3}}({_DASH}|[ ./_])?{_D}{{4}}{_AFTER}"
-    rf"|\+({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{7,14}}{_AFTER}",
+    "telephone numbers": rf"{_BEFORE}(1({_DASH}|[ ./_])+)?({_D}{{3}}({_DASH}|[ ./_])+|\({_D}{{3}}\) ?)"
+    rf"{_D}{{3}}({_DASH}|[ ./_])?{_D}{{4}}{_AFTER}|\+({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{7,14}}{_AFTER}",
     "e-mail addresses": r"[\w.%+-]+ ?(@|\[at\]|\(at\)) ?[\w-]+( ?(\.|\[dot\]|\(dot\)) ?[\w-]+)*"
     r"( ?(\.|\[dot\]|\(dot\)) ?)[a-z]{2,}",
     "web addresses": r"(https?|ftp)://|(^|[^a-z])www\.|[a-z0-9-]\.(com|org|net|gov|edu|info|io)($|[/:? ])",
@@ -47,6 +49,7 @@ FORMATS: dict[str, str] = {
     "numbers of nine or ten digits": rf"{_D}{{9,10}}",
     "dates without separators": rf"{_YEAR}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])"
     rf"|(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01]){_YEAR}",
+    "dates with years of two digits": rf"({_MONTH}[/.]{_DAY}|{_DAY}[/.]{_MONTH})[/.][0-9]{{2}}|{_DAY}{_MONTH_NAME}[0-9]{{2}}",
     "numbers of records": rf"[a-z]{{1,4}}{_D}{{6,}}|0{_D}{{5,9}}",
 }
 """Formats that ordinary numbers can also have; matched against the whole value without spaces and dashes."""
@@ -55,8 +58,22 @@ SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?((?: +|,)\p{L}[\p{L}'’.-]*,?){1,3}"
 """Two to four words of letters, as in names of persons."""
 
 
-_PLAIN = "translate(regexp_replace(regexp_replace({}, '\\p{{Cf}}', '', 'g'), '\\p{{Zs}}', ' ', 'g'), '＠﹫．｡', '@@..')"
-"""SQL for a text as displayed: without invisible characters, and with one kind of blank, at sign and dot."""
+_DIGITS = [chr(code) for code in range(128, sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Nd"]
+_SIGNS = {"＠": "@", "﹫": "@", "．": ".", "｡": ".", "／": "/", "：": ":", "−": "-"}
+_ALIKE = _SIGNS | {digit: str(unicodedata.decimal(digit)) for digit in _DIGITS}
+
+
+def displayed(value: str) -> str:
+    """SQL of a value as text that is read alike in every script.
+
+    It has no invisible characters, one kind of blank, dash, dot, slash and at sign, and the digits 0 to 9. A number that a file
+    holds with decimals or an exponent, such as 20080105.0, is the whole number that it is.
+    """
+    seen = rf"regexp_replace(regexp_replace({value}::VARCHAR, '\p{{Cf}}', '', 'g'), '\p{{Zs}}', ' ', 'g')"
+    text = f"trim(translate(regexp_replace({seen}, '\\p{{Pd}}', '-', 'g'), '{''.join(_ALIKE)}', '{''.join(_ALIKE.values())}'))"
+    whole = f"TRY_CAST(TRY_CAST({text} AS DECIMAL(38, 9)) AS HUGEINT)::VARCHAR"
+    return rf"""CASE WHEN regexp_matches({text}, '^[0-9]+[.]0+$') THEN regexp_extract({text}, '^[0-9]+')
+        WHEN regexp_matches({text}, '^[0-9]([.][0-9]+)?[eE][+]?[0-9]{{1,2}}$') THEN coalesce({whole}, {text}) ELSE {text} END"""
 
 
 @dataclass(frozen=True)
@@ -99,7 +116,7 @@ def patterns_of(table: Table, column: str, k: int) -> Patterns:
     found = [f"sum(n) FILTER ({name})" for name in _names(len(strong), len(weak))]
     raw = f"{quoted(column)}::VARCHAR"
     row = table.query(
-        f"""WITH held AS (SELECT {raw} AS raw, trim({_PLAIN.format(raw)}) AS text, count(*) AS n
+        f"""WITH held AS (SELECT {raw} AS raw, {displayed(raw)} AS text, count(*) AS n
                 FROM {table.sql} WHERE {quoted(column)} IS NOT NULL GROUP BY ALL),
             filled AS (SELECT n, text, regexp_replace(text, '[\\s\\p{{Pd}}_]', '', 'g') AS bare FROM held
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),
@@ -131,13 +148,13 @@ _WORDS = frozenset([
     "fax", "address", "addr", "street", "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday",
     "dateofbirth", "dod", "ip", "ipaddress", "mac", "url", "website", "passport", "licence", "license", "vin", "plate", "iban",
     "fingerprint", "photo", "photograph", "pseudonym", "guid", "uuid", "hash", "md", "sha", "latitude", "longitude", "lat",
-    "lon", "geohash",
+    "lon", "geohash", "county", "counties", "cnty", "city", "town", "precinct", "cbsa",
 ])  # fmt: skip
 _PHRASES = (
     ("social", "security"), ("medical", "record"), ("record", "number"), ("record", "no"), ("record", "id"), ("e", "mail"),
     ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"),
     ("death", "date"), ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("health", "plan"),
-    ("device", "id"), ("serial", "number"),
+    ("device", "id"), ("serial", "number"), ("census", "tract"),
     *((who, "id") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance")),
     *((who, "number") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance", "certificate")),
     *((who, "no") for who in ("patient", "member", "insurance")),
@@ -152,9 +169,9 @@ def named_as_identifier(name: str) -> bool:
 
     Examples
     --------
-    >>> [named_as_identifier(name) for name in ("PatientName", "SSN", "e-mail", "date of birth", "memberId")]
+    >>> [named_as_identifier(name) for name in ("PatientName", "SSN", "e-mail", "date of birth", "BENE_COUNTY_CD")]
     [True, True, True, True, True]
-    >>> [named_as_identifier(name) for name in ("drug_name", "Likes", "zipper", "birth_weight", "shipment")]
+    >>> [named_as_identifier(name) for name in ("drug_name", "Likes", "zipper", "birth_weight", "capacity")]
     [False, False, False, False, False]
     """
     parts = [part.lower().rstrip("0123456789") for part in _PART.findall(name)]

@@ -31,6 +31,7 @@ NOT_A_YEAR = "not a year"
 OLD_BIRTH = "year of birth that implies an age over 89"
 
 _BELOW_STATE = ("street_address", "city", "county", "precinct", "geocode")
+_YEAR = "(1[89]|20)[0-9]{2}"
 _SPAN = "^([0-9]+)[-–]([0-9]+)$"
 
 
@@ -172,8 +173,9 @@ def _age_conditions(text: str) -> dict[str, str]:
 
 
 def _year_conditions(text: str) -> dict[str, str]:
-    plain = f"(regexp_matches({text}, '^[0-9]{{4}}([-–][0-9]{{4}})?$') OR {text} = '{TOP}')"
-    dated = f"({years(text)}) IS NOT NULL"
+    # Four digits that are no year of a living person's records, such as 0314, may be a day and a month.
+    plain = f"(regexp_matches({text}, '^{_YEAR}([-–]{_YEAR})?$') OR {text} = '{TOP}')"
+    dated = f"coalesce(regexp_matches({years(text)}, '^{_YEAR}$'), false)"
     return {
         FINE_DATE: f"NOT {plain} AND {dated}",
         NOT_A_YEAR: f"NOT {plain} AND NOT {dated}",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deid_assets.methods.disclosure.attribute_leaks import PLACEHOLDERS
-from deid_assets.methods.disclosure.identifier_patterns import FORMATS, IDENTIFIERS, TITLE
+from deid_assets.methods.disclosure.identifier_patterns import FORMATS, IDENTIFIERS, TITLE, displayed
 from deid_assets.store.tables import Table, quoted
 
 _PHONE = r"\(?[0-9]{3}\)?[ ./-]*[0-9]{3}[ ./-]*[0-9]{4}"
@@ -76,6 +76,7 @@ _FORMAT_LETTERS = {
     "ZIP codes": "B",
     "numbers of nine or ten digits": "G",
     "dates without separators": "C",
+    "dates with years of two digits": "C",
     "numbers of records": "H",
 }
 KINDS: tuple[Kind, ...] = (
@@ -96,6 +97,7 @@ KINDS: tuple[Kind, ...] = (
         _insensitive(
             rf"(^|[^0-9/.-])((1[89]|20)[0-9]{{2}}[-/.](0[1-9]|1[0-2])|(0[1-9]|1[0-2])[-/.](1[89]|20)[0-9]{{2}})($|[^0-9/.-])"
             rf"|(^|{_LATIN}){_MONTH_NAME},? +(1[89]|20)[0-9]{{2}}($|[^0-9])"
+            r"|(^|[^0-9])(1[89]|20)[0-9]{2}[ -]?(q[1-4]|w[0-5][0-9])\b|\bq[1-4][ /-]?(1[89]|20)[0-9]{2}($|[^0-9])"
         ),
     ),
     Kind(
@@ -121,8 +123,10 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "Medicare beneficiary identifiers",
         "I",
-        r"(^|[^A-Z0-9])[1-9][AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9]-?[AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9]-?"
-        r"[AC-HJKMNP-RT-Y]{2}[0-9]{2}($|[^A-Z0-9])",
+        _insensitive(
+            r"(^|[^A-Z0-9])[1-9][AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9]-?[AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9]-?"
+            r"[AC-HJKMNP-RT-Y]{2}[0-9]{2}($|[^A-Z0-9])"
+        ),
     ),
     Kind("numbers of accounts", "J", _insensitive(rf"(^|{_LATIN})(acct|account|iban){_NUMBER}[a-z]{{0,2}}[0-9]{{4,}}")),
     Kind(
@@ -197,11 +201,8 @@ def _in_column(table: Table, column: str) -> list[Found]:
     none = " OR ".join(f"k{at}" for at, kind in enumerate(KINDS) if kind.certain)
     shared = [f"regexp_matches(bare, ?) AND NOT ({none}) AS k{at}" for at, kind in enumerate(KINDS) if not kind.certain]
     counts = [f"sum(n) FILTER (k{at}), count(*) FILTER (k{at})" for at in range(len(KINDS))]
-    plain = r"regexp_replace(regexp_replace({}, '\p{{Cf}}', '', 'g'), '\p{{Zs}}', ' ', 'g')".format(
-        f"{quoted(column)}::VARCHAR"
-    )
     row = table.query(
-        f"""WITH held AS (SELECT trim({plain}) AS text, count(*) AS n FROM {table.sql}
+        f"""WITH held AS (SELECT {displayed(quoted(column))} AS text, count(*) AS n FROM {table.sql}
                 WHERE {quoted(column)} IS NOT NULL GROUP BY ALL),
             filled AS (SELECT n, text, regexp_replace(text, '[\\s\\p{{Pd}}_]', '', 'g') AS bare FROM held
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),

@@ -4,6 +4,8 @@ First a plan lists the cells that are to be published. The budget judges the pla
 only: none can go round the budget.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -54,9 +56,16 @@ class DeliveryNoise:
         return NoisyCell(name, self._shaped(shape).identity, self.section.sd * contribution, contribution)
 
     def same(self, name: CellName, shape: str) -> str:
-        """Equal for cells that count the same people of this delivery, however their counts are protected; restricted."""
-        counted = ConsistentNoise(self.key, self.delivery, shape).identity
-        return NoisyCell(name, counted, 0.0).draw
+        """Equal for cells that count the same people of this delivery, however their counts are protected; restricted.
+
+        It begins with the delivery (`published_tables.delivery_of`). It has no key: an audit must know the cells of earlier
+        releases after the secret was replaced, too.
+        """
+        delivery, counted = (
+            hashlib.sha256(json.dumps(words).encode()).hexdigest()
+            for words in (["delivery", self.delivery], ["cell", self.delivery, shape, *name])
+        )
+        return f"{delivery[:16]}.{counted}"
 
     def draw(self, name: CellName, shape: str, sd: float) -> int:
         """The noise of a cell at a standard deviation."""

@@ -12,7 +12,10 @@ from deid_assets.methods.counts.tables import CellName, PublishedCounts
 from deid_assets.policy.sections.counts import CountNoise, Counts
 from deid_assets.release.counts.published import shown_of
 
-_NOT_COVERED = "It covers the noisy counts, not the released rows"
+_NOT_COVERED = (
+    "It covers counts that change by 1 with one person, not the released rows, and not counts that depend on who else is in "
+    "the data: of members in small classes, of suppressed members, of providers"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +81,9 @@ class CountStatement:
     def _meaning(self, spent: float, delta: float) -> str:
         exceptions = []
         if self._tables_are_masked:
-            exceptions.append("not the masked tables")
+            exceptions.append("nor the masked tables")
         if isinstance(self.section, Counts) and self.section.zeros == "shown":
-            exceptions.append("not the zeros that are shown")
+            exceptions.append("nor the zeros that are shown")
         return f"All releases so far: {meaning(spent, delta)} {', '.join([_NOT_COVERED, *exceptions])}."
 
 

@@ -4,9 +4,10 @@ The registry is one for all policies and deliveries of a home, because their mem
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from deid_assets.errors import ReleaseError
 from deid_assets.methods.counts.budget import Budget, Charge, NoisyCell
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.policy.sections.counts import CountNoise
@@ -68,6 +69,29 @@ def budget_of(chain: Chain, section: CountNoise) -> Budget:
     charges: Sequence[NoiseCharge] = [line for line in chain.lines if isinstance(line, NoiseCharge)]
     spent = tuple(Charge(line.cells, line.draws, line.billionths / _BILLION) for line in charges)
     return Budget(section.budget.total, section.lockout, spent)
+
+
+def require_charges(budget: Budget, told: Iterable[float]) -> None:
+    """Refuse a registry that records less than earlier releases say was spent: it lost lines.
+
+    Parameters
+    ----------
+    budget
+        As the registry records it.
+    told
+        What noisy counts had cost at each earlier release, according to its restricted manifest.
+
+    Raises
+    ------
+    ReleaseError
+        If lines are missing.
+    """
+    most = max(told, default=0.0)
+    if most > budget.spent + 1 / _BILLION:
+        raise ReleaseError(
+            f"the registry records {budget.spent:.4g} of zCDP as the cost of noisy counts, but an earlier release says that "
+            f"{most:.4g} were spent: the registry lost lines; restore it from a backup"
+        )
 
 
 def _billionths(rho: float) -> int:
