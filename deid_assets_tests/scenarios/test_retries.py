@@ -49,14 +49,14 @@ STRICTER = changed(POLICY, neighbor_attack__given_membership={"at_most": 0.12})
 """At the first node the neighbor succeeds less often than this, and its bound is above."""
 
 CHOICE = ("lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members")
-AFTER = (*CHOICE, *STAGES["candidate"], *STAGES["assessment"], "release")
+AFTER = (*CHOICE, *STAGES["candidate"], *STAGES["counts"], *STAGES["assessment"], "release")
 
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     """A home in which a generalization was chosen and its candidate made."""
     root = tmp_path_factory.mktemp("retries") / "deid"
-    before = ("intake", "preparation", "adversary", "generalization", "candidate")
+    before = ("intake", "preparation", "adversary", "generalization", "candidate", "counts")
     with pipeline_in(root) as pipeline:
         write_policy(pipeline.home.policies, POLICY)
         pipeline.synthetic(KEY, MEMBERS, seed=1)
