@@ -12,6 +12,7 @@ from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.demographics.standard_attributes import WITHHELD, YEAR
 from deid_assets.methods.disclosure.attribute_leaks import (
     Column,
     Withheld,
@@ -88,6 +89,8 @@ def finding_refusals(policy: CohortPolicy, staged: Table) -> list[Refusal]:
     own, stated = policy.demographic_columns, policy.demographics
     strict = stated.policy == "safe_harbor" and stated.old_ages is None
     judged = {"age": "age", "geography": "state"} if strict else {}
+    if strict and stated.levels.get("date", YEAR) not in (YEAR, WITHHELD):
+        judged["date"] = "date"
     roles = {column: judged.get(name, LINK) for name, column in own.items()}
     # A year can be that of a birth, whatever the policy calls it.
     year = "year" if policy.reference_day is None else "birth_year"

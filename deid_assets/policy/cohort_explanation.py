@@ -28,7 +28,12 @@ def levels_of_cohort(policy: CohortPolicy) -> Iterator[str]:
     old = policy.demographics.old_ages
     if old is not None:
         yield f"ages from 90 on: for each {old.by} the finest of {', '.join(old.levels)} that is no riskier than Safe Harbor"
-    yield f"the population is a table of kind {policy.population.kind}, delivered beside the cohort"
+    date = policy.columns.date
+    if date is not None:
+        yield f"{date.dated * 100:.4g} % of the population are taken to have such a date from {date.first} to {date.last}"
+    own = policy.population
+    count = f" (its column {own.count})" if own.kind == "estimates" else ""
+    yield f"the population is a table of kind {own.kind}{count}, delivered beside the cohort"
 
 
 def gates_of_cohort(policy: CohortPolicy) -> Iterator[str]:

@@ -7,6 +7,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_from
+from deid_assets.reports.cohort_report import limits_of
 from deid_assets_tests.policy.cohort_values import cohort_values
 
 LEVELS = {"age": "5 years", "ethnicity": "any", "geography": "state", "sex": "sex"}
@@ -104,3 +105,31 @@ def test_the_policy_in_plain_words():
 
 def test_a_plan_makes_everything_up_to_the_measured_risk():
     assert planned_assets(loaded())[-1] == "cohort_risk"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "unsaid"),
+    [
+        ({}, "The upper bound of a policy is compared", "Expected risks are compared"),
+        ({"risk": {"compared": "expected"}}, "Expected risks are compared", "The upper bound of a policy is compared"),
+        ({"risk": {"no_riskier_than": None, "largest_at_most": 0.05}}, "errors of the census", "compared"),
+        (
+            {"columns__date": A_DATE, "demographics__levels": {"date": "year"}},
+            "10 % of the population have such a date",
+            "T = ",
+        ),
+    ],
+    ids=["upper bound", "expected", "no comparison", "date"],
+)
+def test_the_report_says_what_the_numbers_do_not(changes, said, unsaid):
+    limits = " ".join(limits_of(loaded(**changes)))
+    assert said in limits and unsaid not in limits and "Two releases of one cohort" in limits
+
+
+def test_what_is_taken_of_the_population_is_told_in_plain_words():
+    dated = explain(loaded(columns__date=A_DATE, demographics__levels={"date": "year"}))
+    assert "10 % of the population are taken to have such a date from 2008-01-01 to 2008-12-31" in dated
+    estimates = explain(
+        loaded(columns__race=None, population={"kind": "estimates", "file": "a.csv", "count": "POPESTIMATE2008"})
+    )
+    assert "its column POPESTIMATE2008" in estimates

@@ -366,6 +366,12 @@ def test_a_date_is_published_at_its_level_and_counted(tmp_path):
     assert {row["Admitted"] for row in released_rows(tmp_path / "deid")} == {"2008"}
     fine = with_level(columns__date=date, demographics={"policy": "safe_harbor", "levels": {"date": "day"}})
     refused(made(tmp_path / "fine", fine, tmp_path / "in"), "no_riskier_than_safe_harbor")
+    # Nothing is compared with Safe Harbor, and nobody is alone on a day: still, this is not Safe Harbor.
+    alone = fine | {"risk": {"no_riskier_than": None, "largest_at_most": 0.33}}
+    alike = {"age": 40, "sex": "F", "race": "White", "state": "WA"}
+    two_days = [person | alike | {"admitted": days[number % 2]} for number, person in enumerate(cohort)]
+    huge = deliver(tmp_path / "huge", two_days, population(scale=1000))
+    refused(made(tmp_path / "alone", alone, huge), "column Admitted breaks element (C) of Safe Harbor")
 
 
 def test_old_ages_are_finer_where_the_population_carries_them(tmp_path):

@@ -1,6 +1,7 @@
 """Counts that are published with a release: protected, audited together with earlier ones, and within their budget."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -86,6 +87,14 @@ def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_its
 
     monkeypatch.setattr(ConsistentNoise, "draw", of_tables_only)
     refused(pipeline, "refused by the budget of noise: these counts cost .* of zCDP, but only 3 of the total of 50 are left")
+
+
+def test_who_removes_registry_and_releases_does_not_get_the_budget_back(pipeline):
+    assert pipeline.run(KEY, ["release"]).exit_code == PUBLISHED
+    shutil.rmtree(pipeline.home.releases)
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.exit_code != PUBLISHED and "the registry lost lines" in " ".join(summary.reasons), summary
+    assert summary.release is None and not pipeline.registry.chain().lines
 
 
 def test_a_cell_that_was_published_as_often_as_allowed_is_locked_out(pipeline):

@@ -172,7 +172,7 @@ NO_LIMIT = {
     "counts.claims_per_member": "the noise of a count of claims is as many times wider",
     "counts.lockout": "judged together with the width of the noise",
     "detail_at_least": "it asks for use, not for privacy: the type bounds it, and more only refuses more",
-    "columns.date.dated": "a statement about the population; Safe Harbor is measured with the same",
+    "columns.date.dated": "a statement about the population, which the report shows; the type bounds it",
     "dates.narrower.width": "measured as what an adversary knows; the risk decides",
     "dates.width": "measured as what an adversary knows; the risk decides",
     "inpatient_attack.table.people_at_most": "a statement about the table, compared with it",
