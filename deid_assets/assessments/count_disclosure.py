@@ -93,8 +93,8 @@ def _found(tables: pd.DataFrame, rule: SmallCounts, earlier: list[PublishedCount
 
 def _steps(*after: tuple[str, int | None, str | None, str]) -> pd.DataFrame:
     """Steps of which 100 remained before, and some were excluded after."""
-    rows: list[tuple[object, ...]] = [("attrition", "before", "remaining", 100, None, None, 1, "a")]
-    rows += [("attrition", "after", column, count, mark, None, 1, same) for column, count, mark, same in after]
+    rows: list[tuple[object, ...]] = [("attrition", "before", "remaining", 100, None, None, 1, 0, "a")]
+    rows += [("attrition", "after", column, count, mark, None, 1, 0, same) for column, count, mark, same in after]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -105,7 +105,7 @@ def _noisy(sd: float) -> pd.DataFrame:
 
 COUNT_DISCLOSURE_AUDIT = Assessment(
     NAME,
-    version="2",
+    version="3",
     policy_sections=("counts",),
     inputs=(*CANDIDATE, "published_counts"),
     measure=assess,

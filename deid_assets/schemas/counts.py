@@ -19,6 +19,15 @@ def _cell() -> dict[str, Column]:
     }
 
 
+def _least() -> Column:
+    return column(
+        dt.int64,
+        Role.MEASUREMENT,
+        "members in the sample, whom readers may count in the released files",
+        Check.ge(0, error="at least 0"),
+    )
+
+
 def _contribution() -> Column:
     return column(dt.int64, Role.OTHER, "what one person adds to the count at most", Check.ge(1, error="at least 1"))
 
@@ -28,6 +37,7 @@ COHORT_COUNTS = contract(
         **_cell(),
         "count": column(dt.int64, Role.MEASUREMENT, "exact count", Check.ge(0, error="at least 0"), unit="people or claims"),
         "contribution": _contribution(),
+        "least": _least(),
         "shape": column(dt.string, Role.OTHER, "digest of what of the policy shapes the count; keys the noise"),
     },
     unique=["table", "row", "column"],
@@ -53,6 +63,7 @@ PUBLISHED_COUNTS = contract(
         "same": column(dt.string, Role.OTHER, "digest that is equal for cells that count the same people"),
         "place": _cell()["place"],
         "contribution": _contribution(),
+        "least": _least(),
     },
     unique=["table", "row", "column"],
 )

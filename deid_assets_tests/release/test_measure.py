@@ -199,7 +199,7 @@ class TestRequirements:
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
         ]
-        noisy = pd.DataFrame([("attrition", "a", "remaining", 5, None, 2.5, 1, "x")], columns=list(COLUMNS))
+        noisy = pd.DataFrame([("attrition", "a", "remaining", 5, None, 2.5, 1, 0, "x")], columns=list(COLUMNS))
         measured += count_measurements(POLICY, noisy, (), 1)
         gating = {m.name: m.threshold for m in measured if m.gating}
         gating |= {canaries_measurement(Findings(9, 9), "c" * 64).name: 1.0}

@@ -49,7 +49,8 @@ def tables(tmp_path_factory) -> dict[str, Table]:
     content = {
         "member_profiles": """SELECT 'm' || i AS member_id, CASE WHEN i < 2 THEN 85 ELSE (i % 70) END::INTEGER AS age,
             CASE WHEN i < 7 THEN NULL WHEN i % 2 = 0 THEN 'F' ELSE 'M' END AS sex,
-            CASE WHEN i % 9 = 0 THEN NULL ELSE i % 3 END::INTEGER AS days_in_hospital_y2, 1 + i % 30 AS claims
+            CASE WHEN i % 9 = 0 THEN NULL ELSE i % 3 END::INTEGER AS days_in_hospital_y2, 1 + i % 30 AS claims,
+            i % 3 = 0 AS released
             FROM range(1003) AS r(i)""",
         "eligible_members": "SELECT 'm' || i AS member_id FROM range(900) AS r(i)",
         "claims": "SELECT 'm' || (i % 10) AS member_id FROM range(1000) AS r(i)",
@@ -171,6 +172,20 @@ def test_what_an_earlier_release_shows_of_the_same_people_exposes_a_masked_count
 
 def masked(policy: Policy, counts: pd.DataFrame, secret: Secret = SECRET) -> pd.DataFrame:
     return published_counts(policy, counts, DeliveryNoise.of(secret, "delivery 1", policy.counts))
+
+
+def test_a_masked_count_of_which_the_released_files_show_most_members_is_disclosed(tables):
+    policy = policy_with(protection="masked")
+    counts = counted(policy, tables)
+    is_old = (counts["row"] == "age") & (counts["column"] == "80+")
+    assert counts.loc[is_old, ["count", "least"]].to_numpy().tolist() == [[2, 1]], "one of the two is in the sample"
+    published = masked(policy, counts)
+    in_the_files = (published["row"] == "age") & (published["column"] == "80+") & (published["mark"] == "T")
+    assert in_the_files.sum() == 1
+    for least, passes in ((6, True), (7, False), (10, False)):
+        told = published.assign(least=published["least"].where(~in_the_files, least))
+        (found,) = count_measurements(policy, told, [], 1)
+        assert found.passed == passes, f"{11 - least} counts remain possible"
 
 
 def test_what_an_earlier_release_hid_is_not_shown_under_a_lower_threshold(tables):

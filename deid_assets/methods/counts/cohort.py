@@ -83,9 +83,9 @@ def sums_of(cells: Iterable[CellName]) -> tuple[Sum, ...]:
 
 
 def values_counted(profiles: Table, cohort: Table, column: str) -> str:
-    """SELECT value, members: how many members of the cohort have each value of a column; a missing one is null."""
+    """SELECT value, members, sampled: members of the cohort, and of the sample, with each value; a missing one is null."""
     return f"""
-        SELECT {quoted(column)} AS value, count(*) AS members
+        SELECT {quoted(column)} AS value, count(*) AS members, count(*) FILTER (released) AS sampled
         FROM {profiles.sql} JOIN {cohort.sql} USING (member_id) GROUP BY ALL ORDER BY ALL
     """
 

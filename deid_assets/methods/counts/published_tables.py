@@ -1,7 +1,8 @@
 """The adversary of the tables that a release publishes: masked or noisy, together with earlier ones (methods#tables-of-a-run).
 
-Tables are frames with one row per cell: table, row, column, count and mark as published, sd, contribution, and `same`: equal
-for cells that count the same people of the same delivery, whatever policy published them.
+Tables are frames with one row per cell: table, row, column, count and mark as published, sd, contribution, least (members whom
+readers count in the released files, so that the count is at least that), and `same`: equal for cells that count the same people
+of the same delivery, whatever policy published them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from deid_assets.methods.counts.cohort import sums_of
 from deid_assets.methods.counts.estimates import estimate_audit
 from deid_assets.methods.counts.tables import CellName, PublishedCounts, Sum
 
-COLUMNS = ("table", "row", "column", "count", "mark", "sd", "contribution", "same")
+COLUMNS = ("table", "row", "column", "count", "mark", "sd", "contribution", "least", "same")
 
 
 def names_of(published: pd.DataFrame) -> tuple[CellName, ...]:
@@ -43,9 +44,9 @@ def masked_tables(published: pd.DataFrame, threshold: int) -> PublishedCounts:
 
     Examples
     --------
-    >>> rows = [("attrition", "delivered_members", "remaining", 100, None, None, 1, "a1"),
-    ...         ("attrition", "eligible_members", "remaining", 98, None, None, 1, "a2"),
-    ...         ("attrition", "eligible_members", "excluded", None, "T", None, 1, "a2")]
+    >>> rows = [("attrition", "delivered_members", "remaining", 100, None, None, 1, 0, "a1"),
+    ...         ("attrition", "eligible_members", "remaining", 98, None, None, 1, 0, "a2"),
+    ...         ("attrition", "eligible_members", "excluded", None, "T", None, 1, 0, "a2")]
     >>> found = masked_tables(pd.DataFrame(rows, columns=list(COLUMNS)), 11)
     >>> found.high[2], found.sums[0].total.table
     (np.float64(10.0), 'attrition a1')
@@ -58,7 +59,8 @@ def masked_tables(published: pd.DataFrame, threshold: int) -> PublishedCounts:
     ]
     sums = [Sum(one.name, own[one.total], tuple(own[part] for part in one.parts)) for one in sums_of(plain)]
     contribution = published["contribution"].to_numpy(np.int64)
-    return PublishedCounts.of_marks(([own[name] for name in plain], sums), shown, contribution, threshold)
+    of_marks = PublishedCounts.of_marks(([own[name] for name in plain], sums), shown, contribution, threshold)
+    return replace(of_marks, low=np.maximum(of_marks.low, published["least"].to_numpy(np.float64)))
 
 
 def disclosed_counts(published: PublishedCounts, earlier: Sequence[PublishedCounts], rule: SmallCounts) -> int:
@@ -73,7 +75,7 @@ def disclosed_counts(published: PublishedCounts, earlier: Sequence[PublishedCoun
 
     Examples
     --------
-    >>> rows = [("attrition", "step", "excluded", count, mark, None, 1, "d.1") for count, mark in ((None, "T"), (5, None))]
+    >>> rows = [("attrition", "step", "excluded", count, mark, None, 1, 0, "d.1") for count, mark in ((None, "T"), (5, None))]
     >>> hidden, shown = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
     >>> disclosed_counts(shown, [], SmallCounts(2, 2)), disclosed_counts(shown, [hidden], SmallCounts(2, 2))
     (0, 1)
@@ -111,7 +113,7 @@ def small_differences(audited: CountAudit, published: Sequence[CellName], rule: 
 
     Examples
     --------
-    >>> rows = [("characteristics", "sex", "M", count, None, None, 1, same) for count, same in ((41, "d.1"), (40, "d.2"))]
+    >>> rows = [("characteristics", "sex", "M", count, None, None, 1, 0, same) for count, same in ((41, "d.1"), (40, "d.2"))]
     >>> one, other = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
     >>> small_differences(audit(PublishedCounts.together([one, other])), one.cells, SmallCounts())
     1
@@ -144,9 +146,9 @@ def chance_of_exact_estimate(published: pd.DataFrame, publications: int) -> floa
 
     Examples
     --------
-    >>> rows = [("attrition", "delivered_members", "remaining", 103, None, 2.5, 1, "a1"),
-    ...         ("attrition", "eligible_members", "remaining", 99, None, 2.5, 1, "a2"),
-    ...         ("attrition", "eligible_members", "excluded", 1, None, 2.5, 1, "a2")]
+    >>> rows = [("attrition", "delivered_members", "remaining", 103, None, 2.5, 1, 0, "a1"),
+    ...         ("attrition", "eligible_members", "remaining", 99, None, 2.5, 1, 0, "a2"),
+    ...         ("attrition", "eligible_members", "excluded", 1, None, 2.5, 1, 0, "a2")]
     >>> frame = pd.DataFrame(rows, columns=list(COLUMNS))
     >>> round(chance_of_exact_estimate(frame, 1), 2), round(chance_of_exact_estimate(frame, 12), 2)
     (0.19, 0.6)

@@ -28,7 +28,7 @@ from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import COHORT_SECTIONS, shape
 from deid_assets.store.tables import Table
 
-COLUMNS = ("table", "row", "column", "place", "count", "contribution", "shape")
+COLUMNS = ("table", "row", "column", "place", "count", "contribution", "least", "shape")
 
 
 def cohort_counts(
@@ -48,12 +48,15 @@ def cohort_counts(
     Returns
     -------
     pandas.DataFrame
-        One row per cell, classes without members included, with the columns `COLUMNS`.
+        One row per cell, classes without members included, with the columns `COLUMNS`. `least` is the number of members
+        in the sample, at most so many of whom readers count in the released files; 0 for steps and claims.
     """
     members = [step for step in steps if step.unit == "members"]
     shapes = {step.stage: step.shape or shape_of_rows for step in members}
     counted = attrition_cells([(step.stage, step.count) for step in members])
-    rows: list[tuple[object, ...]] = [(*name, place, count, 1, shapes[name.row]) for place, (name, count) in enumerate(counted)]
+    rows: list[tuple[object, ...]] = [
+        (*name, place, count, 1, 0, shapes[name.row]) for place, (name, count) in enumerate(counted)
+    ]
     profiles, cohort = tables["member_profiles"], tables["eligible_members"]
     for column, level in characteristics_of(policy).items():
         found = profiles.query(values_counted(profiles, cohort, column))
@@ -86,25 +89,32 @@ def _classes(policy: Policy, column: str, level: int, found: pd.DataFrame) -> li
     classes = [*classes_of(hierarchy, level), UNKNOWN]
     known = found[found["value"].notna()]
     labels = [*hierarchy.labels(known["value"].tolist(), level)]
-    members = dict.fromkeys(classes, 0)
-    for label, number in zip(labels, known["members"], strict=True):
-        if label not in members:
-            raise CountsError(f"column {column}: a class of members is not among those of its level")
-        members[label] += int(number)
-    missing = int(found.loc[found["value"].isna(), "members"].sum())
-    members[hierarchy.missing_label(level) or UNKNOWN] += missing
+    if not set(labels) <= set(classes):
+        raise CountsError(f"column {column}: a class of members is not among those of its level")
+    rest = hierarchy.missing_label(level) or UNKNOWN
+    by_class = found.assign(label=rest)
+    by_class.loc[known.index, "label"] = labels
+    members = _by_class(classes, by_class)
     spec = policy.content("hierarchies")["hierarchies"][policy.quasi_identifier(column).hierarchy]
     own = shape(policy, *COHORT_SECTIONS, hierarchy=spec, level=level)
-    return [(CHARACTERISTICS, column, label, place, number, 1, own) for place, (label, number) in enumerate(members.items())]
+    return [
+        (CHARACTERISTICS, column, label, place, number, 1, sampled, own)
+        for place, (label, number, sampled) in enumerate(members)
+    ]
+
+
+def _by_class(classes: list[str], found: pd.DataFrame) -> Iterator[tuple[str, int, int]]:
+    """Each class with its members, and with those in the sample; classes without members included."""
+    sums = found.groupby("label")[["members", "sampled"]].sum().reindex(classes, fill_value=0).astype(np.int64)
+    return ((label, int(members), int(sampled)) for label, members, sampled in sums.itertuples())
 
 
 def _claim_bands(policy: Policy, found: pd.DataFrame) -> list[tuple[object, ...]]:
-    members = dict.fromkeys(claim_bands(), 0)
-    for claims, number in found[["value", "members"]].itertuples(index=False):
-        members[claim_band(int(claims))] += int(number)
+    members = _by_class(claim_bands(), found.assign(label=[claim_band(int(claims)) for claims in found["value"]]))
     own = shape(policy, *COHORT_SECTIONS)
     return [
-        (CHARACTERISTICS, NUMBER_OF_CLAIMS, band, place, number, 1, own) for place, (band, number) in enumerate(members.items())
+        (CHARACTERISTICS, NUMBER_OF_CLAIMS, band, place, number, 1, sampled, own)
+        for place, (band, number, sampled) in enumerate(members)
     ]
 
 
@@ -115,7 +125,7 @@ def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Ite
     ):
         table = tables[asset]
         number = int(table.query(claims_counted(table, per_member))["claims"].iloc[0])
-        yield (CLAIMS, step, REMAINING, place, number, per_member, shape(policy, *sections, per_member=per_member))
+        yield (CLAIMS, step, REMAINING, place, number, per_member, 0, shape(policy, *sections, per_member=per_member))
 
 
 def is_known_from_files(name: CellName) -> bool:

@@ -26,6 +26,7 @@ from deid_assets.release.counts.noise import DeliveryNoise
 FILES = ("Attrition", "Characteristics", "Distributions")
 _TYPES = {
     "place": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "draw": "string", "contribution": "int64",
+    "least": "int64",
 }  # fmt: skip
 ORDER: dict[str, tuple[str, ...]] = {
     "Attrition": ("Unit", "Step", "Counted"),
@@ -63,8 +64,8 @@ def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise)
     -------
     pandas.DataFrame
         Columns table, row, column, place, count (missing where masked), mark ('T' or 'H' where masked), sd (0 where the count
-        is exact, missing where tables are masked), contribution, same (`DeliveryNoise.same`), draw (`NoisyCell.draw`, missing
-        where there is no noise).
+        is exact, missing where tables are masked), contribution, least, same (`DeliveryNoise.same`), draw (`NoisyCell.draw`,
+        missing where there is no noise).
 
     Raises
     ------
@@ -93,7 +94,7 @@ def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise)
         [(*name, count, mark, sd, draw, noise.same(name, shapes[name])) for name, count, mark, sd, draw in rows],
         columns=["table", "row", "column", "count", "mark", "sd", "draw", "same"],
     )
-    known = counts[["table", "row", "column", "place", "contribution"]]
+    known = counts[["table", "row", "column", "place", "contribution", "least"]]
     return shown.merge(known, on=["table", "row", "column"], validate="one_to_one").astype(_TYPES)
 
 
