@@ -374,6 +374,22 @@ def test_a_date_is_published_at_its_level_and_counted(tmp_path):
     refused(made(tmp_path / "alone", alone, huge), "column Admitted breaks element (C) of Safe Harbor")
 
 
+def test_a_second_release_of_a_delivery_is_refused_if_it_shows_something_else(tmp_path):
+    """Age bands of one and ethnicities of the other, joined by what both publish, are finer than either."""
+    root, folder = tmp_path / "deid", deliver(tmp_path / "in")
+    assert made(root, SAFE_HARBOR, folder).exit_code == PUBLISHED
+    other = SAFE_HARBOR | {"policy": "another"}
+    with pipeline_in(root, "another") as pipeline:
+        write_policy(pipeline.home.policies, other | {"attributes": []})
+        refused(pipeline.run(KEY), "cohort/0001 published this delivery with other columns or levels")
+        write_policy(pipeline.home.policies, other | {"title": "The same under another name"})
+        assert pipeline.run(KEY).exit_code == PUBLISHED
+        folder.joinpath("cohort.csv").open("a").write("another patient,50,F,White,WA,tea,never published\r\n")
+        pipeline.register("later", "cohort", folder)
+        write_policy(pipeline.home.policies, other | {"attributes": []})
+        assert pipeline.run("later").exit_code == PUBLISHED, "another delivery"
+
+
 def test_old_ages_are_finer_where_the_population_carries_them(tmp_path):
     table = [row | {"people": row["people"] * (100 if row["state"] == "WA" else 1)} for row in population()]
     old_ages = {"by": "state", "levels": ["5 years", "1 year, 90+"]}
