@@ -122,6 +122,12 @@ def _tidy(path: Path, with_races: bool, places: Collection[str]) -> CensusTable:
     people = read.assign(**{name: column.astype("int64") for name, column in numbers.items()})
     if "zip" in people:
         people["zip"] = people["zip"].str.zfill(5)
+    counted_by = names[:-1]
+    if repeated := int(people.duplicated(counted_by).sum()):
+        raise DeliveryError(
+            f"population table: {path.name}: {repeated:,} rows repeat {', '.join(counted_by)} of another row; if the table "
+            "counts people by more, such as race or ZIP code, add them up, or name those columns of the cohort"
+        )
     if not with_races:
         people["race"] = ALL_RACES
     synthetic = path.name.lower().startswith(SYNTHETIC_PREFIX)

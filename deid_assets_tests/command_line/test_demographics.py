@@ -327,6 +327,11 @@ class TestNothingAboutAPerson:
         assert document(*words)["exit_code"] == ERROR and document(*words, "--crowded-at-most", "0.96")["outcome"] == "within"
 
 
+def wider(row: pd.DataFrame) -> pd.DataFrame:
+    """The same ages and one more."""
+    return row.assign(age_to=row["age_to"].astype(int) + 1)
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "said"),
@@ -350,7 +355,8 @@ class TestBadInput:
         ("change", "said"),
         [
             (lambda p: p.drop(index=3), "1 groups of geography, sex and ethnicity lack ages between 0 and 119"),
-            (lambda p: pd.concat([p, p.iloc[:1]]), "1 groups of geography, sex and ethnicity count an age twice"),
+            (lambda p: pd.concat([p, p.iloc[:1]]), "1 rows repeat state, sex, age_from, age_to of another row"),
+            (lambda p: pd.concat([p, wider(p.iloc[:1])]), "1 groups of geography, sex and ethnicity count an age twice"),
             (lambda p: p[(p["state"] != "WI") | (p["sex"] != "M")], "1 groups of geography, sex and ethnicity have no rows"),
             (lambda p: p.assign(people=-1), "column people: 720 rows"),
             (lambda p: p.assign(state=SECRET), "column state: 720 rows"),
