@@ -13,7 +13,7 @@ from deid_assets.methods.demographics.standard_attributes import date_attribute
 from deid_assets.policy.base import Detail, ReleasePolicy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import Problem, did_you_mean
+from deid_assets.policy.rules.validation import Problem, review_problems
 from deid_assets.policy.sections.cohort import (
     ATTRIBUTES,
     PUBLISHED_POLICIES,
@@ -224,12 +224,4 @@ def _distinct_columns(policy: CohortPolicy) -> Iterator[Problem]:
 
 
 def _reviewed(policy: CohortPolicy) -> Iterator[Problem]:
-    """A reason for something that is not an attribute would seem to be needed, or hides a typing error."""
-    attributes = [column.release_as for column in policy.attributes]
-    for name in policy.reviewed_attributes:
-        if name not in attributes:
-            yield Problem(
-                ("reviewed_attributes", name),
-                f"{name} is not one of the attributes: "
-                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
-            )
+    yield from review_problems(policy.reviewed_attributes, [column.release_as for column in policy.attributes])

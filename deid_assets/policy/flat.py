@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean
+from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean, review_problems
 from deid_assets.policy.sections.counts import CountNoise, count_noise_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
@@ -180,15 +180,7 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
-    """A reason for something that is not an attribute would seem to be needed, or hides a typing error."""
-    attributes = [column.release_as for column in policy.attributes]
-    for name in policy.reviewed_attributes:
-        if name not in attributes:
-            yield Problem(
-                ("reviewed_attributes", name),
-                f"{name} is not one of the attributes: "
-                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
-            )
+    yield from review_problems(policy.reviewed_attributes, [column.release_as for column in policy.attributes])
 
 
 def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ are refused can judge the reason. Rules cover several sections together; `sectio
 
 import difflib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
@@ -438,6 +438,17 @@ def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
                 ("detail_at_least", name),
                 f"{name} is not one of the columns that the lattice generalizes: "
                 f"{', '.join(policy.generalized)}{did_you_mean(name, policy.generalized)}",
+            )
+
+
+def review_problems(reviewed: Iterable[str], attributes: Sequence[str]) -> Iterator[Problem]:
+    """A reason for something that is not an attribute would seem to be needed, or hides a typing error."""
+    for name in reviewed:
+        if name not in attributes:
+            yield Problem(
+                ("reviewed_attributes", name),
+                f"{name} is not one of the attributes: "
+                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
             )
 
 
