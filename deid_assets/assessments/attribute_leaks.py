@@ -8,9 +8,21 @@ published rows are shown; those counted in the population are protected.
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.methods.disclosure.attribute_leaks import Together, Told
-from deid_assets.methods.disclosure.identifier_patterns import Patterns
+from deid_assets.methods.disclosure.attribute_leaks import (
+    Column,
+    Together,
+    Told,
+    Withheld,
+    joint_codes,
+    most_made_of,
+    most_told,
+    singled_out,
+    told_together,
+)
+from deid_assets.methods.disclosure.identifier_patterns import Patterns, named_as_identifier, patterns_of
 from deid_assets.methods.disclosure.leak_limits import (
     ALL_SINGLED_OUT,
     FORMATS,
@@ -25,6 +37,9 @@ from deid_assets.methods.disclosure.leak_limits import (
     TOGETHER,
     TOGETHER_AT_MOST,
 )
+from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.store.tables import Table
 
 MEANINGS: Mapping[str, str] = {
     SINGLED_OUT: "Records, of those with a value, whose value is shared by too few others: the value singles people out.",
@@ -53,6 +68,28 @@ _WHY: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
+class PublishedAttributes:
+    """Attributes of one record per person as they are published, beside what the release withholds of the same people.
+
+    Attributes
+    ----------
+    columns
+        By the name in the release: the values of all published rows.
+    linked
+        The same, of the rows whose people are known.
+    withheld
+        Labels of these people that the release does not show.
+    repeated
+        By name: how far other withheld values than these labels predict an attribute.
+    """
+
+    columns: Mapping[str, Column]
+    linked: Mapping[str, Column]
+    withheld: Sequence[Withheld]
+    repeated: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class ColumnLeaks:
     """What was found about a column that is published unchanged.
 
@@ -77,6 +114,42 @@ class ColumnLeaks:
     patterns: Patterns
     named: bool
     made_of: float | None = None
+
+
+def judge_attributes(
+    policy: FlatPolicy | CohortPolicy, staged: Table, published: PublishedAttributes, k: int, instead: str
+) -> tuple[tuple[Measurement, ...], list[Refusal]]:
+    """Measure every attribute of one record per person, and refuse those that leak and were not reviewed.
+
+    Parameters
+    ----------
+    staged
+        The published rows as read back.
+    k
+        Values are rare if fewer people have them.
+    instead
+        As for `leak_refusals`.
+    """
+    columns, linked, withheld = published.columns, published.linked, published.withheld
+    found = {}
+    for attribute in policy.attributes:
+        name = attribute.release_as
+        refines, sure = most_told(linked[name], withheld, k)
+        found[name] = ColumnLeaks(
+            int(singled_out(columns[name].codes, columns[name].blank, k).sum()),
+            int((~columns[name].blank).sum()),
+            refines,
+            sure,
+            patterns_of(staged, name, k),
+            named_as_identifier(name) or named_as_identifier(attribute.column),
+            max(most_made_of(linked[name], withheld, k), published.repeated.get(name, 0.0)),
+        )
+    together = told_together(linked, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
+    joint = joint_codes(list(columns.values()))
+    alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
+    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
+    measured += (all_singled_out(int(alone.sum()), len(joint)),)
+    return measured, leak_refusals(found, together, measured, instead)
 
 
 def leak_measurements(

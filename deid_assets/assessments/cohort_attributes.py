@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
+from deid_assets.assessments.attribute_leaks import PublishedAttributes, judge_attributes
 from deid_assets.assessments.cohort_demographics import cells_in, published, published_attributes, released_labels
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.errors import DeliveryError
@@ -17,15 +17,9 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     Column,
     Withheld,
     column_of,
-    joint_codes,
-    most_made_of,
-    most_told,
-    singled_out,
-    told_together,
     withheld_labels,
 )
-from deid_assets.methods.disclosure.identifier_patterns import displayed, named_as_identifier, patterns_of
-from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
+from deid_assets.methods.disclosure.identifier_patterns import displayed
 from deid_assets.methods.disclosure.repeated_ages import repeats_ages
 from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
@@ -135,25 +129,7 @@ def attribute_leaks(
     values = people.query(f"SELECT {attributes_sql(policy)} FROM {people.sql} ORDER BY record")
     columns = {name: column_of(values[name], k) for name in values}
     withheld, repeated = list(_withheld(policy, cells)), _ages_repeated(policy, cells, people, columns)
-    found = {}
-    for attribute in policy.attributes:
-        name = attribute.release_as
-        refines, sure = most_told(columns[name], withheld, k)
-        found[name] = ColumnLeaks(
-            int(singled_out(columns[name].codes, columns[name].blank, k).sum()),
-            int((~columns[name].blank).sum()),
-            refines,
-            sure,
-            patterns_of(staged, name, k),
-            named_as_identifier(name) or named_as_identifier(attribute.column),
-            max(most_made_of(columns[name], withheld, k), repeated[name]),
-        )
-    together = told_together(columns, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
-    joint = joint_codes(list(columns.values()))
-    alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
-    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
-    measured += (all_singled_out(int(alone.sum()), len(joint)),)
-    return measured, leak_refusals(found, together, measured, _INSTEAD)
+    return judge_attributes(policy, staged, PublishedAttributes(columns, columns, withheld, repeated), k, _INSTEAD)
 
 
 def _ages_repeated(policy: CohortPolicy, cells: Cells, people: Table, columns: Mapping[str, Column]) -> dict[str, float]:

@@ -2,22 +2,15 @@
 
 import numpy as np
 
-from deid_assets.assessments.attribute_leaks import ColumnLeaks, all_singled_out, leak_measurements, leak_refusals
+from deid_assets.assessments.attribute_leaks import PublishedAttributes, judge_attributes
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.disclosure.attribute_leaks import (
     Column,
     Withheld,
     column_of,
-    joint_codes,
-    most_made_of,
-    most_told,
-    singled_out,
-    told_together,
     withheld_labels,
 )
-from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
-from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
 from deid_assets.methods.flat.queries import published_records
 from deid_assets.methods.population.encoding import domains_of, record_codes
 from deid_assets.policy.flat import FlatPolicy
@@ -50,25 +43,7 @@ def attribute_leaks(
     known = rows["record"].notna().to_numpy()
     withheld = _withheld(policy, records, domains, chosen, rows["record"][known].to_numpy(np.int64))
     linked = {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items()}
-    found = {}
-    for attribute in policy.attributes:
-        name = attribute.release_as
-        refines, sure = most_told(linked[name], withheld, k)
-        found[name] = ColumnLeaks(
-            int(singled_out(columns[name].codes, columns[name].blank, k).sum()),
-            int((~columns[name].blank).sum()),
-            refines,
-            sure,
-            patterns_of(staged, name, k),
-            named_as_identifier(name) or named_as_identifier(attribute.column),
-            most_made_of(linked[name], withheld, k),
-        )
-    together = told_together(linked, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
-    joint = joint_codes(list(columns.values()))
-    alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
-    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
-    measured += (all_singled_out(int(alone.sum()), len(joint)),)
-    return measured, leak_refusals(found, together, measured, _INSTEAD)
+    return judge_attributes(policy, staged, PublishedAttributes(columns, linked, withheld, {}), k, _INSTEAD)
 
 
 def _withheld(policy: FlatPolicy, records: Table, domains: Table, chosen: Table, rows: np.ndarray) -> list[Withheld]:
