@@ -1,7 +1,7 @@
 """What an assessment is. Its asset, checks, gate requirements, canaries, meanings and report table follow from one value."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -128,8 +128,8 @@ class History(Protocol):
     def masked_counts(self) -> Iterable[PublishedCounts]:
         """The masked tables of every earlier release that can be compared with this one."""
 
-    def publications(self, published: Table) -> int:
-        """How often the most published cell of tables was published with noise of its own, this time included."""
+    def earlier_noise(self, published: Table) -> Mapping[str, Sequence[float]]:
+        """By definition: the standard deviations with which the cells of tables were published before."""
 
 
 @dataclass(frozen=True)

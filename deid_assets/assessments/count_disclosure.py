@@ -1,6 +1,6 @@
 """What the published tables of counts give away, alone and together with earlier releases; the gate audits the files again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -27,14 +27,14 @@ def assess(work: Work[Policy]) -> Assessed:
     """
     published = work.tables["published_counts"].frame()
     measured = count_measurements(
-        work.policy, published, work.history.masked_counts(), work.history.publications(work.tables["published_counts"])
+        work.policy, published, work.history.masked_counts(), work.history.earlier_noise(work.tables["published_counts"])
     )
     shown = {"cells": len(published), "masked": int(published["mark"].notna().sum())}
     return Assessed(measured, canaries(), shown=shown)
 
 
 def count_measurements(
-    policy: Policy, published: pd.DataFrame, earlier: Iterable[PublishedCounts], publications: int
+    policy: Policy, published: pd.DataFrame, earlier: Iterable[PublishedCounts], noise: Mapping[str, Sequence[float]]
 ) -> tuple[Measurement, ...]:
     """What an adversary learns of published tables.
 
@@ -44,13 +44,13 @@ def count_measurements(
         As `published_tables` describes it.
     earlier
         Masked tables of earlier releases.
-    publications
-        How often the most published cell was published with noise of its own, this time included.
+    noise
+        By definition: the standard deviations with which cells were published before, in draws other than theirs.
     """
     if policy.counts.protection == "masked":
         found = disclosed_cells(published, policy.counts.small_counts, earlier)
         return (exact(DISCLOSED_CELLS, "cells", found, 0.0, NAME, "methods#inferred-counts", None),)
-    chance = chance_of_exact_estimate(published, publications)
+    chance = chance_of_exact_estimate(published, noise)
     return (exact(CHANCE, "probability", chance, CHANCE_AT_MOST, NAME, "methods#noisy-count-estimates", None),)
 
 
@@ -63,8 +63,8 @@ def canaries() -> Findings:
     """Whether made-up tables give away what they are known to give away, and nothing else.
 
     One masked count follows from a sum; one from a count that an earlier release shows; one from nothing, whatever an earlier
-    release shows of others. Of noisy tables, one
-    has noise that is too narrow, one is averaged too often, and one hides its counts.
+    release shows of others. Of noisy tables, one has noise that is too narrow, one is averaged too often, one was published
+    before with narrower noise, and one hides its counts.
     """
     rule = SmallCounts()
     own_sum = _steps(("remaining", 98, None, "b"), ("excluded", None, "T", "b"))
@@ -78,10 +78,10 @@ def canaries() -> Findings:
         _found(hidden, rule, []),
     ]
     noisy = [
-        chance_of_exact_estimate(_noisy(sd), publications) > CHANCE_AT_MOST
-        for sd, publications in ((0.1, 1), (2.5, 30), (2.5, 1))
+        chance_of_exact_estimate(_noisy(sd), dict.fromkeys(_noisy(sd)["definition"], before)) > CHANCE_AT_MOST
+        for sd, before in ((0.1, []), (2.5, [2.5] * 29), (5.0, [1.0] * 4), (2.5, []))
     ]
-    return compare([1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0], [*masked, *map(float, noisy)])
+    return compare([1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0], [*masked, *map(float, noisy)])
 
 
 def _found(tables: pd.DataFrame, rule: SmallCounts, earlier: list[PublishedCounts]) -> float:
@@ -93,8 +93,10 @@ def _found(tables: pd.DataFrame, rule: SmallCounts, earlier: list[PublishedCount
 
 def _steps(*after: tuple[str, int | None, str | None, str]) -> pd.DataFrame:
     """Steps of which 100 remained before, and some were excluded after."""
-    rows: list[tuple[object, ...]] = [("attrition", "before", "remaining", 100, None, None, 1, 0, "a")]
-    rows += [("attrition", "after", column, count, mark, None, 1, 0, same) for column, count, mark, same in after]
+    rows: list[tuple[object, ...]] = [("attrition", "before", "remaining", 100, None, None, 1, 0, "a", "before remaining")]
+    rows += [
+        ("attrition", "after", column, count, mark, None, 1, 0, same, f"after {column}") for column, count, mark, same in after
+    ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

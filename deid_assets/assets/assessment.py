@@ -18,7 +18,7 @@ from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Sho
 from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.registry import LONGITUDINAL
-from deid_assets.assets.counts import earlier_masked_counts, publications
+from deid_assets.assets.counts import earlier_masked_counts, earlier_noise
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import markdown_table, stage_asset
 from deid_assets.assets.tries import delivery_tries, note_if_refused
@@ -138,8 +138,8 @@ class _History:
     def masked_counts(self) -> Iterable[PublishedCounts]:
         return earlier_masked_counts(self.workplace)
 
-    def publications(self, published: Table) -> int:
-        return publications(self.policy, self.workplace, published.frame())
+    def earlier_noise(self, published: Table) -> Mapping[str, Sequence[float]]:
+        return earlier_noise(self.policy, self.workplace, published.frame())
 
 
 def _metadata(fact: Shown) -> dg.MetadataValue:

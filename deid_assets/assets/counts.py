@@ -12,7 +12,6 @@ from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
-from deid_assets.methods.counts.published_tables import names_of
 from deid_assets.methods.counts.tables import PublishedCounts, Sum
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
@@ -97,16 +96,10 @@ def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
     return masked_counts_made(workplace.releases_made())
 
 
-def publications(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> int:
-    """How often the most published cell was published with noise of its own, this time included."""
-    budget = budget_of(_chain(workplace), policy.counts)
-    often, charged = budget.often, {draw for charge in budget.charges for draw in charge.draws}
-    found = [
-        often[NoisyCell(name, "", 0.0).definition] + (draw not in charged)
-        for name, draw in zip(names_of(published), published["draw"], strict=True)
-        if not pd.isna(draw)
-    ]
-    return max(found, default=1)
+def earlier_noise(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> dict[str, tuple[float, ...]]:
+    """With which standard deviations cells were published before, in draws other than theirs: `Budget.earlier_sds`."""
+    draws = published["draw"].astype(object).where(published["draw"].notna(), None)
+    return budget_of(_chain(workplace), policy.counts).earlier_sds(dict(zip(published["definition"], draws, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -166,8 +159,8 @@ class ReleasedCounts:
 
     def measured(self) -> tuple[Measurement, ...]:
         """What an adversary learns of the tables, from the registry and the earlier releases that exist now."""
-        often = publications(self.policy, self.workplace, self.published)
-        return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), often)
+        noise = earlier_noise(self.policy, self.workplace, self.published)
+        return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), noise)
 
 
 def _chain(workplace: Workplace) -> Chain:

@@ -1,6 +1,7 @@
 """The tables of a run, protected, and the gate on the files that they become."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,19 +9,21 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, canaries, count_measurements
-from deid_assets.methods.counts.budget import best_guess
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.budget import Budget, best_guess
 from deid_assets.methods.counts.cohort import COHORT, RELEASED, UNKNOWN, sums_of
 from deid_assets.methods.counts.published_tables import masked_tables, names_of
 from deid_assets.methods.counts.tables import CellName, PublishedCounts
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
-from deid_assets.release.counts.cohort import cohort_counts, is_known_from_files, tables_of
+from deid_assets.release.counts.cohort import cohort_counts, definitions_of, is_known_from_files, tables_of
 from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums, published_counts, shown_of
 from deid_assets.release.counts.statement import CountStatement, masked_counts_of
 from deid_assets.release.gate.counts import count_refusals
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.public_cells import shape
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.registry.chain import Chain
 from deid_assets.release.registry.noise_charges import budget_of
@@ -98,7 +101,8 @@ def test_noise_is_in_every_cell_but_the_one_that_files_tell(tables):
     differences = np.array([shown[name] - count for name, count in zip(exact.cells, exact.counts, strict=True)])
     assert 1.5 < differences.std() < 5 and min(shown.values()) < 0, "negative counts are kept"
     cells = planned_cells(policy, counts, noise_of(policy))
-    assert {cell.name for cell in cells} == set(shown) - {RELEASED} and planned_sums(policy, counts)
+    defined = definitions_of(counts)
+    assert {cell.name for cell in cells} == {defined[name] for name in set(shown) - {RELEASED}} and planned_sums(policy, counts)
     assert set(published["draw"].dropna()) == {cell.draw for cell in cells}
 
 
@@ -128,6 +132,55 @@ def test_two_policies_over_one_delivery_have_independent_noise_where_they_count_
     assert abs(np.corrcoef((values["one"] - exact).ravel(), (values["other"] - exact).ravel())[0, 1]) < 0.12
 
 
+def labelled(ages: Sequence[str]) -> Policy:
+    """Ages of four classes with these labels."""
+    content = changed(SMALL, counts={"characteristics": {"age": "four"}})
+    content["hierarchies"]["age"]["levels"].append({"name": "four", "starts": [0, 20, 60, 80], "labels": list(ages)})
+    return policy_from(content)
+
+
+def test_a_renamed_label_is_the_same_draw_of_the_same_cell(tables):
+    """Otherwise new labels would be new draws, as many as somebody likes, which average the noise away."""
+    one, other = labelled(["a", "b", "c", "d"]), labelled(["young", "grown", "aged", "old"])
+    planned = [planned_cells(policy, counted(policy, tables), noise_of(policy)) for policy in (one, other)]
+    assert [cell.draw for cell in planned[0]] == [cell.draw for cell in planned[1]]
+    assert [cell.definition for cell in planned[0]] == [cell.definition for cell in planned[1]]
+    published = [published_counts(policy, counted(policy, tables), noise_of(policy)) for policy in (one, other)]
+    assert published[0]["column"].tolist() != published[1]["column"].tolist()
+    for column in ("count", "draw", "same", "definition"):
+        assert published[0][column].tolist() == published[1][column].tolist()
+    budget = Budget(total=100, lockout=1).charged(planned[0], ())
+    assert budget.charged(planned[1], ()) == budget, "the numbers repeat and cost nothing"
+    later = planned_cells(other, counted(other, tables), noise_of(other, "delivery 2"))
+    with pytest.raises(CountsError, match="cells were published 1 times"):
+        budget.charged(later, ())
+
+
+def test_other_classes_are_other_cells_whatever_they_are_called(tables):
+    one = labelled(["a", "b", "c", "d"])
+    content = changed(SMALL, counts={"characteristics": {"age": "four"}})
+    content["hierarchies"]["age"]["levels"].append({"name": "four", "starts": [0, 40, 60, 80], "labels": ["a", "b", "c", "d"]})
+    cells = []
+    for policy in (one, policy_from(content)):
+        counts = counted(policy, tables)
+        cells.append(dict(zip(counts["column"], definitions_of(counts).values(), strict=True)))
+    assert cells[0]["a"] != cells[1]["a"] and cells[0]["b"] != cells[1]["b"] and cells[0]["c"] == cells[1]["c"]
+
+
+def test_words_of_a_policy_shape_no_number():
+    content = changed(SMALL)
+    words = json.loads(
+        json.dumps(content | {"title": "Other", "description": "Other words"}).replace('"AgeAtFirstClaim"', '"Age"')
+    )
+    words["hierarchies"]["unused"] = {"kind": "fixed"}
+    sections = ("source", "quasi_identifiers", "hierarchies")
+    own = shape(policy_from(content), *sections)
+    assert shape(policy_from(words), *sections) == own
+    coarser = changed(SMALL)
+    coarser["hierarchies"]["age"]["levels"].append({"name": "four", "starts": [0, 20, 60, 80]})
+    assert shape(policy_from(coarser), *sections) != own
+
+
 def test_zeros_may_be_shown_with_their_reference(tables):
     policy = policy_with(zeros="shown")
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
@@ -149,7 +202,7 @@ def test_masked_tables_end_with_the_cohort_and_hide_enough(tables):
     assert shown[CellName("attrition", "members_after_opt_outs", "excluded")] == "T"
     assert shown[CellName("characteristics", "sex", UNKNOWN)] == "T"
     assert planned_cells(policy, counted(policy, tables), noise_of(policy)) == ()
-    (found,) = count_measurements(policy, published, [], 1)
+    (found,) = count_measurements(policy, published, [], {})
     assert (found.name, found.value, found.passed) == (DISCLOSED_CELLS, 0.0, True)
 
 
@@ -163,10 +216,10 @@ def test_what_an_earlier_release_shows_of_the_same_people_exposes_a_masked_count
     told = published[hidden].copy()
     told["count"], told["mark"] = [exact[name] for name in names_of(told)], pd.NA
     earlier = masked_tables(told, 11)
-    (found,) = count_measurements(policy, published, [earlier], 1)
+    (found,) = count_measurements(policy, published, [earlier], {})
     assert found.value > 0 and not found.passed
     of_others = masked_tables(told.assign(same="of another delivery"), 11)
-    (found,) = count_measurements(policy, published, [of_others], 1)
+    (found,) = count_measurements(policy, published, [of_others], {})
     assert found.passed
 
 
@@ -184,7 +237,7 @@ def test_a_masked_count_of_which_the_released_files_show_most_members_is_disclos
     assert in_the_files.sum() == 1
     for least, passes in ((6, True), (7, False), (10, False)):
         told = published.assign(least=published["least"].where(~in_the_files, least))
-        (found,) = count_measurements(policy, told, [], 1)
+        (found,) = count_measurements(policy, told, [], {})
         assert found.passed == passes, f"{11 - least} counts remain possible"
 
 
@@ -193,10 +246,10 @@ def test_what_an_earlier_release_hid_is_not_shown_under_a_lower_threshold(tables
     counts = counted(strict, tables)
     earlier, later = masked_tables(masked(strict, counts), 11), masked(lax, counts)
     assert later["count"].between(3, 10).any()
-    (alone,) = count_measurements(lax, later, [], 1)
-    (together,) = count_measurements(lax, later, [earlier], 1)
+    (alone,) = count_measurements(lax, later, [], {})
+    (together,) = count_measurements(lax, later, [earlier], {})
     assert alone.passed and together.value > 0 and not together.passed
-    (again,) = count_measurements(strict, masked(strict, counts), [masked_tables(later, 3)], 1)
+    (again,) = count_measurements(strict, masked(strict, counts), [masked_tables(later, 3)], {})
     assert not again.passed, "nor is it hidden again"
 
 
@@ -210,10 +263,10 @@ def test_tables_that_differ_by_a_few_members_from_those_of_another_policy_are_re
     for age, change in zip(ages[:2], (-1, 1), strict=True):
         fewer.loc[(counts["row"] == "age") & (counts["column"] == age), "count"] += change
     earlier = masked_tables(masked(other, fewer), 11)
-    (found,) = count_measurements(one, masked(one, counts), [earlier], 1)
+    (found,) = count_measurements(one, masked(one, counts), [earlier], {})
     assert found.value > 0 and not found.passed
     same = masked_tables(masked(other, counts.assign(shape=fewer["shape"])), 11)
-    (found,) = count_measurements(one, masked(one, counts), [same], 1)
+    (found,) = count_measurements(one, masked(one, counts), [same], {})
     assert found.passed, "equal counts tell nothing new"
 
 
@@ -257,9 +310,20 @@ def test_nothing_is_kept_of_noisy_tables(tables):
 def test_noise_that_was_averaged_too_often_fails(tables):
     policy = policy_with()
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
-    (once,) = count_measurements(policy, published, [], 1)
-    (often,) = count_measurements(policy, published, [], 12)
+    (once,) = count_measurements(policy, published, [], {})
+    before = dict.fromkeys(published["definition"], [2.5] * 11)
+    (often,) = count_measurements(policy, published, [], before)
     assert (once.name, once.passed, often.passed) == (CHANCE, True, False) and once.value < often.value
+
+
+def test_earlier_noise_counts_as_wide_as_it_was(tables):
+    """Nine publications with noise of 1.7 before one of 2.5: .473 if all were as wide as the last, .634 truly."""
+    policy = policy_with()
+    published = published_counts(policy, counted(policy, tables), noise_of(policy))
+    lonely = published[published["table"] == "attrition"].iloc[[0]]
+    for widths, expected, passes in (([2.5] * 9, 0.473, True), ([1.7] * 9, 0.634, False)):
+        (found,) = count_measurements(policy, lonely, [], dict.fromkeys(lonely["definition"], widths))
+        assert found.value == pytest.approx(expected, abs=1e-3) and found.passed == passes
 
 
 def test_every_canary_is_found():

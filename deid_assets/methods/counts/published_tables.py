@@ -1,11 +1,12 @@
 """The adversary of the tables that a release publishes: masked or noisy, together with earlier ones (methods#tables-of-a-run).
 
 Tables are frames with one row per cell: table, row, column, count and mark as published, sd, contribution, least (members whom
-readers count in the released files, so that the count is at least that), and `same`: equal for cells that count the same people
-of the same delivery, whatever policy published them.
+readers count in the released files, so that the count is at least that), `same`: equal for cells that count the same people
+of the same delivery, whatever policy published them, and `definition`: equal for cells that count the same, whatever it is
+called.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +14,10 @@ import pandas as pd
 
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit
 from deid_assets.methods.counts.cohort import sums_of
-from deid_assets.methods.counts.estimates import estimate_audit
+from deid_assets.methods.counts.estimates import chances_of_repeated_cells
 from deid_assets.methods.counts.tables import CellName, PublishedCounts, Sum
 
-COLUMNS = ("table", "row", "column", "count", "mark", "sd", "contribution", "least", "same")
+COLUMNS = ("table", "row", "column", "count", "mark", "sd", "contribution", "least", "same", "definition")
 
 
 def names_of(published: pd.DataFrame) -> tuple[CellName, ...]:
@@ -44,15 +45,18 @@ def masked_tables(published: pd.DataFrame, threshold: int) -> PublishedCounts:
 
     Examples
     --------
-    >>> rows = [("attrition", "delivered_members", "remaining", 100, None, None, 1, 0, "a1"),
-    ...         ("attrition", "eligible_members", "remaining", 98, None, None, 1, 0, "a2"),
-    ...         ("attrition", "eligible_members", "excluded", None, "T", None, 1, 0, "a2")]
+    >>> rows = [("attrition", "delivered_members", "remaining", 100, None, None, 1, 0, "a1", "b"),
+    ...         ("attrition", "eligible_members", "remaining", 98, None, None, 1, 0, "a2", "c"),
+    ...         ("attrition", "eligible_members", "excluded", None, "T", None, 1, 0, "a2", "e")]
     >>> found = masked_tables(pd.DataFrame(rows, columns=list(COLUMNS)), 11)
     >>> found.high[2], found.sums[0].total.table
     (np.float64(10.0), 'attrition a1')
     """
     plain = names_of(published)
-    own = {name: name._replace(table=f"{name.table} {same}") for name, same in zip(plain, published["same"], strict=True)}
+    own = {
+        name: CellName(f"{name.table} {same}", name.row, counted)
+        for name, same, counted in zip(plain, published["same"], published["definition"], strict=True)
+    }
     shown: list[int | str] = [
         str(mark) if not pd.isna(mark) else int(count)
         for count, mark in zip(published["count"], published["mark"], strict=True)
@@ -75,7 +79,8 @@ def disclosed_counts(published: PublishedCounts, earlier: Sequence[PublishedCoun
 
     Examples
     --------
-    >>> rows = [("attrition", "step", "excluded", count, mark, None, 1, 0, "d.1") for count, mark in ((None, "T"), (5, None))]
+    >>> shown = (None, "T"), (5, None)
+    >>> rows = [("attrition", "step", "excluded", count, mark, None, 1, 0, "d.1", "e") for count, mark in shown]
     >>> hidden, shown = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
     >>> disclosed_counts(shown, [], SmallCounts(2, 2)), disclosed_counts(shown, [hidden], SmallCounts(2, 2))
     (0, 1)
@@ -113,7 +118,8 @@ def small_differences(audited: CountAudit, published: Sequence[CellName], rule: 
 
     Examples
     --------
-    >>> rows = [("characteristics", "sex", "M", count, None, None, 1, 0, same) for count, same in ((41, "d.1"), (40, "d.2"))]
+    >>> shown = (41, "d.1"), (40, "d.2")
+    >>> rows = [("characteristics", "sex", "M", count, None, None, 1, 0, same, "M") for count, same in shown]
     >>> one, other = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
     >>> small_differences(audit(PublishedCounts.together([one, other])), one.cells, SmallCounts())
     1
@@ -134,29 +140,34 @@ def _class_of(name: CellName) -> tuple[str, ...]:
     return name.table.partition(" ")[0], name.row, name.column, delivery_of(name)
 
 
-def chance_of_exact_estimate(published: pd.DataFrame, publications: int) -> float:
-    """Return the highest probability with which the best linear estimate names a count of noisy tables.
+def chance_of_exact_estimate(published: pd.DataFrame, earlier: Mapping[str, Sequence[float]]) -> float:
+    """Return the highest probability with which anybody names a count of noisy tables from all sums and all publications.
 
     Totals are left out: they are large, and the parts say more about people. Counts without noise are public anyway.
 
     Parameters
     ----------
-    publications
-        How often cells were published with noise of their own, this time included; the adversary averages them.
+    earlier
+        By `definition`: the standard deviations with which the cell was published before with other draws
+        (`Budget.earlier_sds`). The count may have been another one, and is taken for the same.
 
     Examples
     --------
-    >>> rows = [("attrition", "delivered_members", "remaining", 103, None, 2.5, 1, 0, "a1"),
-    ...         ("attrition", "eligible_members", "remaining", 99, None, 2.5, 1, 0, "a2"),
-    ...         ("attrition", "eligible_members", "excluded", 1, None, 2.5, 1, 0, "a2")]
+    >>> rows = [("attrition", "delivered_members", "remaining", 103, None, 2.5, 1, 0, "a1", "b"),
+    ...         ("attrition", "eligible_members", "remaining", 99, None, 2.5, 1, 0, "a2", "c"),
+    ...         ("attrition", "eligible_members", "excluded", 1, None, 2.5, 1, 0, "a2", "e")]
     >>> frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    >>> round(chance_of_exact_estimate(frame, 1), 2), round(chance_of_exact_estimate(frame, 12), 2)
-    (0.19, 0.6)
+    >>> [round(chance_of_exact_estimate(frame, dict.fromkeys("bce", sds)), 2) for sds in ([], [2.5] * 11, [1.5] * 11)]
+    [0.19, 0.6, 0.83]
     """
     names = names_of(published)
     sums = sums_of(names)
-    counts = published["count"].to_numpy(np.float64, na_value=0.0)
-    found = estimate_audit(names, sums, counts, published["sd"].to_numpy(np.float64), publications)
+    widths = published["sd"].to_numpy(np.float64, na_value=np.nan)
+    draws = [
+        () if np.isnan(sd) else (0.0,) if sd == 0 else (float(sd), *earlier.get(cell, ()))
+        for sd, cell in zip(widths, published["definition"], strict=True)
+    ]
+    chances = chances_of_repeated_cells(names, sums, draws)
     totals = {one.total for one in sums}
-    judged = [place for place, name in enumerate(names) if name not in totals and not np.isnan(found.variance_factors[place])]
-    return float(found.chances[judged].max(initial=0.0))
+    judged = [place for place, name in enumerate(names) if name not in totals and draws[place] not in ((), (0.0,))]
+    return float(chances[judged].max(initial=0.0))
