@@ -11,6 +11,7 @@ from deid_assets.methods.counts.cohort import (
     NUMBER_OF_CLAIMS,
     PERCENTILES,
     RELEASED,
+    REMAINING,
     UNKNOWN,
     cumulative_shares,
     percentile_class,
@@ -47,6 +48,14 @@ def _noisy_cells(counts: pd.DataFrame, noise: DeliveryNoise) -> dict[CellName, N
     tables, shapes, defined = tables_of(counts, [RELEASED]), shapes_of_cells(counts), definitions_of(counts)
     pairs = zip(tables.cells, tables.contribution, strict=True)
     return {name: noise.cell(defined[name], shapes[name], int(contribution)) for name, contribution in pairs}
+
+
+def later_steps(policy: Policy, counts: pd.DataFrame) -> dict[CellName, str]:
+    """The steps that manifests show with noise although tables are masked, each with what shapes it."""
+    if policy.counts.protection != "masked":
+        return {}
+    shapes = shapes_of_cells(counts)
+    return {name: shapes[name] for name in _after_the_cohort(counts) if name.column == REMAINING and name != RELEASED}
 
 
 def planned_sums(policy: Policy, counts: pd.DataFrame) -> tuple[Sum, ...]:
