@@ -14,7 +14,8 @@ from deid_assets.assets.date_release import plan_dates
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
-from deid_assets.methods.counts.tables import PublishedCounts, Sum
+from deid_assets.methods.counts.published_tables import EarlierTables
+from deid_assets.methods.counts.tables import Sum
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.attrition import attrition
@@ -22,7 +23,7 @@ from deid_assets.release.counts.cohort import cohort_counts as counted
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected
-from deid_assets.release.cumulative import masked_counts_made
+from deid_assets.release.cumulative import tables_made
 from deid_assets.release.gate.counts import count_refusals
 from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers
 from deid_assets.release.publication.publish import Staging
@@ -113,9 +114,9 @@ def protect_or_refuse(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise
         raise RefusedError(f"refused: {error}") from None
 
 
-def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
-    """The masked tables of earlier releases."""
-    return masked_counts_made(workplace.releases_made())
+def earlier_tables(workplace: Workplace) -> EarlierTables:
+    """The tables of earlier releases."""
+    return tables_made(workplace.releases_made())
 
 
 def earlier_noise(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> dict[str, tuple[float, ...]]:
@@ -182,7 +183,7 @@ class ReleasedCounts:
     def measured(self) -> tuple[Measurement, ...]:
         """What an adversary learns of the tables, from the registry and the earlier releases that exist now."""
         noise = earlier_noise(self.policy, self.workplace, self.published)
-        return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), noise)
+        return count_measurements(self.policy, self.published, earlier_tables(self.workplace), noise)
 
 
 def _chain(workplace: Workplace) -> Chain:
