@@ -6,7 +6,9 @@ another home, for instance in tests, or to merge into another project.
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 import dagster as dg
@@ -30,14 +32,17 @@ from deid_assets.assets import (
     release,
     rule_needs,
 )
+from deid_assets.automation.deliveries import Watched, delivery_sensor
+from deid_assets.automation.freshness import freshness_of, freshness_policy
+from deid_assets.automation.in_use import Use, policies_in_use, uses_in
 from deid_assets.automation.refused_runs import refusal_sensor
+from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
@@ -61,15 +66,17 @@ def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Hom
     Parameters
     ----------
     policies
-        By name. Default: those that ship, and those in the home's `policies`.
+        By name. Default: those in use in the home (`in_use.policies_in_use`).
     home
         Folder for everything that a run creates. Default: DEID_HOME, else `.deid` in the current folder.
     """
     home = home or Home.here()
-    policies = policies if policies is not None else policies_in(home.policies)
+    policies = policies if policies is not None else policies_in_use(home)
+    uses = uses_in(home)
     assets: list[dg.AssetsDefinition] = []
     checks: list[dg.AssetChecksDefinition] = []
     jobs: list[UnresolvedAssetJobDefinition] = []
+    automated = Automated()
     for policy in policies.values():
         with_dates = getattr(policy, "dates", None) is not None
         modules = _modules(policy)
@@ -78,7 +85,8 @@ def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Hom
         if with_dates:
             made = [reading_dates(asset, policy.name) for asset in made]
         contracts = contracts_of(policy)
-        assets += dg.map_asset_specs(partial(specialize, policy=policy, contracts=contracts), made)
+        use = uses.get(policy.name, Use())
+        assets += dg.map_asset_specs(partial(specialize, policy=policy, contracts=contracts, use=use), made)
         checks += [*contract_checks(policy), *risk_checks(policy)]
         jobs.append(
             dg.define_asset_job(
@@ -87,19 +95,21 @@ def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Hom
                 description=f"From a delivery to a gated release under the policy {policy.name}: {policy.title}.",
                 tags={POLICY_TAG: policy.name},
                 config=dg.PartitionedConfig(
-                    partitions_def=deliveries,
+                    partitions_def=deliveries_of(policy.name),
                     run_config_for_partition_key_fn=lambda key: {},
                     # The instance allows one run at a time for each value of this tag.
                     tags_for_partition_key_fn=partial(_store_tag, policy.name),
                 ),
             )
         )
+        automated += automation_of(home, policy, use, jobs[-1])
     root = str(home.root)
     return dg.Definitions(
         assets=assets,
-        asset_checks=checks,
-        jobs=jobs,
-        sensors=[refusal_sensor(home, jobs)],
+        asset_checks=[*checks, *automated.checks],
+        jobs=[*jobs, *automated.jobs],
+        sensors=[refusal_sensor(home, jobs), *automated.sensors],
+        schedules=automated.schedules,
         executor=dg.in_process_executor,
         resources={
             "io_manager": RestrictedStore(root=root),
@@ -107,6 +117,38 @@ def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Hom
             "workplace": Workplace(root=root),
         },
     )
+
+
+@dataclass(frozen=True)
+class Automated:
+    """What Dagster does by itself for policies."""
+
+    sensors: tuple[dg.SensorDefinition, ...] = ()
+    schedules: tuple[dg.ScheduleDefinition, ...] = ()
+    checks: tuple[dg.AssetChecksDefinition, ...] = ()
+    jobs: tuple[UnresolvedAssetJobDefinition, ...] = ()
+
+    def __add__(self, other: "Automated") -> "Automated":
+        return Automated(
+            self.sensors + other.sensors,
+            self.schedules + other.schedules,
+            self.checks + other.checks,
+            self.jobs + other.jobs,
+        )
+
+
+def automation_of(home: Home, policy: AnyPolicy, use: Use, job: UnresolvedAssetJobDefinition) -> Automated:
+    """What the use of a policy asks for: watched deliveries, re-releases on a schedule, a check of their age."""
+    partitions, made = deliveries_of(policy.name), Automated()
+    if use.deliveries is not None:
+        watched = Watched(Path(use.deliveries), use.complete_when)
+        made += Automated(sensors=(delivery_sensor(home, policy, job, partitions, watched),))
+    if use.schedule is not None:
+        made += Automated(schedules=(release_schedule(home, policy.name, job, partitions, use.schedule),))
+    if use.fresh_days is not None:
+        fresh = freshness_of(home, policy.name, use.fresh_days)
+        made += Automated(schedules=(fresh.schedule,), checks=(fresh.check,), jobs=(fresh.job,))
+    return made
 
 
 def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
@@ -128,8 +170,8 @@ def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinitio
     return asset.with_attributes(asset_key_replacements=replaced)
 
 
-def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
-    """Set what depends on the policy: partition, group, code version, owners, column schema.
+def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, DataFrameSchema], use: Use) -> dg.AssetSpec:
+    """Set what depends on the policy and its use: partition, group, code version, owners, column schema.
 
     The code version is the method's version and the hash of the policy sections that the asset reads, so a changed
     threshold does not make the intake stale.
@@ -145,10 +187,11 @@ def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, Da
     if derived:
         described["derived_columns"] = derived
     return spec.replace_attributes(
-        partitions_def=deliveries,
+        partitions_def=deliveries_of(policy.name),
         group_name=f"{policy.name}/{metadata['stage']}",
         code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
         owners=list(policy.owners),
+        freshness_policy=freshness_policy(use.fresh_days) if use.fresh_days and name == "release" else None,
     ).merge_attributes(metadata=described)
 
 

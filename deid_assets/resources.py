@@ -48,6 +48,9 @@ POLICY_TAG = "deid/policy"
 STORE_TAG = "deid/store"
 """Tag of a run: the policy and delivery whose store it writes."""
 
+INPUTS_TAG = "deid/inputs"
+"""Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
+
 
 def job_name(policy: str) -> str:
     """The name of a policy's main job."""

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pandas as pd
 
-from deid_assets.errors import RefusedError
+from deid_assets.errors import REFUSED_MARK, RefusedError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.public_cells import shapes_of_measurements
@@ -118,12 +118,16 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusals_fail() -> Iterator[None]:
-    """Turn a refusal into a failure of the step that no retry can mend."""
+    """Turn a refusal into a failure of the step that no retry can mend, marked as a refusal."""
     try:
         yield
         return
     except RefusedError as error:
-        failure = dg.Failure(str(error), metadata={"refused": True}, allow_retries=False)
+        failure = dg.Failure(f"{REFUSED_MARK}{error}", metadata={"refused": True}, allow_retries=False)
+    except dg.Failure as refusal:
+        if "refused" in refusal.metadata and refusal.metadata["refused"].value:
+            refusal.description = f"{REFUSED_MARK}{refusal.description}"
+        raise
     # Dagster stores chains; the failure says all that the error says.
     try:
         raise failure

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import Policies
 from deid_assets.schemas import contracts_of
@@ -29,7 +29,7 @@ def _contract_check(policy: str, asset: str) -> dg.AssetChecksDefinition:
         name=contract_check_name(asset),
         description=f"Every row of {asset} meets the contract of its columns: types, roles, allowed values and keys.",
         blocking=True,
-        partitions_def=deliveries,
+        partitions_def=deliveries_of(policy),
     )
     def keeps_contract(table: Table, policies: Policies) -> dg.AssetCheckResult:
         with without_values(f"{policy}/{contract_check_name(asset)}", table.file.parent.parent):

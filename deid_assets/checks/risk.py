@@ -7,7 +7,7 @@ import dagster as dg
 from deid_assets.assessments.assessment import Gate
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.registry import gates_of
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import Table
@@ -24,7 +24,7 @@ def _risk_check(policy: str, asset: str, gate: Gate[Any]) -> dg.AssetChecksDefin
         name=gate.check,
         description=gate.statement,
         blocking=True,
-        partitions_def=deliveries,
+        partitions_def=deliveries_of(policy),
     )
     def within_threshold(evidence: Table) -> dg.AssetCheckResult:
         with without_values(f"{policy}/{gate.check}", evidence.file.parent.parent):

@@ -15,7 +15,7 @@ from dagster._core.definitions.asset_selection import AssetSelection
 from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.definitions import build_definitions
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
@@ -53,7 +53,7 @@ class Pipeline:
     def register(self, key: str, kind: str = "synthetic", path: Path | None = None, **parameters) -> None:
         """Register a delivery, as the command line does."""
         register_delivery(self.home, Delivery(key, kind, (path or self.home.deliveries / key,), parameters))
-        self.instance.add_dynamic_partitions(deliveries.name, [key])
+        self.instance.add_dynamic_partitions(deliveries_of(self.policy).name, [key])
 
     def synthetic(self, key: str, members: int, seed: int) -> None:
         """Make a synthetic delivery and register it."""
