@@ -97,7 +97,7 @@ def state_use(home: Home, policy: str, **changed: object) -> Use:
     with _locked(home):
         uses = uses_in(home)
         use = replace(uses.get(policy, Use()), **changed)  # type: ignore[arg-type]
-        if uses.get(policy, Use()) != use:
+        if uses.get(policy) != use:
             _write(home, uses | {policy: use})
     return use
 

@@ -83,8 +83,7 @@ class TestSchedule:
 class TestFreshness:
     def evaluate(self, pipeline, days: int) -> dg.AssetCheckResult:
         check = freshness_check(pipeline.home, "small", days)
-        with dg.build_asset_check_context(instance=pipeline.instance) as context:
-            return check(context)
+        return check(dg.build_asset_check_context(instance=pipeline.instance))
 
     def test_the_newest_delivery_passes_once_it_is_released(self, home):
         assert self.evaluate(home, 35).passed
