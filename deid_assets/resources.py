@@ -5,7 +5,7 @@ Lineage therefore follows parameter names, and no row moves through Python.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -164,21 +164,33 @@ class Workplace(dg.ConfigurableResource):
         return registered_delivery(self.home, key)
 
 
+def ended_in(instance: dg.DagsterInstance) -> Callable[[str], bool]:
+    """Says of the id of a run whether it has ended; a run that this instance does not know counts as ended."""
+
+    def is_over(run_id: str) -> bool:
+        run = instance.get_run_by_id(run_id)
+        return run is None or run.is_finished
+
+    return is_over
+
+
 class RestrictedStore(dg.ConfigurableIOManager):
     """Writes what an asset returns as its table, provides `Table` handles, and describes every table it writes.
 
-    It is set up before the first step of a run, and holds the locks of the stores that the run writes until the run
-    ends.
+    It is set up in every process of a run, before the first step there, and holds the locks of the stores that the run
+    writes until the process has done its steps.
     """
 
     root: str
     _run_id: str | None = PrivateAttr(default=None)
+    _is_over: Callable[[str], bool] | None = PrivateAttr(default=None)
     _locks: dict[tuple[str, str], StoreLock] = PrivateAttr(default_factory=dict)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Take the locks of the stores that the run writes."""
         run = context.run
         self._run_id = run.run_id if run else None
+        self._is_over = ended_in(context.instance) if context.instance else None
         partition = run.tags.get("dagster/partition") if run else None
         if run is None or partition is None:
             return
@@ -194,9 +206,9 @@ class RestrictedStore(dg.ConfigurableIOManager):
             raise
 
     def lock(self, policy: str, delivery: str) -> None:
-        """Take the lock of a store for the rest of the run, unless the run has it already.
+        """Take the lock of a store for the rest of this process's part of the run, unless it has it already.
 
-        Every step calls this, because a user-defined job does not announce which stores it writes.
+        Steps of one run in several processes wait for each other here. Every step calls this, because a user-defined job does not announce which stores it writes.
 
         Raises
         ------
@@ -204,14 +216,18 @@ class RestrictedStore(dg.ConfigurableIOManager):
             If another run has it.
         """
         if (policy, delivery) not in self._locks:
-            lock = StoreLock.of(Home(Path(self.root)), policy, delivery, self._run_id)
+            lock = StoreLock.of(Home(Path(self.root)), policy, delivery, self._run_id, self._is_over)
             lock.acquire()
             self._locks[policy, delivery] = lock
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Release the locks, and forget which policies the run has read."""
+        """Let go of the locks until the next step of the run, and forget which policies the run has read."""
         while self._locks:
-            self._locks.popitem()[1].release()
+            lock = self._locks.popitem()[1]
+            if self._run_id is None:
+                lock.release()
+            else:
+                lock.pause()
         for key in [key for key in _readings if context.run is not None and key[0] == context.run.run_id]:
             del _readings[key]
 

@@ -167,6 +167,11 @@ class TestErrors:
         assert stat.S_IMODE(details.stat().st_mode) == 0o600
 
 
+def lock_of_another(home: Home, policy: str = POLICY) -> StoreLock:
+    """The lock for another run, to which every run that left its name there has ended."""
+    return StoreLock.of(home, policy, "2012", is_over=lambda run_id: True)
+
+
 class TestLocks:
     def test_a_run_does_not_begin_while_another_holds_the_store(self, home):
         other = StoreLock.of(home, POLICY, "2012")
@@ -187,7 +192,7 @@ class TestLocks:
             return "SELECT 1 AS n"
 
         assert run(home, watching).success
-        free = StoreLock.of(home, POLICY, "2012")
+        free = lock_of_another(home)
         assert (seen, free.try_acquire()) == ([False], True)
         free.release()
 
@@ -201,7 +206,7 @@ class TestLocks:
             tags={"dagster/partition": "2012"},
         )
         store = RestrictedStore(root=str(home.root))
-        store.setup_for_execution(SimpleNamespace(run=started))
+        store.setup_for_execution(SimpleNamespace(run=started, instance=None))
         other = StoreLock.of(home, POLICY, "2012")
         free = other.try_acquire()
         other.release()
@@ -224,19 +229,41 @@ class TestLocks:
             asset_selection={dg.AssetKey(["a_policy", "members"]), dg.AssetKey(["b_policy", "members"])},
             tags={"dagster/partition": "2012"},
         )
-        busy, free = StoreLock.of(home, "b_policy", "2012"), StoreLock.of(home, "a_policy", "2012")
+        busy, free = lock_of_another(home, "b_policy"), lock_of_another(home, "a_policy")
         busy.acquire()
         with pytest.raises(StoreError):
-            RestrictedStore(root=str(home.root)).setup_for_execution(SimpleNamespace(run=started))
+            RestrictedStore(root=str(home.root)).setup_for_execution(SimpleNamespace(run=started, instance=None))
         assert free.try_acquire()
         busy.release()
         free.release()
 
     def test_it_is_free_after_a_run_that_failed(self, home):
         run(home, members, claims)
-        free = StoreLock.of(home, POLICY, "2012")
+        free = lock_of_another(home)
         assert free.try_acquire()
         free.release()
+
+
+    def test_another_run_waits_for_the_end_of_a_run_that_let_go_between_two_steps(self, home):
+        with dg.DagsterInstance.ephemeral() as instance:
+            started, second = (instance.add_run(a_run(status)) for status in ("STARTED", "STARTING"))
+            first, other = (RestrictedStore(root=str(home.root)) for _ in range(2))
+            context = SimpleNamespace(run=started, instance=instance)
+            first.setup_for_execution(context)
+            first.teardown_after_execution(context)
+            with pytest.raises(StoreError, match=f"another run is working .* \\(run {started.run_id} is between two steps"):
+                other.setup_for_execution(SimpleNamespace(run=second, instance=instance))
+            first.setup_for_execution(context)  # the next step of the first run
+            first.teardown_after_execution(context)
+            instance.report_run_failed(started)
+            other.setup_for_execution(SimpleNamespace(run=second, instance=instance))
+            other.teardown_after_execution(SimpleNamespace(run=second))
+
+
+def a_run(status: str) -> dg.DagsterRun:
+    return dg.DagsterRun(
+        job_name=job_name(POLICY), status=dg.DagsterRunStatus(status), asset_selection={MEMBERS}, tags={"dagster/partition": "2012"}
+    )
 
 
 class TestColumnSchema:

@@ -11,7 +11,7 @@ from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.errors import REFUSED
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.loading import policy_called
-from deid_assets.resources import POLICY_TAG
+from deid_assets.resources import POLICY_TAG, ended_in
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
@@ -45,7 +45,7 @@ def refusal_sensor(home: Home, jobs: Sequence[UnresolvedAssetJobDefinition]) -> 
     def reported(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         name, delivery = run.tags[POLICY_TAG], run.tags["dagster/partition"]
-        lock = StoreLock.of(home, name, delivery)
+        lock = StoreLock.of(home, name, delivery, is_over=ended_in(context.instance))
         if not lock.try_acquire():
             return dg.SkipReason("another run uses the same store, so the report would not describe this one")
         try:
