@@ -85,6 +85,7 @@ class StoreLock:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     is_over: Callable[[str], bool] = field(default=_never_over, repr=False)
     _descriptor: int | None = None
+    _found: Owner | None = None
 
     @classmethod
     def of(
@@ -121,18 +122,13 @@ class StoreLock:
             If another run holds it, or has not ended.
         """
         while not self.try_acquire():
-            owner = self._owner()
+            owner = self._found
             if owner is None or owner.run_id != self.run_id:
                 raise StoreError(
                     f"another run is working on the delivery {self.path.stem} under the policy {self.path.parent.name}; "
-                    f"wait until it has finished{self._advice(owner)}"
+                    f"wait until it has finished{_advice(owner)}"
                 )
             time.sleep(_SECONDS_BETWEEN_TRIES)
-
-    def _advice(self, owner: Owner | None) -> str:
-        if owner is None or not owner.between_steps:
-            return ""
-        return f" (run {owner.run_id} is between two steps; if its process is gone, terminate it in the UI)"
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free or held by this run in this process; return whether it was.
@@ -157,12 +153,14 @@ class StoreLock:
     def _take(self) -> int | None:
         try:
             owner_only(self.path.parent)
-            # Whoever finds the lock taken must read the name of its holder, not that of the one before.
+            # Whoever finds the lock taken must read the name of its holder: names are written and read in here only.
             with durable.locked(self._beside):
                 descriptor = durable.take_lock(self.path, wait=False)
                 if descriptor is None:
+                    self._found = _read_file(self.path)
                     return None
-                if self._is_free(_read(descriptor)):
+                self._found = _read(descriptor)
+                if self._is_free(self._found):
                     _write(descriptor, Owner(self.run_id, between_steps=False).to_json())
                     return descriptor
                 os.close(descriptor)
@@ -179,15 +177,6 @@ class StoreLock:
     def _beside(self) -> Path:
         return self.path.with_name(f".{self.path.name}")
 
-    def _owner(self) -> Owner | None:
-        """The run that has the lock, or had it last."""
-        with durable.locked(self._beside):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                return _read(descriptor)
-            finally:
-                os.close(descriptor)
-
     def release(self) -> None:
         """Release the lock: its run no longer needs the store. Harmless if it is not held."""
         self._let_go("")
@@ -203,12 +192,29 @@ class StoreLock:
             own = _held.get((self.path, self.run_id), set())
             if self._descriptor in own:  # otherwise it belongs to the process that this one was forked from
                 own.discard(self._descriptor)
-                if not own:
-                    _write(self._descriptor, note)
-                os.close(self._descriptor)
+                try:
+                    if not own:
+                        with durable.locked(self._beside):
+                            _write(self._descriptor, note)
+                finally:
+                    os.close(self._descriptor)
             if not own:
                 _held.pop((self.path, self.run_id), None)
             self._descriptor = None
+
+
+def _advice(owner: Owner | None) -> str:
+    if owner is None or not owner.between_steps:
+        return ""
+    return f" (run {owner.run_id} is between two steps; if its process is gone, terminate it in the UI)"
+
+
+def _read_file(path: Path) -> Owner | None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read(descriptor: int) -> Owner | None:

@@ -10,7 +10,7 @@ from deid_assets_tests.scenarios.conftest import KEY
 
 
 def test_a_second_run_of_a_delivery_ends_before_its_first_step(pipeline):
-    lock = StoreLock.of(pipeline.home, pipeline.policy, KEY)
+    lock = StoreLock.of(pipeline.home, pipeline.policy, KEY, is_over=ended_in(pipeline.instance))
     lock.acquire()
     try:
         events = pipeline.events(KEY, ["release"])
