@@ -163,20 +163,34 @@ class TestJobs:
         assert tags["deid/store"] == "heritage/2012"
 
 
-def test_every_step_runs_in_the_process_of_its_run(definitions):
-    """A step process for each tiny asset costs seconds, and two processes cannot share a DuckDB file."""
-    assert definitions.executor is dg.in_process_executor
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_step_runs_in_the_process_of_its_run(definitions, policy):
+    """A step process for each tiny asset costs seconds."""
+    assert definitions.resolve_job_def(job_name(policy)).executor_def is dg.in_process_executor
+
+
+def test_the_executor_of_a_project_is_its_own(definitions):
+    assert definitions.executor is None
 
 
 def test_definitions_of_one_policy_can_be_merged_into_another_project(tmp_path):
+    """Which has an executor, an IO manager and a resource of its own, and keeps them."""
     ours = build_definitions({"heritage": policy_by_name("heritage")}, Home(tmp_path))
 
     @dg.asset
     def theirs() -> None:
         pass
 
-    merged = dg.Definitions.merge(ours, dg.Definitions(assets=[theirs]))
+    resources = {"io_manager": dg.FilesystemIOManager(), "policies": "of theirs"}
+    project = dg.Definitions(
+        assets=[theirs], jobs=[dg.define_asset_job("theirs")], executor=dg.multiprocess_executor, resources=resources
+    )
+    merged = dg.Definitions.merge(ours, project)
     assert set(merged.resolve_asset_graph().get_all_asset_keys()) == keys("heritage") | {dg.AssetKey("theirs")}
+    assert merged.executor is dg.multiprocess_executor
+    assert {name for name in merged.resources if name not in resources} == {"deid", "deid_store"}
+    assert merged.resolve_job_def(job_name("heritage")).executor_def is dg.in_process_executor
+    assert merged.resolve_job_def("theirs").executor_def is dg.multiprocess_executor
 
 
 def test_building_definitions_makes_no_folder(tmp_path):

@@ -11,7 +11,6 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.automation.housekeeping import now
-from deid_assets.partitions import deliveries_of
 from deid_assets.sources.registration import delivery_file
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -34,13 +33,20 @@ def freshness_policy(days: int) -> dg.FreshnessPolicy:
     return dg.FreshnessPolicy.time_window(fail_window=datetime.timedelta(days=days))
 
 
-def freshness_of(home: Home, policy: str, days: int) -> Freshness:
+def freshness_of(home: Home, release: dg.AssetKey, partitions: dg.DynamicPartitionsDefinition, days: int) -> Freshness:
     """A daily check that the policy's newest delivery is at most so many days old, and was released.
 
     It does not block: a new release is what mends it.
+
+    Parameters
+    ----------
+    release
+        Key of the release asset.
+    partitions
+        The policy's deliveries.
     """
-    check = freshness_check(home, policy, days)
-    name = f"freshness_{policy}"
+    check = freshness_check(home, release, partitions, days)
+    name = f"freshness_{release.path[-2]}"
     job = dg.define_asset_job(name, selection=dg.AssetSelection.checks(*check.check_keys), executor_def=dg.in_process_executor)
     schedule = dg.ScheduleDefinition(
         name=name, job=job, cron_schedule=_DAILY, execution_timezone="UTC", default_status=dg.DefaultScheduleStatus.RUNNING
@@ -48,9 +54,10 @@ def freshness_of(home: Home, policy: str, days: int) -> Freshness:
     return Freshness(check, job, schedule)
 
 
-def freshness_check(home: Home, policy: str, days: int) -> dg.AssetChecksDefinition:
+def freshness_check(
+    home: Home, release: dg.AssetKey, partitions: dg.DynamicPartitionsDefinition, days: int
+) -> dg.AssetChecksDefinition:
     """The check of `freshness_of`."""
-    release = dg.AssetKey([policy, "release"])
 
     @dg.asset_check(
         asset=release,
@@ -59,11 +66,11 @@ def freshness_check(home: Home, policy: str, days: int) -> dg.AssetChecksDefinit
         "freshness is satisfied by any delivery; this check asks for the newest one.",
     )
     def newest_delivery_is_recent(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        with without_values(f"{policy}/{CHECK}", home.store):
-            partitions = context.instance.get_dynamic_partitions(str(deliveries_of(policy).name))
-            if not partitions:
+        with without_values(f"{release.path[-2]}/{CHECK}", home.store):
+            keys = context.instance.get_dynamic_partitions(str(partitions.name))
+            if not keys:
                 return dg.AssetCheckResult(passed=False, description="No delivery has been registered.")
-            newest = partitions[-1]
+            newest = keys[-1]
             registered = datetime.datetime.fromtimestamp(delivery_file(home, newest).stat().st_mtime, datetime.UTC)
             age = (now() - registered).total_seconds() / 86_400
             made = context.instance.fetch_materializations(

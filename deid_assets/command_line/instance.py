@@ -16,6 +16,9 @@ from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.tables import owner_only
 
+SETTINGS = "dagster.yaml"
+"""The file of an instance's settings."""
+
 _PACKAGE = Path(__file__).parent.parent
 
 
@@ -28,7 +31,7 @@ def prepare_dagster_home(home: Home) -> None:
         If something else lies in their place.
     """
     owner_only(home.dagster)
-    file, settings = home.dagster / "dagster.yaml", _shipped("dagster.yaml").read_bytes()
+    file, settings = home.dagster / SETTINGS, _shipped(SETTINGS).read_bytes()
     if file.exists() and not file.is_file():
         raise StoreError(f"{file} is not a file; remove it and run again: it will be created anew")
     with durable.locked(home.dagster / ".lock"):

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -30,7 +31,7 @@ from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.automation.in_use import Use, state_use, uses_in
 from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.instance import SETTINGS, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
@@ -45,7 +46,7 @@ from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
-from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, job_name
+from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in, job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
@@ -103,7 +104,7 @@ def run_policy(
     progress = Progress(console, detail)
     policy, file = find_policy(home, policy_name)
     delivery = requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
-    lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id())
+    lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
     lock.acquire()
     try:
         if file is not None:
@@ -118,6 +119,14 @@ def run_policy(
         return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
     finally:
         lock.release()
+
+
+def _is_over(home: Home, run_id: str) -> bool:
+    """Whether a run that left its name in a lock has ended; only then is the instance opened here."""
+    if not (home.dagster / SETTINGS).exists():
+        return True
+    with dagster_instance(home) as instance:
+        return ended_in(instance)(run_id)
 
 
 def _release_or_unchanged(
@@ -274,7 +283,7 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
         run = record.dagster_run
         policy, _, delivery = run.tags.get(STORE_TAG, "").partition("/")
         try:
-            lock = StoreLock.of(home, policy, delivery)
+            lock = StoreLock.of(home, policy, delivery, is_over=ended_in(instance))
         except StoreError:  # a run that somebody tagged by hand
             continue
         if lock.path != own.path:

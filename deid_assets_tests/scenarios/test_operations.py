@@ -82,7 +82,7 @@ class TestSchedule:
 
 class TestFreshness:
     def evaluate(self, pipeline, days: int) -> dg.AssetCheckResult:
-        check = freshness_check(pipeline.home, "small", days)
+        check = freshness_check(pipeline.home, dg.AssetKey(["small", "release"]), deliveries_of("small"), days)
         return check(dg.build_asset_check_context(instance=pipeline.instance))
 
     def test_the_newest_delivery_passes_once_it_is_released(self, home):
