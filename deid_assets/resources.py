@@ -4,6 +4,7 @@ The IO manager passes `Table` handles to assets and converts a returned SELECT t
 Lineage therefore follows parameter names, and no row moves through Python.
 """
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,10 @@ from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.lock import StoreLock
-from deid_assets.store.tables import Query, Table, fingerprint, held_open, write_table
+from deid_assets.store.tables import Query, Table, fingerprint, held_open, require_plain_tables, write_table
+
+SMALL_STORE = 64_000_000
+"""Bytes of a store file, at most, that stays open between steps: DuckDB keeps what it has read of it in memory."""
 
 JOB_PREFIX = "release_"
 """A policy's main job is named after it."""
@@ -168,12 +172,14 @@ class RestrictedStore(dg.ConfigurableIOManager):
     """Writes what an asset returns as its table, provides `Table` handles, and describes every table it writes.
 
     It is set up before the first step of a run, and holds the locks of the stores that the run writes until the run
-    ends.
+    ends. Between steps it keeps small stores open.
     """
 
     root: str
     _run_id: str | None = PrivateAttr(default=None)
     _locks: dict[tuple[str, str], StoreLock] = PrivateAttr(default_factory=dict)
+    _open: dict[Path, contextlib.ExitStack] = PrivateAttr(default_factory=dict)
+    _plain: set[Path] = PrivateAttr(default_factory=set)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Take the locks of the stores that the run writes."""
@@ -208,8 +214,41 @@ class RestrictedStore(dg.ConfigurableIOManager):
             lock.acquire()
             self._locks[policy, delivery] = lock
 
+    def keep_open(self, file: Path) -> None:
+        """Keep a small store open until the run ends, as opening it takes longer than most steps.
+
+        A store that has grown is closed between steps: its part of the memory is the kernel's.
+        """
+        small = file.exists() and file.stat().st_size <= SMALL_STORE
+        if small and file not in self._open:
+            held = contextlib.ExitStack()
+            held.enter_context(held_open(file))
+            self._open[file] = held
+        elif not small and file in self._open:
+            self._plain.discard(file)
+            self._open.pop(file).close()
+
+    def require_plain_tables(self, file: Path, again: bool = False) -> None:
+        """Refuse a store with anything other than plain tables.
+
+        No other process can change a store that is open here: one that stays open is asked once, and again before it is
+        judged.
+
+        Raises
+        ------
+        StoreError
+            With the kinds of objects found.
+        """
+        if again or file not in self._plain:
+            require_plain_tables(file)
+        if file in self._open:
+            self._plain.add(file)
+
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Release the locks, and forget which policies the run has read."""
+        """Close the stores, release their locks, and forget which policies the run has read."""
+        self._plain.clear()
+        while self._open:
+            self._open.popitem()[1].close()
         while self._locks:
             self._locks.popitem()[1].release()
         for key in [key for key in _readings if context.run is not None and key[0] == context.run.run_id]:
@@ -225,6 +264,7 @@ class RestrictedStore(dg.ConfigurableIOManager):
         self.lock(policy_name(context.asset_key), context.partition_key)
         file = self.table(context.asset_key, context.partition_key).file
         with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store), held_open(file):
+            self.keep_open(file)
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Content) -> None:
@@ -270,7 +310,10 @@ class RestrictedStore(dg.ConfigurableIOManager):
     def load_input(self, context: dg.InputContext) -> Table:
         """Return the handle on the table of an input."""
         self.lock(policy_name(context.asset_key), context.partition_key)
-        return self.table(context.asset_key, context.partition_key)
+        table = self.table(context.asset_key, context.partition_key)
+        with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store):
+            self.keep_open(table.file)
+        return table
 
     def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:
         """Column lineage: a column keeps its name as long as its content is the same, so lineage follows the names.

@@ -18,7 +18,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
-from deid_assets.store.tables import held_open, require_plain_tables
+from deid_assets.store.tables import held_open
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Declared method version and policy sections of every asset."""
@@ -109,10 +109,11 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
     store = context.resources.io_manager
     store.lock(prefix_of(context), context.partition_key)
-    file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
+    key = next(iter(context.selected_asset_keys))
+    file = store.table(key, context.partition_key).file
     with refusals_fail(), without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
         if file.exists():
-            require_plain_tables(file)
+            store.require_plain_tables(file, again=STAGE_OF[key.path[-1]] == "release")
         yield
 
 
