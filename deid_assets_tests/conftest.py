@@ -33,6 +33,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(20_000)  # as the command sets it
 
 
 def pytest_unconfigure() -> None:
