@@ -146,6 +146,11 @@ class ReleasePolicy(Section, ABC):
     def generalized(self) -> dict[str, str]:
         """Columns that have coarser levels, by their names in the release."""
 
+    @property
+    def records_per_person(self) -> int:
+        """What one person adds to a count of members, people or records at most."""
+        return 1
+
     # Identity
 
     def content(self, *sections: str) -> dict[str, Any]:

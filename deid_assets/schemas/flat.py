@@ -9,7 +9,7 @@ from deid_assets.schemas.candidate import allowed_labels
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.release import RELEASE
 
-_RULES = ["value outside the hierarchy", "too few fields", "too many fields", "unclosed quote", "not UTF-8"]
+_RULES = ["value outside the hierarchy", "missing person", "too few fields", "too many fields", "unclosed quote", "not UTF-8"]
 _RULES += ["line too long", "unreadable line", "lost after an unclosed quote"]
 
 QUARANTINED_RECORDS = contract(
