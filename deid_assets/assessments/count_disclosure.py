@@ -1,6 +1,8 @@
 """What the published tables of counts give away, alone and together with earlier releases; the gate audits the files again."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -12,19 +14,21 @@ from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 from deid_assets.methods.counts.published_tables import COLUMNS, chance_of_exact_estimate, disclosed_counts, masked_tables
 from deid_assets.methods.counts.tables import PublishedCounts
-from deid_assets.policy.models import Policy
+from deid_assets.policy.kinds import AnyPolicy
 
 NAME = "count_disclosure_audit"
 DISCLOSED_CELLS, CHANCE = "disclosed_small_counts", "chance_of_exact_count"
 
 
-def assess(work: Work[Policy]) -> Assessed:
+def assess(work: Work[Any]) -> Assessed:
     """Evidence: what can be computed of the counts that are published with the release.
 
     Masked tables: how many small counts are shown, exposed or nearly exposed by all sums, also together with the masked
     tables of earlier releases. Noisy tables: the highest probability with which the best estimate names a count, if noise is
-    averaged over all publications so far.
+    averaged over all publications so far. Nothing but canaries if the policy publishes no tables.
     """
+    if work.policy.counts.protection == "none":
+        return Assessed((), canaries())
     published = work.tables["published_counts"].frame()
     measured = count_measurements(
         work.policy, published, work.history.masked_counts(), work.history.publications(work.tables["published_counts"])
@@ -34,7 +38,7 @@ def assess(work: Work[Policy]) -> Assessed:
 
 
 def count_measurements(
-    policy: Policy, published: pd.DataFrame, earlier: Iterable[PublishedCounts], publications: int
+    policy: AnyPolicy, published: pd.DataFrame, earlier: Iterable[PublishedCounts], publications: int
 ) -> tuple[Measurement, ...]:
     """What an adversary learns of published tables.
 
@@ -103,7 +107,7 @@ def _noisy(sd: float) -> pd.DataFrame:
     return steps.assign(sd=sd)
 
 
-COUNT_DISCLOSURE_AUDIT = Assessment(
+COUNT_DISCLOSURE_AUDIT: Assessment[Any] = Assessment(
     NAME,
     version="3",
     policy_sections=("counts",),
@@ -133,3 +137,7 @@ COUNT_DISCLOSURE_AUDIT = Assessment(
         ),
     ),
 )
+
+COUNTS_OF_RECORDS = replace(COUNT_DISCLOSURE_AUDIT, inputs=("release_records", "published_counts"))
+COUNTS_OF_PEOPLE = replace(COUNT_DISCLOSURE_AUDIT, inputs=("release_people", "published_counts"))
+"""The same beside the rows of a flat table, and of a cohort, to which its evidence is bound."""

@@ -20,8 +20,8 @@ from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 from deid_assets.store.tables import held_open, require_plain_tables
 
-MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
-"""Declared method version and policy sections of every asset."""
+_MADE_FROM: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+"""Declared method version and policy sections of every asset, by the kind of policy ('': the only one) and the name."""
 
 _MAKE_ROWS = ("intake", "preparation", "adversary", "generalization", "candidate")
 """Stages that make the rows of a release; later stages only measure them."""
@@ -32,7 +32,7 @@ def stage_asset(
     version: str = "1",
     kinds: Sequence[str] = ("duckdb",),
     derived_columns: Mapping[str, Sequence[str]] | None = None,
-    op_name: str | None = None,
+    of_kind: str = "",
     name: str | None = None,
     description: str | None = None,
     inputs: Sequence[str] | None = None,
@@ -54,8 +54,9 @@ def stage_asset(
     inputs
         Tables that the asset reads, by the names of their assets, if the function takes them as keyword arguments; default:
         the names of the function's parameters.
-    op_name
-        Name of the operation, if another asset has the same name: Dagster loads no two operations of one name together.
+    of_kind
+        Kind of the policies that have this asset, if those of another kind have one of the same name. It is part of the name of
+        the operation: Dagster loads no two operations of one name together.
     """
 
     def make(function: Callable[..., object]) -> dg.AssetsDefinition:
@@ -68,15 +69,15 @@ def stage_asset(
         asset = name or function.__name__
         ins = None if inputs is None else {table: dg.AssetIn() for table in inputs}
         described: dict[str, Any] = {
-            "metadata": asset_metadata(asset, policy_sections, version, derived_columns),
+            "metadata": asset_metadata(asset, policy_sections, version, derived_columns, of_kind),
             "kinds": set(kinds),
             "description": description or inspect.getdoc(function),
             **options,
         }
-        if op_name is None:
+        if not of_kind:
             made: dg.AssetsDefinition = dg.asset(name=asset, ins=ins, **described)(metered)
             return made
-        return dg.multi_asset(name=op_name, outs={asset: dg.AssetOut(**described)}, ins=ins)(metered)
+        return dg.multi_asset(name=f"{of_kind}_{asset}", outs={asset: dg.AssetOut(**described)}, ins=ins)(metered)
 
     return make
 
@@ -86,9 +87,10 @@ def asset_metadata(
     policy_sections: Sequence[str],
     version: str,
     derived_columns: Mapping[str, Sequence[str]] | None = None,
+    of_kind: str = "",
 ) -> dict[str, object]:
     """Metadata from which `definitions.specialize` gives an asset its group and code version for one policy."""
-    MADE_FROM[name] = (version, tuple(policy_sections))
+    _MADE_FROM[of_kind, name] = (version, tuple(policy_sections))
     return {
         "stage": STAGE_OF[name],
         "policy_sections": list(policy_sections),
@@ -97,10 +99,18 @@ def asset_metadata(
     }
 
 
+def made_from(policy: AnyPolicy, name: str) -> tuple[str, tuple[str, ...]]:
+    """Declared method version and policy sections of a policy's asset."""
+    kind = getattr(policy, "kind", "")
+    return _MADE_FROM[(kind, name) if (kind, name) in _MADE_FROM else ("", name)]
+
+
 def shapes_of(policy: AnyPolicy, delivery: Delivery, levels: Mapping[str, int]) -> dict[str, str]:
     """The inputs of each measurement (`public_cells.shapes_of_measurements`), by the sections that assets declare."""
     names = [name for stage in _MAKE_ROWS for name in stages_of(policy).get(stage, ())]
-    return shapes_of_measurements(policy, delivery, levels, {section for name in names for section in MADE_FROM[name][1]})
+    return shapes_of_measurements(
+        policy, delivery, levels, {section for name in names for section in made_from(policy, name)[1]}
+    )
 
 
 @contextlib.contextmanager

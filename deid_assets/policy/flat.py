@@ -111,6 +111,15 @@ class FlatPolicy(ReleasePolicy):
         """What one person adds to a count of records at most."""
         return self.source.records_per_person
 
+    @property
+    def persons_checked(self) -> str:
+        """Why one person adds no more to a count of records."""
+        own, most = self.source, self.source.records_per_person
+        said = f"no person has more than {most} record{'s' * (most > 1)}"
+        if own.person is not None:
+            return f"The delivery identifies persons, and {said} in it."
+        return f"The policy states that {said}, and nothing checks it: whoever has more is protected less than this says."
+
     def hierarchy_of(self, release_as: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier, by its name in the release."""
         (found,) = (qi.hierarchy for qi in self.quasi_identifiers if qi.release_as == release_as)

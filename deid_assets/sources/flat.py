@@ -107,7 +107,8 @@ def read_flat_delivery(
     ------
     DeliveryError
         If a file is missing, empty, unreadable, has no rows or lacks a column, if it is outside the delivery's folder, if a
-        person has too many records, or if too many rows are unusable. The message names file, column, number of rows and rule, never a value.
+        person has too many records, or if too many rows are unusable. The message names file, column, number of rows and rule,
+        never a value.
     """
     folder = owner_only(store_file.parent)
     quasi_identifiers = {name: columns[name] for name in columns if name in allowed}

@@ -7,6 +7,7 @@ so what was protected stays protected, and afterwards every cell whose hiding is
 result is audited before it is returned.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit, audit_of
 from deid_assets.methods.counts.inference import ranges
-from deid_assets.methods.counts.tables import HIDDEN, SMALL, CountTables, PublishedCounts, sum_matrix
+from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
 
 _EXACT_AT_MOST = 2_500  # deviations in one program of a component
 _SHOWN_AGAIN_AT_MOST = 200  # hidden cells of a component that are tried one by one
@@ -73,6 +74,7 @@ class _State:
     least: np.ndarray
     costs: np.ndarray
     is_hidden: np.ndarray
+    is_known: np.ndarray
 
     def part(self, cells: np.ndarray) -> "_State":
         """These cells alone, with the sums that they are in."""
@@ -103,14 +105,14 @@ class _State:
 
     def can_hide(self, rule: SmallCounts) -> np.ndarray:
         """Whether a cell may become an 'H'."""
-        return self.counts > 0 if rule.zeros_shown else np.ones(len(self.counts), bool)
+        return ~self.is_known & (self.counts > 0 if rule.zeros_shown else np.ones(len(self.counts), bool))
 
     def hiding(self, cells: np.ndarray) -> "_State":
         """The same with these cells hidden as well."""
         return replace(self, is_hidden=self.is_hidden | cells)
 
 
-def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
+def mask(tables: CountTables, rule: SmallCounts | None = None, known: Collection[CellName] = ()) -> MaskedCounts:
     """Mask the small counts of tables, and hide what would give them away.
 
     A count of 0 that is shown is never hidden to protect another: everybody may know that it is 0.
@@ -121,6 +123,8 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
         True counts.
     rule
         Which counts are small, and how many possible values they keep.
+    known
+        Cells that everybody knows anyway: they are shown, and never hidden to protect others.
 
     Raises
     ------
@@ -141,7 +145,7 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
     (100, 50, 'T', 'H')
     """
     rule = rule or SmallCounts()
-    state = _unprotected(tables, rule)
+    state = _unprotected(tables, rule, known)
     exposed, labels = state.disclosed(rule), _components(state)
     is_hidden, is_optimal = state.is_hidden.copy(), True
     for label in np.unique(labels[exposed]):
@@ -173,19 +177,21 @@ def costs(tables: CountTables) -> np.ndarray:
     return 1 + (matrix < 0).T @ parts + tables.counts / (1 + tables.counts.sum())
 
 
-def _unprotected(tables: CountTables, rule: SmallCounts) -> _State:
+def _unprotected(tables: CountTables, rule: SmallCounts, known: Collection[CellName]) -> _State:
     persons = tables.contribution
     largest = rule.largest(persons)
+    is_known = np.array([name in known for name in tables.cells], bool)
     return _State(
         sum_matrix(tables.cells, tables.sums),
         tables.counts.astype(float),
         persons,
-        is_small=rule.is_small(tables.counts, persons),
+        is_small=rule.is_small(tables.counts, persons) & ~is_known,
         low=np.full(len(persons), float(rule.smallest())),
         high=largest.astype(float),
         least=largest + 1.0,
         costs=costs(tables),
         is_hidden=np.zeros(len(persons), bool),
+        is_known=is_known,
     )
 
 

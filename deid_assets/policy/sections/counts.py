@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import rho_within
-from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 from deid_assets.methods.counts.cohort import OTHER, UNKNOWN
+from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 from deid_assets.methods.counts.noise import Mechanism, NoiseRule, Zeros
 from deid_assets.methods.counts.repeats import chance_of_exact_average
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
@@ -78,8 +78,8 @@ class ProtectedTables(CountNoise):
 
     protection: Literal["none", "noise", "masked"] = Field(
         "none",
-        description="none: no tables are published; noise: every count of the tables is noisy; masked: small counts are hidden, "
-        "and others by which they could be computed. Other numbers of the manifest are noisy in any case",
+        description="none: no tables are published; noise: every count of the tables is noisy; masked: small counts are "
+        "hidden, and others by which they could be computed. Other numbers of the manifest are noisy in any case",
     )
     zeros: Literal["noisy", "shown"] = Field(
         "noisy",

@@ -9,12 +9,12 @@ import pandas as pd
 from deid_assets.methods.counts.budget import Budget, epsilon, meaning
 from deid_assets.methods.counts.published_tables import COLUMNS, masked_tables
 from deid_assets.methods.counts.tables import CellName, PublishedCounts
-from deid_assets.policy.sections.counts import CountNoise, Counts
+from deid_assets.policy.sections.counts import CountNoise, ProtectedTables
 from deid_assets.release.counts.published import shown_of
 
 _NOT_COVERED = (
-    "It covers counts that change by 1 with one person, not the released rows, and not counts that depend on who else is in "
-    "the data: of members in small classes, of suppressed members, of providers"
+    "It covers counts that change by at most {most} with one person, not the released rows, and not counts that depend on who "
+    "else is in the data: of members in small classes, of suppressed members, of providers"
 )
 
 
@@ -30,11 +30,17 @@ class CountStatement:
         What was spent, this release included.
     published
         The published tables, as `published.published_counts` returns them; None if the policy publishes none.
+    contribution
+        What one person adds to a count at most.
+    checked
+        Why a person adds no more; empty where a member, or a row of a cohort, is a person.
     """
 
     section: CountNoise
     budget: Budget
     published: pd.DataFrame | None = None
+    contribution: int = 1
+    checked: str = ""
 
     @property
     def masked(self) -> dict[CellName, int | str]:
@@ -45,13 +51,13 @@ class CountStatement:
 
     @property
     def _tables_are_masked(self) -> bool:
-        return isinstance(self.section, Counts) and self.section.protection == "masked"
+        return isinstance(self.section, ProtectedTables) and self.section.protection == "masked"
 
     def public(self) -> dict[str, Any]:
         """The part of the public edition."""
         spent, delta = self.budget.spent, self.section.budget.delta
         found: dict[str, Any] = {
-            "sd": self.section.sd,
+            "sd": self.section.sd * self.contribution,
             "mechanism": self.section.mechanism,
             "budget": {
                 "spent_rho": round(spent, 9),
@@ -69,7 +75,7 @@ class CountStatement:
 
     def restricted(self) -> dict[str, Any]:
         """The part of the restricted edition: also which cells of later releases count the same people."""
-        if self.published is None or not isinstance(self.section, Counts) or not self._tables_are_masked:
+        if self.published is None or not isinstance(self.section, ProtectedTables) or not self._tables_are_masked:
             return self.public()
         columns = [column for column in COLUMNS if column != "sd"]
         rows = self.published[columns].astype(object).where(self.published[columns].notna(), None)
@@ -82,9 +88,10 @@ class CountStatement:
         exceptions = []
         if self._tables_are_masked:
             exceptions.append("nor the masked tables")
-        if isinstance(self.section, Counts) and self.section.zeros == "shown":
+        if isinstance(self.section, ProtectedTables) and self.section.zeros == "shown":
             exceptions.append("nor the zeros that are shown")
-        return f"All releases so far: {meaning(spent, delta)} {', '.join([_NOT_COVERED, *exceptions])}."
+        covered = ", ".join([_NOT_COVERED.format(most=self.contribution), *exceptions])
+        return f"All releases so far: {meaning(spent, delta)} {covered}.{f' {self.checked}' if self.checked else ''}"
 
 
 def masked_counts_of(told: Mapping[str, Any] | None) -> PublishedCounts | None:
