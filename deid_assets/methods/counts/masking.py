@@ -7,7 +7,7 @@ so what was protected stays protected, and afterwards every cell whose hiding is
 result is audited before it is returned.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +75,7 @@ class _State:
     costs: np.ndarray
     is_hidden: np.ndarray
     is_known: np.ndarray
+    at_least: np.ndarray
 
     def part(self, cells: np.ndarray) -> "_State":
         """These cells alone, with the sums that they are in."""
@@ -88,6 +89,7 @@ class _State:
         shown = ~(self.is_small | self.is_hidden)
         low = np.where(self.is_hidden, least, self.low)
         high = np.where(self.is_hidden, np.inf, self.high)
+        low = np.maximum(low, self.at_least)
         return np.where(shown, self.counts, low), np.where(shown, self.counts, high)
 
     def disclosed(self, rule: SmallCounts) -> np.ndarray:
@@ -112,7 +114,12 @@ class _State:
         return replace(self, is_hidden=self.is_hidden | cells)
 
 
-def mask(tables: CountTables, rule: SmallCounts | None = None, known: Collection[CellName] = ()) -> MaskedCounts:
+def mask(
+    tables: CountTables,
+    rule: SmallCounts | None = None,
+    known: Collection[CellName] = (),
+    at_least: Mapping[CellName, int] | None = None,
+) -> MaskedCounts:
     """Mask the small counts of tables, and hide what would give them away.
 
     A count of 0 that is shown is never hidden to protect another: everybody may know that it is 0.
@@ -125,6 +132,8 @@ def mask(tables: CountTables, rule: SmallCounts | None = None, known: Collection
         Which counts are small, and how many possible values they keep.
     known
         Cells that everybody knows anyway: they are shown, and never hidden to protect others.
+    at_least
+        What everybody knows counts to reach, such as people whom they count elsewhere; at most the counts. By default 0.
 
     Raises
     ------
@@ -145,7 +154,8 @@ def mask(tables: CountTables, rule: SmallCounts | None = None, known: Collection
     (100, 50, 'T', 'H')
     """
     rule = rule or SmallCounts()
-    state = _unprotected(tables, rule, known)
+    reached = np.array([(at_least or {}).get(name, 0) for name in tables.cells], float)
+    state = replace(_unprotected(tables, rule, known), at_least=reached)
     exposed, labels = state.disclosed(rule), _components(state)
     is_hidden, is_optimal = state.is_hidden.copy(), True
     for label in np.unique(labels[exposed]):
@@ -162,7 +172,7 @@ def mask(tables: CountTables, rule: SmallCounts | None = None, known: Collection
     shown = tuple(HIDDEN if hidden else SMALL if small else int(count) for count, small, hidden in marks)
     stated = tables.cells, tables.sums
     published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
-    found = audit(published, rule)
+    found = audit(replace(published, low=np.maximum(published.low, reached)), rule)
     if not found.passed:
         raise UnprotectedError(
             f"{len(found.disclosed())} small counts stay exposed; merge rows or columns, or raise the threshold"
@@ -192,6 +202,7 @@ def _unprotected(tables: CountTables, rule: SmallCounts, known: Collection[CellN
         costs=costs(tables),
         is_hidden=np.zeros(len(persons), bool),
         is_known=is_known,
+        at_least=np.zeros(len(persons)),
     )
 
 
@@ -257,6 +268,7 @@ def _cheapest(
     low, high = (np.clip(bound - state.counts, -reach, reach) for bound in state.seen(taken_for_large=True))
     can_hide = state.can_hide(rule) & (small | ~state.is_small)
     lowest = np.where(state.is_small, -state.counts, np.maximum(state.least - state.counts, -reach))
+    lowest = np.maximum(lowest, state.at_least - state.counts)
     up, down = np.where(can_hide, reach - high, 0), np.where(can_hide, low - lowest, 0)
     # The columns of every copy: deviation that is free, further up, further down. At the end, whether each cell is hidden.
     deviation = sparse.hstack([sparse.eye_array(size), sparse.eye_array(size), -sparse.eye_array(size)], format="csr")

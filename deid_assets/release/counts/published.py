@@ -89,7 +89,8 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
     if policy.counts.protection == "masked":
         # Of the later steps of members, files tell one number exactly; the sample hides the rest.
         tables = tables_of(counts, _after_the_cohort(counts))
-        masked = mask(tables, policy.counts.small_counts, _in_files(policy, counts))
+        least = dict(zip(names_of(counts), counts["least"].tolist(), strict=True))
+        masked = mask(tables, policy.counts.small_counts, _in_files(policy, counts), least)
         rows = [
             (name, None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, None)
             for name, one in zip(masked.tables.cells, masked.shown, strict=True)
