@@ -9,22 +9,24 @@ import pandas as pd
 
 from deid_assets.assessments.count_disclosure import count_measurements
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.assets.stage_asset import shapes_of, stage_asset
+from deid_assets.assets.date_release import plan_dates
+from deid_assets.assets.stage_asset import StageAsset, shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
-from deid_assets.methods.counts.published_tables import names_of
-from deid_assets.methods.counts.tables import PublishedCounts, Sum
+from deid_assets.methods.counts.published_tables import EarlierTables
+from deid_assets.methods.counts.tables import Sum
 from deid_assets.policy.kinds import MODELS, AnyPolicy
+from deid_assets.policy.models import Policy
 from deid_assets.release.counts.cells import counted_frame
 from deid_assets.release.counts.kinds import LONGITUDINAL, Counting, counting_of
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
-from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums
+from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected
-from deid_assets.release.cumulative import masked_counts_made
+from deid_assets.release.cumulative import tables_made
 from deid_assets.release.gate.counts import count_refusals
 from deid_assets.release.manifest.described_tables import described_counts
 from deid_assets.release.manifest.dictionary import DescribedTable
-from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry.chain import Chain, Registry
@@ -34,7 +36,7 @@ from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Table
 
 
-def count_assets(counting: Counting[Any]) -> list[dg.AssetsDefinition]:
+def count_assets(counting: Counting[Any]) -> list[StageAsset]:
     """Make the assets of the counts of one kind of policy: exact, and as they are published."""
     of_kind = {model: str(kind) for kind, model in MODELS.items()}.get(counting.kind, "")
 
@@ -49,7 +51,7 @@ def count_assets(counting: Counting[Any]) -> list[dg.AssetsDefinition]:
         return _counted(policies.of(context, counting.kind), workplace, context.partition_key, tables)[1]
 
     @stage_asset(
-        name="published_counts", of_kind=of_kind, policy_sections=["counts"], inputs=["cohort_counts"],
+        name="published_counts", of_kind=of_kind, policy_sections=["counts"], inputs=["cohort_counts", *counting.levels_in],
         description="The counts as they are published: with noise that the budget covers, or masked. Refused if neither is "
         "possible.",
     )  # fmt: skip
@@ -57,15 +59,33 @@ def count_assets(counting: Counting[Any]) -> list[dg.AssetsDefinition]:
         context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table
     ) -> pd.DataFrame:
         policy, counts = policies.of(context, counting.kind), tables["cohort_counts"].frame()
-        noise = delivery_noise(policy, workplace, context.partition_key)
-        require_budget(policy, workplace, planned_cells(policy, counts, noise), planned_sums(policy, counts))
-        return protect_or_refuse(policy, counts, noise)
+        plan = release_plan(policy, workplace, context.partition_key, counts, counting.levels(policy, tables))
+        require_budget(policy, workplace, plan.cells, planned_sums(policy, counts))
+        return protect_or_refuse(policy, counts, delivery_noise(policy, workplace, context.partition_key))
 
     return [cohort_counts, published_counts]
 
 
 COUNTS = count_assets(LONGITUDINAL)
 """The assets of a longitudinal policy's counts."""
+
+
+def release_plan(
+    policy: AnyPolicy, workplace: Workplace, delivery: str, counts: pd.DataFrame, levels: Mapping[str, int]
+) -> Plan:
+    """All noisy cells of the release that is in the making that are known: of its tables, dates, manifest and report.
+
+    Measurements are not made yet. Those that will have no value are in the plan, too.
+    """
+    noise = delivery_noise(policy, workplace, delivery)
+    plan = Plan(noise, planned_cells(policy, counts, noise))
+    for name, shape in later_steps(policy, counts).items():
+        plan.note(name, shape, 0)
+    if isinstance(policy, Policy) and policy.dates is not None:
+        plan_dates(policy, workplace, delivery, plan)
+    shapes = shapes_of(policy, workplace.delivery(delivery), levels)
+    PublicNumbers(plan.note, shapes).measurements(counting_of(policy).noisy_numbers(policy))
+    return plan
 
 
 def delivery_noise(policy: AnyPolicy, workplace: Workplace, delivery: str) -> DeliveryNoise:
@@ -102,21 +122,15 @@ def protect_or_refuse(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNo
         raise RefusedError(f"refused: {error}") from None
 
 
-def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
-    """The masked tables of earlier releases."""
-    return masked_counts_made(workplace.releases_made())
+def earlier_tables(workplace: Workplace) -> EarlierTables:
+    """The tables of earlier releases."""
+    return tables_made(workplace.releases_made())
 
 
-def publications(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> int:
-    """How often the most published cell was published with noise of its own, this time included."""
-    budget = budget_of(_chain(workplace), policy.counts)
-    often, charged = budget.often, {draw for charge in budget.charges for draw in charge.draws}
-    found = [
-        often[NoisyCell(name, "", 0.0).definition] + (draw not in charged)
-        for name, draw in zip(names_of(published), published["draw"], strict=True)
-        if not pd.isna(draw)
-    ]
-    return max(found, default=1)
+def earlier_noise(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> dict[str, tuple[float, ...]]:
+    """With which standard deviations cells were published before, in draws other than theirs: `Budget.earlier_sds`."""
+    draws = published["draw"].astype(object).where(published["draw"].notna(), None)
+    return budget_of(_chain(workplace), policy.counts).earlier_sds(dict(zip(published["definition"], draws, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -189,8 +203,8 @@ class ReleasedCounts:
         """What an adversary learns of the tables, from the registry and the earlier releases that exist now."""
         if not self.are_published:
             return ()
-        often = publications(self.policy, self.workplace, self.published)
-        return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), often)
+        noise = earlier_noise(self.policy, self.workplace, self.published)
+        return count_measurements(self.policy, self.published, earlier_tables(self.workplace), noise)
 
 
 def _chain(workplace: Workplace) -> Chain:

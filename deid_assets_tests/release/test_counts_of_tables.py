@@ -151,7 +151,7 @@ def cohort_counts(*classes: int) -> pd.DataFrame:
         AttritionStep("cohort_people", "records", people, shape="s"),
         AttritionStep("released_people", "records", people),
     ]  # fmt: skip
-    rows = [("characteristics", "age", str(at), at, count, 1, count, "s") for at, count in enumerate(classes)]
+    rows = [("characteristics", "age", str(at), at, count, 1, count, "s", str(at)) for at, count in enumerate(classes)]
     return counted_frame([*step_rows(steps, "rows"), *rows])
 
 

@@ -40,17 +40,17 @@ def cohort_counts(
     -------
     pandas.DataFrame
         One row per cell, classes without members included, with the columns `cells.COLUMNS`. `least` is the number of members
-        in the sample, at most so many of whom readers count in the released files; 0 for steps and claims.
+        in the sample, at most so many of whom readers count in the released files; 0 for steps and claims. `counted` says
+        what the column counts, whatever it is called: the values in a class.
     """
     rows = step_rows((step for step in steps if step.unit == "members"), shape_of_rows)
     profiles, cohort = tables["member_profiles"], tables["eligible_members"]
     for column, level in characteristics_of(policy).items():
         found = by_level(policy.hierarchy_of(column), level, profiles.query(values_counted(profiles, cohort, column)))
-        spec = policy.content("hierarchies")["hierarchies"][policy.quasi_identifier(column).hierarchy]
-        rows += class_rows(column, *found, shape(policy, *COHORT_SECTIONS, hierarchy=spec, level=level))
+        rows += class_rows(column, *found, shape(policy, *COHORT_SECTIONS))
     numbers = profiles.query(values_counted(profiles, cohort, "claims"))
     bands = numbers.assign(label=[claim_band(int(claims)) for claims in numbers["value"]])
-    rows += class_rows(NUMBER_OF_CLAIMS, claim_bands(), bands, shape(policy, *COHORT_SECTIONS))
+    rows += class_rows(NUMBER_OF_CLAIMS, {band: band for band in claim_bands()}, bands, shape(policy, *COHORT_SECTIONS))
     if policy.counts.claims_per_member is not None:
         rows += _claims(policy, policy.counts.claims_per_member, tables)
     return counted_frame(rows)
@@ -72,4 +72,5 @@ def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Ite
     ):
         table = tables[asset]
         number = int(table.query(claims_counted(table, per_member))["claims"].iloc[0])
-        yield (CLAIMS, step, REMAINING, place, number, per_member, 0, shape(policy, *sections, per_member=per_member))
+        own = shape(policy, *sections, per_member=per_member)
+        yield (CLAIMS, step, REMAINING, place, number, per_member, 0, own, REMAINING)

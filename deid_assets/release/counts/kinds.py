@@ -8,6 +8,8 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.noisy_numbers import noisy_numbers
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
@@ -44,6 +46,10 @@ class Counting(Generic[P]):
         Sections of the policy that affect what is counted.
     inputs
         Tables in which is counted, by asset.
+    levels_in
+        Those of them that hold the levels of the release.
+    noisy_numbers
+        Measurements that a manifest will show with noise, known from the policy.
     levels
         Level of every quasi-identifier in the release; they shape its rows.
     steps
@@ -59,6 +65,8 @@ class Counting(Generic[P]):
     described: str
     sections: tuple[str, ...]
     inputs: tuple[str, ...]
+    levels_in: tuple[str, ...]
+    noisy_numbers: Callable[[P], tuple[Measurement, ...]]
     levels: Callable[[P, Tables], Mapping[str, int]]
     steps: Callable[[P, Delivery, Tables], tuple[AttritionStep, ...]]
     counts: Callable[[P, Iterable[AttritionStep], Tables, str], pd.DataFrame]
@@ -79,6 +87,8 @@ LONGITUDINAL = Counting(
         "members", "claims", "removed_members", "eligible_members", "eligible_claims", "truncated_claims", "member_profiles",
         "chosen_generalization", "release_members", "release_claims",
     ),
+    levels_in=("chosen_generalization",),
+    noisy_numbers=noisy_numbers,
     levels=lambda policy, tables: chosen_levels(policy, tables["chosen_generalization"]),
     steps=attrition,
     counts=cohort_counts,
@@ -91,6 +101,8 @@ FLAT = Counting(
     described="usable records",
     sections=("source", "quasi_identifiers", "attributes", "hierarchies", "counts"),
     inputs=("records", "quarantined_records", "record_generalization", "suppressed_records", "release_records"),
+    levels_in=("record_generalization",),
+    noisy_numbers=lambda policy: (),
     levels=lambda policy, tables: levels_of(policy, tables["record_generalization"]),
     steps=lambda policy, delivery, tables: record_steps(policy, tables),
     counts=record_counts,
@@ -103,6 +115,8 @@ COHORT = Counting(
     described="people of the cohort",
     sections=("source", "columns", "intake", "attributes", "counts"),
     inputs=("cohort_people", "quarantined_people", "population_cells", "release_people"),
+    levels_in=(),
+    noisy_numbers=lambda policy: (),
     levels=lambda policy, tables: {},
     steps=lambda policy, delivery, tables: people_steps(policy, tables),
     counts=people_counts,

@@ -60,11 +60,11 @@ def people_counts(
             continue
         people = np.bincount(level.codes[cells.codes[:, names.index(name)]], minlength=len(level.labels))
         found = pd.DataFrame({"label": list(level.labels), "members": people, "sampled": people})
-        rows += class_rows(name, level.labels, found, shape(policy, *_SECTIONS, level=level.name))
+        rows += class_rows(name, {label: label for label in level.labels}, found, shape(policy, *_SECTIONS))
     column_of = {one.release_as: one.column for one in policy.attributes}
     for column, values in listed.items():
         found = _values_counted(policy, tables["cohort_people"], column)
-        of_values = shape(policy, *_SECTIONS, "attributes", values=list(values))
+        of_values = shape(policy, *_SECTIONS, "attributes")
         rows += class_rows(column_of[column], *by_values(values, found), of_values)
     return counted_frame(rows)
 

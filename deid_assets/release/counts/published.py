@@ -7,13 +7,15 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.budget import NoisyCell
+from deid_assets.methods.counts.budget import NoisyCell, definition
 from deid_assets.methods.counts.cohort import (
     ATTRITION,
     CHARACTERISTICS,
     COHORT_STEP,
     PERCENTILES,
+    RELEASED,
     RELEASED_PEOPLE,
+    REMAINING,
     TOLD_BY_FILES,
     UNKNOWN,
     cumulative_shares,
@@ -24,13 +26,13 @@ from deid_assets.methods.counts.noise import add_noise
 from deid_assets.methods.counts.published_tables import names_of
 from deid_assets.methods.counts.tables import CellName, Sum
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.release.counts.cells import shapes_of_cells, tables_of
+from deid_assets.release.counts.cells import definitions_of, shapes_of_cells, tables_of
 from deid_assets.release.counts.kinds import counting_of
 from deid_assets.release.counts.noise import DeliveryNoise
 
 FILES = ("Attrition", "Characteristics", "Distributions")
 _TYPES = {
-    "table": "str", "row": "str", "column": "str", "same": "str",
+    "table": "str", "row": "str", "column": "str", "same": "str", "definition": "str",
     "place": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "draw": "string", "contribution": "int64",
     "least": "int64",
 }  # fmt: skip
@@ -47,19 +49,35 @@ def planned_cells(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoise)
 
     They are among the cells because sums say where one person is: in one class of those that make up a number.
     """
-    if policy.counts.protection != "noise":
-        return ()
-    shapes = shapes_of_cells(counts)
-    cells = (
-        noise.cell(name, shapes[name], int(contribution))
+    return tuple(_noisy_cells(counts, noise).values()) if policy.counts.protection == "noise" else ()
+
+
+def _noisy_cells(counts: pd.DataFrame, noise: DeliveryNoise) -> dict[CellName, NoisyCell]:
+    """The cells by their names in the tables, named by what they count."""
+    shapes, defined = shapes_of_cells(counts), definitions_of(counts)
+    cells = {
+        name: noise.cell(defined[name], shapes[name], int(contribution))
         for name, contribution in zip(names_of(counts), counts["contribution"], strict=True)
-    )
-    return tuple(replace(cell, sd=math.inf) if cell.name in TOLD_BY_FILES else cell for cell in cells)
+    }
+    return {name: replace(cell, sd=math.inf) if name in TOLD_BY_FILES else cell for name, cell in cells.items()}
+
+
+def later_steps(policy: AnyPolicy, counts: pd.DataFrame) -> dict[CellName, str]:
+    """The steps that manifests show with noise although tables are masked, each with what shapes it."""
+    if policy.counts.protection != "masked":
+        return {}
+    shapes = shapes_of_cells(counts)
+    return {name: shapes[name] for name in _after_the_cohort(counts) if name.column == REMAINING and name != RELEASED}
 
 
 def planned_sums(policy: AnyPolicy, counts: pd.DataFrame) -> tuple[Sum, ...]:
     """The sums that hold between these cells."""
-    return tables_of(counts).sums if policy.counts.protection == "noise" else ()
+    if policy.counts.protection != "noise":
+        return ()
+    defined = definitions_of(counts)
+    return tuple(
+        Sum(one.name, defined[one.total], tuple(defined[part] for part in one.parts)) for one in tables_of(counts).sums
+    )
 
 
 def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
@@ -77,20 +95,20 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
     pandas.DataFrame
         No rows if the policy publishes no tables. Columns table, row, column, place, count (missing where masked), mark ('T'
         or 'H' where masked), sd (0 where the count is exact, missing where tables are masked), contribution, least, same
-        (`DeliveryNoise.same`), draw (`NoisyCell.draw`, missing where there is no noise).
+        (`DeliveryNoise.same`), definition (`budget.definition`), draw (`NoisyCell.draw`, missing where there is no noise).
 
     Raises
     ------
     CountsError
         If masked tables would expose small counts, whatever else is hidden.
     """
-    shapes = shapes_of_cells(counts)
+    shapes, defined = shapes_of_cells(counts), definitions_of(counts)
     rows: list[tuple[CellName, int | None, str | None, float | None, str | None]] = []
     if policy.counts.protection == "masked":
         # Of the later steps of members, files tell one number exactly; the sample hides the rest.
         tables = tables_of(counts, _after_the_cohort(counts))
         least = dict(zip(names_of(counts), counts["least"].tolist(), strict=True))
-        masked = mask(tables, policy.counts.small_counts, _in_files(policy, counts), least)
+        masked = mask(tables, policy.counts.small_counts, known=_in_files(policy, counts), at_least=least)
         rows = [
             (name, None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, None)
             for name, one in zip(masked.tables.cells, masked.shown, strict=True)
@@ -98,16 +116,19 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
     elif policy.counts.protection == "noise":
         told = counts[[name in TOLD_BY_FILES for name in names_of(counts)]]
         tables = tables_of(counts, TOLD_BY_FILES)
-        noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(name, shapes[name], sd))
-        draws = {cell.name: cell.draw for cell in planned_cells(policy, counts, noise)}
+        noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(defined[name], shapes[name], sd))
+        draws = {name: cell.draw for name, cell in _noisy_cells(counts, noise).items()}
         rows = [
             (name, int(count), None, float(sd), draws[name])
             for name, count, sd in zip(noisy.cells, noisy.counts, noisy.sd, strict=True)
         ]
         rows += [(name, int(count), None, 0.0, None) for name, count in zip(names_of(told), told["count"], strict=True)]
     shown = pd.DataFrame(
-        [(*name, count, mark, sd, draw, noise.same(name, shapes[name])) for name, count, mark, sd, draw in rows],
-        columns=["table", "row", "column", "count", "mark", "sd", "draw", "same"],
+        [
+            (*name, count, mark, sd, draw, noise.same(defined[name], shapes[name]), definition(defined[name]))
+            for name, count, mark, sd, draw in rows
+        ],
+        columns=["table", "row", "column", "count", "mark", "sd", "draw", "same", "definition"],
     ).astype(dict.fromkeys(("table", "row", "column"), "str"))
     known = counts[["table", "row", "column", "place", "contribution", "least"]]
     return shown.merge(known, on=["table", "row", "column"], validate="one_to_one").astype(_TYPES)

@@ -47,10 +47,10 @@ def record_counts(
     column_of = {one.release_as: one.column for one in policy.columns}
     for name, level in levels_of_records(policy).items():
         found = by_level(policy.hierarchy_of(name), level, records.query(queries.values_counted(records, suppressed, name)))
-        rows += class_rows(column_of[name], *found, shape(policy, *_SECTIONS, level=level), most)
+        rows += class_rows(column_of[name], *found, shape(policy, *_SECTIONS), most)
     for name, values in level_or_values(policy.counts.characteristics or {})[1].items():
         found = by_values(values, records.query(queries.values_counted(records, suppressed, name)))
-        rows += class_rows(column_of[name], *found, shape(policy, *_SECTIONS, values=list(values)), most)
+        rows += class_rows(column_of[name], *found, shape(policy, *_SECTIONS), most)
     return counted_frame(rows)
 
 
