@@ -150,6 +150,7 @@ COUNT_DISCLOSURE_AUDIT: Assessment[Any] = Assessment(
             "earlier releases.",
             1.0,
             lambda policy: Limit(0.0),
+            applies=lambda policy: policy.counts.protection != "none",
         ),
         Gate(
             CHANCE,
