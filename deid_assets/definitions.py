@@ -106,10 +106,32 @@ class PolicyParts:
     checks: tuple[dg.AssetChecksDefinition, ...]
 
     @classmethod
-    def of(cls, policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition = deliveries) -> "PolicyParts":
-        """Make them."""
+    def of(
+        cls,
+        policy: AnyPolicy,
+        keys: Keys,
+        partitions_def: dg.PartitionsDefinition = deliveries,
+        declared: Sequence[StageAsset] | None = None,
+        delivered: Mapping[str, dg.AssetIn] | None = None,
+    ) -> "PolicyParts":
+        """Make them.
+
+        Parameters
+        ----------
+        declared
+            The assets, instead of those that the modules of the policy's kind declare.
+        delivered
+            Inputs of the intake that are no assets of the policy.
+        """
         renamed = RENAMED_WITH_DATES if getattr(policy, "dates", None) is not None else {}
-        made = [one.made(keys, {} if _before_dates(one) else renamed) for one in stage_assets_of(policy)]
+        made = [
+            one.made(
+                keys,
+                {} if _before_dates(one) else renamed,
+                delivered if any(STAGE_OF[name] == "intake" for name in one.outs) else None,
+            )
+            for one in (stage_assets_of(policy) if declared is None else declared)
+        ]
         contracts = contracts_of(policy)
         described = partial(specialize, policy=policy, contracts=contracts, partitions_def=partitions_def)
         return cls(
