@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 import dagster as dg
@@ -32,10 +33,14 @@ from deid_assets.assets import (
     rule_needs,
 )
 from deid_assets.assets.stage_asset import StageAsset
+from deid_assets.automation.deliveries import Watched, delivery_sensor
+from deid_assets.automation.freshness import freshness_of, freshness_policy
+from deid_assets.automation.in_use import Use, policies_in_use, uses_in
 from deid_assets.automation.refused_runs import refusal_sensor
+from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
@@ -69,24 +74,33 @@ def build_definitions(
     ----------
     policies
         By name: used as they are, whatever the home contains. Names alone: policies that ship or are in the home's
-        `policies`, which every step reads again. Default: all of these.
+        `policies`, which every step reads again. Default: those in use in the home (`in_use.policies_in_use`).
     home
         Folder for everything that a run creates. Default: DEID_HOME, else `.deid` in the current folder.
     """
     home = home or Home.here()
     given = dict(policies) if isinstance(policies, Mapping) else {}
-    read = given or policies_in(home.policies)
+    read = given or (policies_in_use(home) if policies is None else policies_in(home.policies))
     chosen = [read[name] for name in (read if policies is None else policies)]
     workplace = Workplace(str(home.root), MappingProxyType(given))
-    parts = [PolicyParts.of(policy, Keys(policy.name)) for policy in chosen]
+    uses = uses_in(home)
+    parts = [PolicyParts.of(policy, Keys(policy.name), fresh_days=_use(uses, policy).fresh_days) for policy in chosen]
     jobs = [part.job() for part in parts]
+    automated = Automated()
+    for part, job in zip(parts, jobs, strict=True):
+        automated += automation_of(home, part, _use(uses, part.policy), job)
     return dg.Definitions(
         assets=[asset for part in parts for asset in part.assets],
-        asset_checks=[check for part in parts for check in part.checks],
-        jobs=jobs,
-        sensors=[refusal_sensor(workplace, jobs)],
+        asset_checks=[*(check for part in parts for check in part.checks), *automated.checks],
+        jobs=[*jobs, *automated.jobs],
+        sensors=[refusal_sensor(workplace, jobs), *automated.sensors],
+        schedules=automated.schedules,
         resources=resources_of(workplace, [part.keys for part in parts] or [Keys("")]),
     )
+
+
+def _use(uses: Mapping[str, Use], policy: AnyPolicy) -> Use:
+    return uses.get(policy.name, Use())
 
 
 def resources_of(workplace: Workplace, keys: Sequence[Keys]) -> dict[str, object]:
@@ -110,7 +124,8 @@ class PolicyParts:
         cls,
         policy: AnyPolicy,
         keys: Keys,
-        partitions_def: dg.PartitionsDefinition = deliveries,
+        partitions_def: dg.PartitionsDefinition | None = None,
+        fresh_days: int | None = None,
         declared: Sequence[StageAsset] | None = None,
         delivered: Mapping[str, dg.AssetIn] | None = None,
     ) -> "PolicyParts":
@@ -118,11 +133,16 @@ class PolicyParts:
 
         Parameters
         ----------
+        partitions_def
+            The deliveries; default: the policy's own.
+        fresh_days
+            Days after which the newest release counts as overdue; None: never.
         declared
             The assets, instead of those that the modules of the policy's kind declare.
         delivered
             Inputs of the intake that are no assets of the policy.
         """
+        partitions_def = partitions_def or deliveries_of(policy.name)
         renamed = RENAMED_WITH_DATES if getattr(policy, "dates", None) is not None else {}
         made = [
             one.made(
@@ -133,7 +153,9 @@ class PolicyParts:
             for one in (stage_assets_of(policy) if declared is None else declared)
         ]
         contracts = contracts_of(policy)
-        described = partial(specialize, policy=policy, contracts=contracts, partitions_def=partitions_def)
+        described = partial(
+            specialize, policy=policy, contracts=contracts, partitions_def=partitions_def, fresh_days=fresh_days
+        )
         return cls(
             policy,
             keys,
@@ -176,6 +198,38 @@ def _before_dates(asset: StageAsset) -> bool:
     return any(STAGE_OF[name] in ("intake", "preparation") for name in asset.outs)
 
 
+@dataclass(frozen=True)
+class Automated:
+    """What Dagster does by itself for policies."""
+
+    sensors: tuple[dg.SensorDefinition, ...] = ()
+    schedules: tuple[dg.ScheduleDefinition, ...] = ()
+    checks: tuple[dg.AssetChecksDefinition, ...] = ()
+    jobs: tuple[UnresolvedAssetJobDefinition, ...] = ()
+
+    def __add__(self, other: "Automated") -> "Automated":
+        return Automated(
+            self.sensors + other.sensors,
+            self.schedules + other.schedules,
+            self.checks + other.checks,
+            self.jobs + other.jobs,
+        )
+
+
+def automation_of(home: Home, part: PolicyParts, use: Use, job: UnresolvedAssetJobDefinition) -> Automated:
+    """What the use of a policy asks for: watched deliveries, re-releases on a schedule, a check of their age."""
+    policy, partitions, made = part.policy, deliveries_of(part.policy.name), Automated()
+    if use.deliveries is not None:
+        watched = Watched(Path(use.deliveries), use.complete_when)
+        made += Automated(sensors=(delivery_sensor(home, policy, job, partitions, watched),))
+    if use.schedule is not None:
+        made += Automated(schedules=(release_schedule(home, policy.name, job, partitions, use.schedule),))
+    if use.fresh_days is not None:
+        fresh = freshness_of(home, part.keys.asset("release"), partitions, use.fresh_days)
+        made += Automated(schedules=(fresh.schedule,), checks=(fresh.check,), jobs=(fresh.job,))
+    return made
+
+
 def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
     if isinstance(policy, Policy):
         return MODULES if policy.dates is None else (*MODULES, dates)
@@ -191,8 +245,9 @@ def specialize(
     policy: AnyPolicy,
     contracts: Mapping[str, DataFrameSchema],
     partitions_def: dg.PartitionsDefinition,
+    fresh_days: int | None = None,
 ) -> dg.AssetSpec:
-    """Set what depends on the policy: partition, group, code version, owners, column schema.
+    """Set what depends on the policy: partition, group, code version, owners, column schema, freshness.
 
     The code version is the method's version and the hash of the policy sections that the asset reads, so a changed
     threshold does not make the intake stale.
@@ -212,6 +267,7 @@ def specialize(
         group_name=f"{policy.name}/{metadata['stage']}",
         code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
         owners=list(policy.owners),
+        freshness_policy=freshness_policy(fresh_days) if fresh_days and name == "release" else None,
     ).merge_attributes(metadata=described)
 
 

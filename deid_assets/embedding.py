@@ -12,7 +12,7 @@ from deid_assets.assets.upstream_intake import further_inputs, intake_of
 from deid_assets.automation.refused_runs import SENSOR, refusal_sensor
 from deid_assets.definitions import PolicyParts, resources_of, stage_assets_of
 from deid_assets.errors import PolicyError, StoreError
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import load_policy
 from deid_assets.policy.models import Policy
@@ -75,7 +75,7 @@ def build_release(
     members, claims
         The upstream assets. A key alone: the project's IO manager loads the asset as a pandas frame or an Arrow table.
     partitions_def
-        Partitions of the release; each is a delivery. Default: the dynamic partitions `deliveries`.
+        Partitions of the release; each is a delivery. Default: the dynamic partitions `deliveries_of_<policy>`.
     home
         Folder for the restricted store, keys and releases. Default: the folder in the variable DEID_HOME.
     key_prefix
@@ -110,9 +110,9 @@ def build_release(
     parts = PolicyParts.of(
         read,
         keys,
-        partitions_def or deliveries,
-        [taken_in if one is intake else one for one in stage_assets_of(read)],
-        further_inputs({name: one.as_input() for name, one in upstreams.items()}),
+        partitions_def or deliveries_of(read.name),
+        declared=[taken_in if one is intake else one for one in stage_assets_of(read)],
+        delivered=further_inputs({name: one.as_input() for name, one in upstreams.items()}),
     )
     scheduled = partial(_scheduled, keys, automation_condition, freshness_policy)
     parts = replace(parts, assets=tuple(dg.map_asset_specs(scheduled, parts.assets)))

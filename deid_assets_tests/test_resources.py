@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import StoreError
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.keys import Secret
 from deid_assets.resources import (
@@ -36,22 +36,22 @@ MEMBERS = dg.AssetKey([POLICY, "members"])
 MADE = {"method_version": "1", "policy_sections": ["removal", "opt_outs"]}
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE)
 def members() -> str:
     return "SELECT 'm1' AS member_id, 40 AS age UNION ALL SELECT 'm2', NULL"
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE | {"derived_columns": {"n": ["members.age"]}})
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE | {"derived_columns": {"n": ["members.age"]}})
 def removed_members(members: Table) -> Query:
     return Query(f"SELECT member_id, ?::INTEGER AS n FROM {members.sql}", (7,))
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE)
 def code_book(members: Table) -> pd.DataFrame:
     return pd.DataFrame({"code": pd.Series(["x", None], dtype="str")})
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE)
 def claims(members: Table) -> str:
     return f"SELECT '{CANARY}'::INTEGER AS n FROM {members.sql}"
 
@@ -74,7 +74,7 @@ def run(home: Home, *assets, partition="2012") -> dg.ExecuteInProcessResult:
         executor=dg.in_process_executor,
     )
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(deliveries.name, [partition])
+        instance.add_dynamic_partitions(deliveries_of(POLICY).name, [partition])
         job = definitions.resolve_job_def(job_name(POLICY))
         return job.execute_in_process(instance=instance, partition_key=partition, raise_on_error=False)
 
@@ -190,7 +190,7 @@ class TestLocks:
     def test_it_is_held_while_the_run_lasts_and_free_afterwards(self, home):
         seen = []
 
-        @dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE, name="members")
+        @dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE, name="members")
         def watching() -> str:
             seen.append(StoreLock.of(home, POLICY, "2012").try_acquire())
             return "SELECT 1 AS n"

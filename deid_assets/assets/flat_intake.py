@@ -8,11 +8,11 @@ from deid_assets.assessments.evidence import Refusal
 from deid_assets.assessments.flat_table import population_of
 from deid_assets.assets.publishing import content_of
 from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
+from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.event_log import edited_beside
 from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
-from deid_assets.sources.report import delivery_version
 from deid_assets.store.tables import Table, owner_only
 
 POPULATION_CONTENT = "population_content"
@@ -65,7 +65,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
             ],
             progress=lambda text: context.log.info(text),
         )
-        version = dg.DataVersion(delivery_version(report.digest))
+        version = data_version_of(context, policy, workplace, delivery, report.digest)
         population = population_of(policy, tables[RECORDS])
         # The population is not an asset of its own: its fingerprint is stored with the records, and the gate compares
         # it.

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import dagster as dg
 
 from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
+from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.sources.report import delivery_version
 from deid_assets.store.tables import owner_only
 
 _SECTIONS = ["source", "intake"]
@@ -45,8 +45,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
             KnownCodes.of(known_codes),
             progress=lambda text: context.log.info(text),
         )
-        # Without a data version of its own, the table would have that of the code, whatever was delivered.
-        version = dg.DataVersion(delivery_version(report.digest))
+        version = data_version_of(context, policy, workplace, delivery, report.digest)
     notice = {"members": {"notice": "; ".join(report.warnings)}} if report.warnings else {}
     for name, table in tables.items():
         metadata = report.metadata(name) | notice.get(name, {})

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pandas as pd
 
-from deid_assets.errors import RefusedError
+from deid_assets.errors import REFUSED_MARK, RefusedError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.public_cells import shapes_of_measurements
@@ -18,7 +18,7 @@ from deid_assets.resources import Keys, RestrictedStore, Workplace, policy_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
-from deid_assets.store.tables import held_open, require_plain_tables
+from deid_assets.store.tables import held_open
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Declared method version and policy sections of every asset."""
@@ -182,18 +182,22 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     file = store.workplace.table(own, context.partition_key).file
     with refusals_fail(), without_values(name, store.workplace.home.store, (dg.Failure,)), held_open(file):
         if file.exists():
-            require_plain_tables(file)
+            store.require_plain_tables(file, again=STAGE_OF[own.path[-1]] == "release")
         yield
 
 
 @contextlib.contextmanager
 def refusals_fail() -> Iterator[None]:
-    """Turn a refusal into a failure of the step that no retry can mend."""
+    """Turn a refusal into a failure of the step that no retry can mend, marked as a refusal."""
     try:
         yield
         return
     except RefusedError as error:
-        failure = dg.Failure(str(error), metadata={"refused": True}, allow_retries=False)
+        failure = dg.Failure(f"{REFUSED_MARK}{error}", metadata={"refused": True}, allow_retries=False)
+    except dg.Failure as refusal:
+        if "refused" in refusal.metadata and refusal.metadata["refused"].value:
+            refusal.description = f"{REFUSED_MARK}{refusal.description}"
+        raise
     # Dagster stores chains; the failure says all that the error says.
     try:
         raise failure

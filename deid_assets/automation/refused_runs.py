@@ -7,7 +7,7 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.assets.refused_report import write_refused_report
-from deid_assets.automation.outcomes import RunSummary, outcome_of
+from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.errors import REFUSED
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.resources import POLICY_TAG, Workplace, ended_in
@@ -54,7 +54,9 @@ def refusal_sensor(
             with without_values("the report of the refusal", home.store):
                 logs = context.instance.all_logs(run.run_id)
                 events = [event for event in (entry.dagster_event for entry in logs) if event is not None]
-                path = report_refusal(home, workplace.policies.named(name), delivery, outcome_of(events))
+                summary = outcome_of(events)
+                tag_outcome(context.instance, run.run_id, summary)
+                path = report_refusal(home, workplace.policies.named(name), delivery, summary)
         finally:
             lock.release()
         context.log.info(f"report of the refusal (restricted): {path}" if path else "the run failed without a refusal")

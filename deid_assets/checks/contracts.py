@@ -2,7 +2,6 @@
 
 import dagster as dg
 
-from deid_assets.partitions import deliveries
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import Keys, Workplace
 from deid_assets.schemas import contracts_of
@@ -17,9 +16,7 @@ def contract_check_name(asset: str) -> str:
     return f"{asset}_keeps_contract"
 
 
-def contract_checks(
-    policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition = deliveries
-) -> list[dg.AssetChecksDefinition]:
+def contract_checks(policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
     """The contract checks of one policy's assets."""
     return [_contract_check(asset, keys, partitions_def) for assets in stages_of(policy).values() for asset in assets]
 

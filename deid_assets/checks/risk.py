@@ -7,16 +7,13 @@ import dagster as dg
 from deid_assets.assessments.assessment import Gate
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.registry import gates_of
-from deid_assets.partitions import deliveries
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import Keys
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import Table
 
 
-def risk_checks(
-    policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition = deliveries
-) -> list[dg.AssetChecksDefinition]:
+def risk_checks(policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
     """The checks of one policy: one for each number of an assessment that could refuse a release."""
     return [_risk_check(asset, gate, keys, partitions_def) for asset, gate in gates_of(policy)]
 

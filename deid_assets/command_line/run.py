@@ -28,13 +28,14 @@ from rich.console import Console
 
 from deid_assets import interruption
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.automation.outcomes import RunSummary, outcome_of
+from deid_assets.automation.in_use import Use, state_use, uses_in
+from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.command_line.instance import SETTINGS, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
-from deid_assets.partitions import DELIVERIES
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
@@ -102,12 +103,14 @@ def run_policy(
     console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
     progress = Progress(console, detail)
     policy, file = find_policy(home, policy_name)
-    delivery = _requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
+    delivery = requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
     lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
     lock.acquire()
     try:
         if file is not None:
             policy = adopt(home, policy, file)
+        if uses_in(home).get(policy.name, Use()).retired:
+            state_use(home, policy.name, retired=False)
         if not paths:
             _make_synthetic(home, delivery, progress)
         register_delivery(home, delivery)
@@ -140,6 +143,7 @@ def _release_or_unchanged(
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             with interruption.watched(interrupt_queries), capture_interrupts():
                 summary = execute(instance, policy, delivery, lock.run_id, progress)
+                tag_outcome(instance, lock.run_id, summary)
                 if summary.release is None:
                     summary = replace(summary, release=_left_behind(home, policy, delivery))
                 interruption.remember_release(summary.release)
@@ -219,7 +223,7 @@ def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
     return policy, None if at_home else path
 
 
-def _requested_delivery(
+def requested_delivery(
     home: Home,
     policy: AnyPolicy,
     paths: tuple[Path, ...],
@@ -334,6 +338,13 @@ def execute(
 _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED)
 
 
+def add_partition(instance: dg.DagsterInstance, policy: str, delivery: str) -> None:
+    """Make a registered delivery a partition of a policy's assets, unless it is one."""
+    name = str(deliveries_of(policy).name)
+    if not instance.has_dynamic_partition(name, delivery):
+        instance.add_dynamic_partitions(name, [delivery])
+
+
 def _new_run(
     instance: dg.DagsterInstance, policy: AnyPolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
 ) -> tuple[ReconstructableJob, dg.DagsterRun]:
@@ -341,8 +352,7 @@ def _new_run(
 
     It has both origins, so that the UI shows it and can execute it again.
     """
-    if delivery.key not in instance.get_dynamic_partitions(DELIVERIES):
-        instance.add_dynamic_partitions(DELIVERIES, [delivery.key])
+    add_partition(instance, policy.name, delivery.key)
     # Loaded anew: the policy may have been copied to where the definitions find it just now.
     sys.modules.pop(MODULE, None)
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
 
-from deid_assets.automation.arrivals import Arrivals, arrivals_sensor
+from deid_assets.automation.arrivals import arrivals_sensor
+from deid_assets.automation.deliveries import Watched
 from deid_assets.components.durations import duration
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.errors import PolicyError
-from deid_assets.partitions import DELIVERIES
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.policy.models import Policy
@@ -73,7 +74,7 @@ class DeliveryTables(dg.Resolvable):
 class Partitions(dg.Resolvable):
     """The partitions of the release; each is a delivery."""
 
-    dynamic: Annotated[str, dg.Resolver.default(description="name of dynamic partitions")] = DELIVERIES
+    dynamic: Annotated[str | None, dg.Resolver.default(description="name of dynamic partitions")] = None
 
 
 @dataclass
@@ -154,7 +155,8 @@ class DeidRelease(dg.Component, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of `build_release`, and the sensor."""
-        partitions = dg.DynamicPartitionsDefinition(name=self.partitions.dynamic)
+        named = self.partitions.dynamic
+        partitions = deliveries_of(self.policy.name) if named is None else dg.DynamicPartitionsDefinition(name=named)
         made = build_release(
             self.policy,
             members=self.delivery.members,
@@ -168,6 +170,6 @@ class DeidRelease(dg.Component, dg.Resolvable):
         )
         if self.sensor is None:
             return made
-        arrivals = Arrivals(Path(self.sensor.folder), self.sensor.complete_when)
-        sensor = arrivals_sensor(f"{self.policy.name}_deliveries", arrivals, partitions)
+        watched = Watched(Path(self.sensor.folder), self.sensor.complete_when)
+        sensor = arrivals_sensor(f"{self.policy.name}_deliveries", watched, partitions)
         return dg.Definitions.merge(made, dg.Definitions(sensors=[sensor]))

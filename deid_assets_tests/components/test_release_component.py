@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 import deid_assets
-from deid_assets.automation.arrivals import Arrivals, arrivals_sensor
+from deid_assets.automation.arrivals import arrivals_sensor
+from deid_assets.automation.deliveries import Watched
 from deid_assets.components.durations import duration
 from deid_assets.components.release import DeidRelease, ReleaseScaffolder
 from deid_assets.errors import PolicyError
@@ -196,7 +197,7 @@ class TestArrivals:
     partitions = dg.DynamicPartitionsDefinition(name="arriving")
 
     def arrived(self, folder: Path, instance: dg.DagsterInstance):
-        sensor = arrivals_sensor("arrived", Arrivals(folder, "_SUCCESS"), self.partitions)
+        sensor = arrivals_sensor("arrived", Watched(folder, "_SUCCESS"), self.partitions)
         return sensor(dg.build_sensor_context(instance=instance))
 
     def deliver(self, folder: Path, name: str, complete: bool = True) -> None:

@@ -13,7 +13,7 @@ import pytest
 from deid_assets.automation.outcomes import outcome_of
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.errors import PolicyError, StoreError
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.resources import Workplace
 from deid_assets.sources.upstream import CsvFiles, DuckDBTable, InMemory, ParquetFiles
@@ -24,6 +24,7 @@ from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 ENROLMENT, BILLS = dg.AssetKey(["warehouse", "raw", "enrolment"]), dg.AssetKey("bills")
 POLICY = policy_from(TABLES)
+deliveries = deliveries_of(POLICY.name)
 INTAKE = ("members", "claims", "quarantined_rows", "delivered_codes")
 
 
