@@ -124,6 +124,7 @@ class Copies:
             If a table is missing or cannot be read.
         """
         (folder,) = self.delivery(home, key).paths
+        owner_only(home.create().deliveries / self.policy)
         making = folder.with_name(f".making-{folder.name}")
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
         owner_only(making)

@@ -139,6 +139,7 @@ def test_tables_of_the_project_are_taken_in_however_they_are_kept(tmp_path, inst
     assert take_in(again, instance, "2024", ENROLMENT, BILLS).success
     assert member_ids(home, "2024") == people(500)
     assert [path.name for path in (home.deliveries / POLICY.name).iterdir()] == ["2024"]
+    assert [path for path in [home.deliveries, *home.deliveries.rglob("*")] if path.stat().st_mode & 0o077] == []
 
 
 def test_the_lineage_of_the_intake_names_the_projects_assets(tmp_path):
