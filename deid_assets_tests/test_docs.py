@@ -19,6 +19,7 @@ from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
 from deid_assets_tests import examples, package_graph
+from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
 PROJECT = Path(examples.__file__).parent / "claims_project"
@@ -184,7 +185,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        "counts.md", "demographics.md", "embedding.md", *["own-data.md"] * 3, *["policies.md"] * 3, "threat-model.md",
+        *["counts.md"] * 3, "demographics.md", "embedding.md", *["own-data.md"] * 3, *["policies.md"] * 3, "threat-model.md",
     ]  # fmt: skip
 
 
@@ -215,6 +216,14 @@ def test_a_flat_policy(tmp_path):
     (tmp_path / "adult_hierarchy_marital-status.csv").write_text("Divorced;*\nWidowed;*\n", encoding="utf-8")
     policy = policy_from(example("own-data.md", "attributes"), tmp_path)
     assert policy.risk.k == 5
+
+
+def test_counts_of_a_flat_table_and_several_records_of_a_person():
+    """The example has columns of another table than that of the tests, but for Age and Likes."""
+    section, source = (yaml.safe_load(text) for text in blocks(DOCS / "counts.md", "yaml")[1:])
+    source["source"]["file"] = FLAT["source"]["file"]
+    policy = policy_from(FLAT | section | source)
+    assert (policy.records_per_person, policy.counts.ordered) == (3, ("Age",))
 
 
 def test_a_policy_of_a_cohort():
