@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deid_assets.assessments.registry import MEANINGS
 from deid_assets.figures.lineage_figure import GraphNode, alt_text, lineage_figure
 from deid_assets.figures.numbers import shown, shown_bound
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.release.lineage.graph import Lineage
+from deid_assets.reports.manifest_content import meaning_of
 from deid_assets.reports.report import ReportFigure, environment
 
 _DIGITS = 12
@@ -155,7 +155,7 @@ def _measurements(document: Mapping[str, Any]) -> ReportTable:
                 _bound(one),
                 f"{words(one['comparison'])} {shown(one['threshold'], one['unit'])}",
                 "" if one["confidence"] is None else f"{one['confidence']:g}",
-                "✓ passed" if one["passed"] else "✗ failed", MEANINGS.get(one["name"], f"See {one['section']}."),
+                "✓ passed" if one["passed"] else "✗ failed", meaning_of(one),
             )
             for one in document["measurements"]
             if one["gating"]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -217,8 +218,6 @@ class TestPublished:
         return Home(tmp_path)
 
     def test_a_release_is_found_by_path_or_name(self, home):
-        from pathlib import Path
-
         folder = home.releases / "heritage" / "0001"
         assert release_folder(home, folder) == release_folder(home, Path("heritage/0001")) == folder
         with pytest.raises(ReleaseError, match="is not a release"):

@@ -203,3 +203,33 @@ def test_another_key_is_not_trusted(published, tmp_path):
 def test_a_home_without_releases_says_so(tmp_path):
     code, printed = deid_here(tmp_path / "deid", "audit", "small/0001")
     assert code == ERROR and "nothing was released in the home" in printed
+
+
+def test_the_determination_of_a_release_is_drafted_from_its_public_manifest(home, tmp_path):
+    before = home.published_bytes()
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", tmp_path, "--expires", "2027-06-30")
+    assert code == PUBLISHED, printed
+    page = (tmp_path / "small-0001-determination.html").read_text()
+    public = (home.home.releases / "small" / "0001" / "manifest.json").read_text()
+    shown = html.unescape(re.sub(r"<(style|head)\b.*?</\1>|<[^>]*>", " ", re.sub(
+        r'<(p|td|dd)[^>]*class="[^"]*\bsource\b[^"]*"[^>]*>.*?</\1>', " ", page, flags=re.DOTALL), flags=re.DOTALL))  # fmt: skip
+    number = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+    found, known = set(number.findall(shown)), set(number.findall(public.replace('\\"', '"')))
+    assert len(found) > 20 and found <= known, found - known
+    assert "neighbor success given membership" in shown and "2027-06-30" in page
+    assert home.published_bytes() == before
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", tmp_path)
+    assert code == ERROR and "is there already" in printed, "somebody may have written on in it"
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", home.home.releases / "drafts")
+    assert code == ERROR and "the folder of releases contains releases only" in unwrapped(printed)
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", "/proc/nowhere")
+    assert code == ERROR and "cannot be written" in printed
+
+
+def test_nothing_is_drafted_of_a_release_that_is_not_in_order(published, tmp_path):
+    root = tmp_path / "deid"
+    shutil.copytree(published.pipeline.home.root, root)
+    _byte(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,")
+    code, printed = deid_here(root, "determination", "small/0001", "--output", tmp_path / "out")
+    assert code == ERROR and "nothing is drafted of a release that is not in order" in printed
+    assert not (tmp_path / "out").exists()
