@@ -192,7 +192,7 @@ def _thresholds(manifest: Mapping[str, Any]) -> DossierSection:
 def _measurements(manifest: Mapping[str, Any]) -> DossierSection:
     rows = tuple(
         (
-            words(name), words(asset), one["unit"], _shown(one["value"]),
+            words(name), words(asset), one["unit"], _measured(one),
             "counted" if one["bound"] is None else _shown(one["bound"]),
             "" if one["confidence"] is None else _shown(one["confidence"]),
             _shown(one["threshold"]), "passed" if one["passed"] else "FAILED", meaning_of(one), one["section"],
@@ -211,6 +211,10 @@ def _measurements(manifest: Mapping[str, Any]) -> DossierSection:
     return DossierSection(
         "measurements", "Measurements", (Passage(text),), table=ReportTable("gates", "Measurements", "", columns, rows)
     )
+
+
+def _measured(one: Mapping[str, Any]) -> str:
+    return _shown(one["value"]) + (" (with noise)" if one.get("protected") and one["value"] is not None else "")
 
 
 def _gating(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -3,7 +3,6 @@
 import copy
 import html
 import json
-import re
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ from deid_assets.release.publication.publish import Published
 from deid_assets.reports.determination import OPEN, dossier_html, dossier_markdown, dossier_of
 from deid_assets.reports.determination_texts import ADVERSARIES, GATE, OWNERS_DECIDE, precedent_of
 from deid_assets_tests.release import making
+from deid_assets_tests.reports.numbers_shown import numbers_in, without_sources
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 DIGEST = "ab" * 32
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +36,9 @@ def manifest(tmp_path_factory) -> dict[str, Any]:
     return told
 
 
-def without_sources(page: bytes) -> str:
-    """The visible text but what is quoted or cited."""
-    text = page.decode()
-    text = re.sub(r"<(style|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
-    text = re.sub(r'<(p|td|dd)[^>]*class="[^"]*\bsource\b[^"]*"[^>]*>.*?</\1>', " ", text, flags=re.DOTALL)
-    return html.unescape(re.sub(r"<[^>]+>", " ", text))
-
-
 def test_every_number_in_the_text_occurs_in_the_manifest(manifest):
     text = without_sources(dossier_html(dossier_of(manifest, DIGEST)))
-    numbers = set(NUMBER.findall(text))
-    known = set(NUMBER.findall(json.dumps(manifest).replace('\\"', '"')))
+    numbers, known = numbers_in(text), numbers_in(json.dumps(manifest))
     assert {"0.0041", "0.0047", "0.008", "0.0034", "3"} <= numbers
     assert numbers <= known, numbers - known
 
@@ -105,7 +95,7 @@ def test_every_assessment_has_its_adversary_and_precedent():
     assert set(ADVERSARIES) == {*ASSESSMENTS, GATE}
     for text in ADVERSARIES.values():
         assert text.who and text.why and text.precedent
-        assert not NUMBER.findall(text.who + text.why)
+        assert not numbers_in(text.who + text.why)
 
 
 def test_a_gate_has_the_precedent_of_what_it_repeats():
