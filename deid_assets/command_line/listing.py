@@ -66,10 +66,11 @@ def listed_releases(home: Home) -> list[ListedRelease]:
 def _listed(home: Home, entry: Entry) -> ListedRelease:
     folder = home.releases / entry.policy / f"{entry.number:04d}"
     is_there = (folder / MANIFEST).is_file()
-    return ListedRelease(entry.policy, entry.number, entry.time, _delivery_of(home, entry), str(folder) if is_there else None)
+    return ListedRelease(entry.policy, entry.number, entry.time, delivery_of(home, entry), str(folder) if is_there else None)
 
 
-def _delivery_of(home: Home, entry: Entry) -> str | None:
+def delivery_of(home: Home, entry: Entry) -> str | None:
+    """The key of a release's delivery; None where the restricted store does not say."""
     file = home.store / "manifests" / entry.policy / f"{entry.number:04d}.json"
     with contextlib.suppress(DeidError, OSError):
         manifest = parse_json(regular_bytes(file, _RESTRICTED_AT_MOST))

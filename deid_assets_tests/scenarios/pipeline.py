@@ -15,8 +15,7 @@ from dagster._core.definitions.asset_selection import AssetSelection
 from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.definitions import build_definitions
-from deid_assets.partitions import deliveries
-from deid_assets.policy.loading import policies_in
+from deid_assets.partitions import deliveries_of
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest.editions import editions
@@ -53,7 +52,7 @@ class Pipeline:
     def register(self, key: str, kind: str = "synthetic", path: Path | None = None, **parameters) -> None:
         """Register a delivery, as the command line does."""
         register_delivery(self.home, Delivery(key, kind, (path or self.home.deliveries / key,), parameters))
-        self.instance.add_dynamic_partitions(deliveries.name, [key])
+        self.instance.add_dynamic_partitions(deliveries_of(self.policy).name, [key])
 
     def synthetic(self, key: str, members: int, seed: int) -> None:
         """Make a synthetic delivery and register it."""
@@ -78,7 +77,7 @@ class Pipeline:
             assets=made.assets,
             asset_checks=made.asset_checks,
             resources=made.resources,
-            executor=made.executor,
+            executor=dg.in_process_executor,
             jobs=[dg.define_asset_job(name, selection)],
         ).resolve_job_def(name)
         with held_open(self.store_file(delivery)):  # as each step holds it; opening it a hundred times takes seconds
@@ -88,7 +87,7 @@ class Pipeline:
         return list(result.all_events)
 
     def _definitions(self) -> dg.Definitions:
-        return build_definitions({self.policy: policies_in(self.home.policies)[self.policy]}, self.home)
+        return build_definitions([self.policy], self.home)
 
     def store_file(self, delivery: str) -> Path:
         return self.home.store / self.policy / f"{delivery}.duckdb"
