@@ -15,6 +15,7 @@ from rich.console import Console
 import deid_assets
 from deid_assets import interruption
 from deid_assets.assets.publishing import inputs_digest
+from deid_assets.automation.in_use import state_use
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import execute
 from deid_assets.errors import DeliveryError, ReleaseError
@@ -68,6 +69,7 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
     _require_same_inputs(published, secret, delivery)
     with temporary_home(home) as temporary, _environment(home, temporary, secret):
         policy = recall(home, published, temporary)
+        state_use(temporary, policy.name, retired=False)  # the definitions hold policies in use only
         inputs = inputs_digest(policy, secret, delivery, restricted["delivery"]["digest"])
         register_delivery(temporary, delivery)
         progress = Progress(Console(file=sys.stderr, highlight=False), detail)

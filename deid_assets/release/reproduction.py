@@ -26,7 +26,6 @@ from deid_assets.release.keyring import rotate
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.publication.recovery import LOCK, REGISTRY
-from deid_assets.release.publication.verification import MANIFEST, SIGNATURE
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
 from deid_assets.store import durable
@@ -38,7 +37,6 @@ FOLDER = ".reproducing"
 """Folder of the restricted store with temporary homes."""
 
 _WHY = "this is a temporary copy, in which a release is made again"
-_RESTRICTED = ("json", "members", "roll", "certificate.json")
 
 Outcome = Literal["equal", "different", "missing", "not published"]
 
@@ -104,23 +102,33 @@ def _place(chain: Chain, published: PublishedRelease) -> int:
 
 
 def _copy_earlier(home: Home, entry: Entry, temporary: Home) -> None:
-    """Copy what the gate and the registry ask of an earlier release: its manifests and members, not its data."""
+    """Put an earlier release there, and all that the restricted store keeps of it but its audits."""
     number = f"{entry.number:04d}"
-    folder = temporary.releases / entry.policy / number
-    folder.mkdir(parents=True)
+    kept = home.store / "manifests" / entry.policy
     restricted = owner_only(owner_only(temporary.store / "manifests") / entry.policy)
-    wanted = [(home.releases / entry.policy / number / name, folder / name) for name in (MANIFEST, SIGNATURE)]
-    wanted += [
-        (home.store / "manifests" / entry.policy / f"{number}.{ending}", restricted / f"{number}.{ending}")
-        for ending in _RESTRICTED
-    ]
-    for source, target in wanted:
-        try:
-            shutil.copyfile(source, target)
-        except OSError as error:
-            raise ReleaseError(
-                f"{source}: {error.strerror}: without it, it is not known what was released before; restore it from a backup"
-            ) from None
+    beside = [path for path in sorted(kept.glob(f"{number}.*")) if not path.name.startswith(f"{number}.audit.")]
+    missing = [name for name in (f"{number}.json", f"{number}.members") if not (kept / name).is_file()]
+    try:
+        shutil.copytree(
+            home.releases / entry.policy / number, temporary.releases / entry.policy / number, copy_function=_linked
+        )
+        for path in beside:
+            _linked(path, restricted / path.name)
+    except OSError:
+        missing.append(f"releases/{entry.policy}/{number}")
+    if missing:
+        raise ReleaseError(
+            f"{', '.join(missing)} of the earlier release {entry.policy}/{number} cannot be read, so that it is not known what "
+            "was released before; restore it from a backup"
+        )
+
+
+def _linked(source: str | Path, target: str | Path) -> None:
+    """The same file under another name, as it never changes; a copy where the two are on different disks."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _policy_as_released(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolicy:
