@@ -1,7 +1,7 @@
 """What `deid audit` does: read a release, the registry and the event log, compare them, and write what was found."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from deid_assets.release.lineage.witness import (
     registry_problems,
 )
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.registry.chain import read_chain
 from deid_assets.release.registry.entries import Entry
 from deid_assets.reports.audit_report import render_audit
@@ -50,9 +50,7 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         recorded = recorded_releases(instance)
-        entry = Entry.from_manifest(regular_bytes(published.folder / "manifest.json"))
-        own = next((one for one in recorded if one.head == entry.hash and not one.unchanged), None)
-        of_log = _OfLog.read(instance, published, own)
+        of_log = _OfLog.read(instance, published, _own(recorded, published))
     exact = home.store / "manifests" / published.policy / f"{published.number:04d}.certificate.json"
     head = recorded[-1].head if recorded else None
     trusted = key or signing_key_of(home).public
@@ -61,10 +59,23 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     problems += published.problems
     problems += registry_problems(recorded, [line.hash for line in read_chain(registry).lines])
     problems += of_log.problems(home, published)
-    columns, unread = _columns(published, of_log.lineage)
+    columns, unread = derived_columns_of(published, of_log.lineage)
     return Audited(
         published, verified, of_log.lineage, of_log.checks, of_log.run, columns, tuple(dict.fromkeys([*problems, *unread]))
     )
+
+
+def lineage_of_release(home: Home, published: PublishedRelease) -> Lineage | None:
+    """What a release was made from, according to the event log; None if it has no record of the release."""
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        return _OfLog.read(instance, published, _own(recorded_releases(instance), published)).lineage
+
+
+def _own(recorded: Iterable[RecordedRelease], published: PublishedRelease) -> RecordedRelease | None:
+    """The materialization that published a release: it recorded the hash of the entry that its manifest determines."""
+    entry = Entry.from_manifest(regular_bytes(published.folder / MANIFEST))
+    return next((one for one in recorded if one.head == entry.hash and not one.unchanged), None)
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ class _OfLog:
         return found + check_problems(self.lineage, self.checks, evidence)
 
 
-def _columns(published: PublishedRelease, lineage: Lineage | None) -> tuple[tuple[DerivedColumn, ...], list[str]]:
+def derived_columns_of(published: PublishedRelease, lineage: Lineage | None) -> tuple[tuple[DerivedColumn, ...], list[str]]:
     """What each published column derives from; and why that cannot be said."""
     if lineage is None:
         return (), []

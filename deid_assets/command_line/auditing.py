@@ -1,4 +1,4 @@
-"""Commands for those who look at a release afterwards: `deid audit`, `deid reproduce`, `deid determination`."""
+"""Commands for those who look at a release afterwards: `deid audit`, `deid lineage`, `deid reproduce`, `deid determination`."""
 
 from datetime import datetime
 from pathlib import Path
@@ -95,6 +95,21 @@ def determination(release: Path, output: Path, expires: datetime | None, key_fil
     until = None if expires is None else expires.date().isoformat()
     page, text = write_determination(home, published, output, until, key)
     click.echo(f"Draft  {page}\n       {text}")
+
+
+@click.command()
+@click.argument("release", type=click.Path(path_type=Path))
+def lineage(release: Path) -> None:
+    """Write a release as an OpenLineage event, and send it to the endpoint that OPENLINEAGE_URL names, if any.
+
+    RELEASE is the folder of a release, or policy/number. The event lies beside the restricted edition of the manifest; it holds
+    nothing that is not public.
+    """
+    from deid_assets.command_line.lineage import write_event
+
+    home, published = _published(release)
+    file, sent = write_event(home, published)
+    click.echo(f"OpenLineage event  {file}" + ("\nSent to the endpoint." if sent else ""))
 
 
 def _published(release: Path) -> tuple[Home, "PublishedRelease"]:

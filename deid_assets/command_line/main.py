@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deid_assets import __version__
-from deid_assets.command_line.auditing import audit, determination, reproduce
+from deid_assets.command_line.auditing import audit, determination, lineage, reproduce
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.demographics import demographics
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
@@ -98,6 +98,7 @@ main.add_command(demographics)
 main.add_command(audit)
 main.add_command(reproduce)
 main.add_command(determination)
+main.add_command(lineage)
 
 
 _OPTIONS_OF_A_RUN = (
