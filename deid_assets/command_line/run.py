@@ -355,8 +355,10 @@ def _new_run(
     It has both origins, so that the UI shows it and can execute it again.
     """
     add_partition(instance, policy.name, delivery.key)
-    # Loaded anew: the policy may have been copied to where the definitions find it just now.
+    # Loaded anew: the policy may have been copied to where the definitions find it just now. Dagster would keep the last job
+    # of this name, which may be that of another home.
     sys.modules.pop(MODULE, None)
+    ReconstructableJob.get_definition.cache_clear()
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
     job = repository.get_reconstructable_job(job_name(policy.name))
     chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, name]) for name in assets)

@@ -130,7 +130,7 @@ class TestColumns:
         dictionary = {"tables": {"Records": {"columns": [{"name": "Age"}]}}}
         flat = {"kind": "flat", "quasi_identifiers": [{"column": "age_y", "release_as": "Age"}], "attributes": []}
         assert derived_columns(lineage, dictionary, flat)[0].delivered == ("age_y",)
-        own = {"age": {"age": None, "birth_date": "born", "release_as": "Age"}, "race": None}
+        own = {"age": {"age": None, "birth_date": "born", "release_as": "Age"}, "race": None, "format": "%Y"}
         cohort = {"kind": "cohort", "columns": own, "attributes": []}
         assert derived_columns(lineage, dictionary, cohort)[0].delivered == ("born",)
 

@@ -118,6 +118,6 @@ def _delivered(policy: Mapping[str, Any], asset: str, column: str) -> tuple[str,
 
 def _of_cohort(policy: Mapping[str, Any], column: str) -> tuple[str, ...]:
     """The columns that a cohort's policy names for a released one; its levels are made of them in one step."""
-    sections = [*(one for one in policy["columns"].values() if one is not None), *policy["attributes"]]
+    sections = [*(one for one in policy["columns"].values() if isinstance(one, Mapping)), *policy["attributes"]]
     of_column = [one for one in sections if one.get("release_as") == column]
     return tuple(one[key] for one in of_column for key in _NAMING if isinstance(one.get(key), str))
