@@ -359,6 +359,7 @@ def _new_run(
     # of this name, which may be that of another home.
     sys.modules.pop(MODULE, None)
     ReconstructableJob.get_definition.cache_clear()
+    ReconstructableJob.get_repository_definition.cache_clear()
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
     job = repository.get_reconstructable_job(job_name(policy.name))
     chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, name]) for name in assets)
