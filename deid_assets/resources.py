@@ -4,6 +4,7 @@ The IO manager passes `Table` handles to assets and converts a returned SELECT t
 Lineage therefore follows parameter names, and no row moves through Python.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,10 @@ from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.lock import StoreLock
-from deid_assets.store.tables import Query, Table, fingerprint, held_open, write_table
+from deid_assets.store.tables import Query, Table, fingerprint, held_open, require_plain_tables, write_table
+
+SMALL_STORE = 64_000_000
+"""Bytes of a store file, at most, that stays open between steps: DuckDB keeps what it has read of it in memory."""
 
 JOB_PREFIX = "release_"
 """A policy's main job is named after it."""
@@ -250,7 +254,7 @@ class RestrictedStore(dg.IOManager):
     """Writes what an asset returns as its table, provides `Table` handles, and describes every table it writes.
 
     It is set up in every process of a run, before the first step there, and holds the locks of the stores that the run
-    writes until the process has done its steps.
+    writes until the process has done its steps. Between steps of one process it keeps small stores open.
 
     Attributes
     ----------
@@ -266,6 +270,8 @@ class RestrictedStore(dg.IOManager):
     _run_id: str | None = None
     _is_over: Callable[[str], bool] | None = None
     _locks: dict[tuple[str, str], StoreLock] = field(default_factory=dict)
+    _open: dict[Path, contextlib.ExitStack] = field(default_factory=dict)
+    _plain: set[Path] = field(default_factory=set)
 
     def definition(self) -> dg.IOManagerDefinition:
         """The resource; every process of a run has a store of its own."""
@@ -318,8 +324,41 @@ class RestrictedStore(dg.IOManager):
             lock.acquire()
             self._locks[policy, delivery] = lock
 
+    def keep_open(self, file: Path) -> None:
+        """Keep a small store open until the run ends, as opening it takes longer than most steps.
+
+        A store that has grown is closed between steps: its part of the memory is the kernel's.
+        """
+        small = file.exists() and file.stat().st_size <= SMALL_STORE
+        if small and file not in self._open:
+            held = contextlib.ExitStack()
+            held.enter_context(held_open(file))
+            self._open[file] = held
+        elif not small and file in self._open:
+            self._plain.discard(file)
+            self._open.pop(file).close()
+
+    def require_plain_tables(self, file: Path, again: bool = False) -> None:
+        """Refuse a store with anything other than plain tables.
+
+        No other process can change a store that is open here: one that stays open is asked once, and again before it is
+        judged.
+
+        Raises
+        ------
+        StoreError
+            With the kinds of objects found.
+        """
+        if again or file not in self._plain:
+            require_plain_tables(file)
+        if file in self._open:
+            self._plain.add(file)
+
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Let go of the locks until the next step of the run, and forget which policies the run has read."""
+        """Close the stores, let go of their locks until the run's next step, and forget which policies the run has read."""
+        self._plain.clear()
+        while self._open:
+            self._open.popitem()[1].close()
         while self._locks:
             lock = self._locks.popitem()[1]
             if self._run_id is None:
@@ -334,6 +373,7 @@ class RestrictedStore(dg.IOManager):
         self.lock(policy_name(context.asset_key), context.partition_key)
         file = self.workplace.table(context.asset_key, context.partition_key).file
         with without_values(context.asset_key.to_user_string(), self.workplace.home.store), held_open(file):
+            self.keep_open(file)
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Content) -> None:
@@ -378,7 +418,10 @@ class RestrictedStore(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Table:
         """Return the handle on the table of an input."""
         self.lock(policy_name(context.asset_key), context.partition_key)
-        return self.workplace.table(context.asset_key, context.partition_key)
+        table = self.workplace.table(context.asset_key, context.partition_key)
+        with without_values(context.asset_key.to_user_string(), self.workplace.home.store):
+            self.keep_open(table.file)
+        return table
 
     def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:
         """Column lineage: a column keeps its name as long as its content is the same, so lineage follows the names.

@@ -93,11 +93,10 @@ def membership_measurements(
     """
     limits = policy.membership
     section = "methods#membership-disclosure; Nergiz et al. 2007"
+    # Without sizes, the public edition leaves presence out: the class is often the smallest one, whose size is shown already.
     return (
-        counted(
-            PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, found.greatest_size
-        ),
-        counted("least_presence", "share of members", found.least, None, "membership", section, found.least_size),
+        counted(PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, None),
+        counted("least_presence", "share of members", found.least, None, "membership", section, None),
         counted(ADVANTAGE, "probability", found.advantage, limits.advantage_at_most, "membership", section, None),
         Measurement(
             ADVANTAGE_CLAIMS, "probability", float(shortfalls.mean()) if shortfalls.size else None,
@@ -138,7 +137,7 @@ def presence_of_canaries(policy: Policy, levels: Mapping[str, int], like: Mappin
 
 MEMBERSHIP_DISCLOSURE = Assessment(
     NAME,
-    version="2",
+    version="3",
     policy_sections=("membership",),
     inputs=(
         "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",

@@ -18,13 +18,13 @@ from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Sho
 from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.registry import LONGITUDINAL
-from deid_assets.assets.counts import earlier_masked_counts, publications
+from deid_assets.assets.counts import earlier_noise, earlier_tables
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import StageAsset, markdown_table, stage_asset
 from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
-from deid_assets.methods.counts.tables import PublishedCounts
+from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -133,11 +133,11 @@ class _History:
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         return self.workplace.tags_in_order(member_ids)
 
-    def masked_counts(self) -> Iterable[PublishedCounts]:
-        return earlier_masked_counts(self.workplace)
+    def earlier_tables(self) -> EarlierTables:
+        return earlier_tables(self.workplace)
 
-    def publications(self, published: Table) -> int:
-        return publications(self.policy, self.workplace, published.frame())
+    def earlier_noise(self, published: Table) -> Mapping[str, Sequence[float]]:
+        return earlier_noise(self.policy, self.workplace, published.frame())
 
 
 def _metadata(fact: Shown) -> dg.MetadataValue:

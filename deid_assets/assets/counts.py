@@ -9,21 +9,23 @@ import pandas as pd
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.count_disclosure import count_measurements
 from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.assessments.noisy_numbers import noisy_numbers
+from deid_assets.assets.date_release import plan_dates
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
-from deid_assets.methods.counts.published_tables import names_of
-from deid_assets.methods.counts.tables import PublishedCounts, Sum
+from deid_assets.methods.counts.published_tables import EarlierTables
+from deid_assets.methods.counts.tables import Sum
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.attrition import attrition
 from deid_assets.release.counts.cohort import cohort_counts as counted
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
-from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums
+from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected
-from deid_assets.release.cumulative import masked_counts_made
+from deid_assets.release.cumulative import tables_made
 from deid_assets.release.gate.counts import count_refusals
-from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry.chain import Chain, Registry
@@ -50,13 +52,33 @@ def cohort_counts(context: dg.AssetExecutionContext, policies: Policies, workpla
 
 @stage_asset(policy_sections=["counts"])
 def published_counts(
-    context: dg.AssetExecutionContext, cohort_counts: Table, policies: Policies, workplace: Workplace
+    context: dg.AssetExecutionContext,
+    cohort_counts: Table,
+    chosen_generalization: Table,
+    policies: Policies,
+    workplace: Workplace,
 ) -> pd.DataFrame:
     """The counts as they are published: with noise that the budget covers, or masked. Refused if neither is possible."""
     policy, counts = policies.of(context, Policy), cohort_counts.frame()
-    noise = delivery_noise(policy, workplace, context.partition_key)
-    require_budget(policy, workplace, planned_cells(policy, counts, noise), planned_sums(policy, counts))
-    return protect_or_refuse(policy, counts, noise)
+    levels = chosen_levels(policy, chosen_generalization)
+    plan = release_plan(policy, workplace, context.partition_key, counts, levels)
+    require_budget(policy, workplace, plan.cells, planned_sums(policy, counts))
+    return protect_or_refuse(policy, counts, delivery_noise(policy, workplace, context.partition_key))
+
+
+def release_plan(policy: Policy, workplace: Workplace, delivery: str, counts: pd.DataFrame, levels: Mapping[str, int]) -> Plan:
+    """All noisy cells of the release that is in the making: of its tables, its dates, its manifest and its report.
+
+    Measurements are not made yet. Those that will have no value are in the plan, too.
+    """
+    noise = delivery_noise(policy, workplace, delivery)
+    plan = Plan(noise, planned_cells(policy, counts, noise))
+    for name, shape in later_steps(policy, counts).items():
+        plan.note(name, shape, 0)
+    if policy.dates is not None:
+        plan_dates(policy, workplace, delivery, plan)
+    PublicNumbers(plan.note, shapes_of(policy, workplace.delivery(delivery), levels)).measurements(noisy_numbers(policy))
+    return plan
 
 
 def delivery_noise(policy: Policy, workplace: Workplace, delivery: str) -> DeliveryNoise:
@@ -92,21 +114,15 @@ def protect_or_refuse(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise
         raise RefusedError(f"refused: {error}") from None
 
 
-def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
-    """The masked tables of earlier releases."""
-    return masked_counts_made(workplace.releases_made())
+def earlier_tables(workplace: Workplace) -> EarlierTables:
+    """The tables of earlier releases."""
+    return tables_made(workplace.releases_made())
 
 
-def publications(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> int:
-    """How often the most published cell was published with noise of its own, this time included."""
-    budget = budget_of(_chain(workplace), policy.counts)
-    often, charged = budget.often, {draw for charge in budget.charges for draw in charge.draws}
-    found = [
-        often[NoisyCell(name, "", 0.0).definition] + (draw not in charged)
-        for name, draw in zip(names_of(published), published["draw"], strict=True)
-        if not pd.isna(draw)
-    ]
-    return max(found, default=1)
+def earlier_noise(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> dict[str, tuple[float, ...]]:
+    """With which standard deviations cells were published before, in draws other than theirs: `Budget.earlier_sds`."""
+    draws = published["draw"].astype(object).where(published["draw"].notna(), None)
+    return budget_of(_chain(workplace), policy.counts).earlier_sds(dict(zip(published["definition"], draws, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -166,8 +182,8 @@ class ReleasedCounts:
 
     def measured(self) -> tuple[Measurement, ...]:
         """What an adversary learns of the tables, from the registry and the earlier releases that exist now."""
-        often = publications(self.policy, self.workplace, self.published)
-        return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), often)
+        noise = earlier_noise(self.policy, self.workplace, self.published)
+        return count_measurements(self.policy, self.published, earlier_tables(self.workplace), noise)
 
 
 def _chain(workplace: Workplace) -> Chain:

@@ -18,7 +18,7 @@ from deid_assets.resources import Keys, RestrictedStore, Workplace, policy_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
-from deid_assets.store.tables import held_open, require_plain_tables
+from deid_assets.store.tables import held_open
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Declared method version and policy sections of every asset."""
@@ -182,7 +182,7 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     file = store.workplace.table(own, context.partition_key).file
     with refusals_fail(), without_values(name, store.workplace.home.store, (dg.Failure,)), held_open(file):
         if file.exists():
-            require_plain_tables(file)
+            store.require_plain_tables(file, again=STAGE_OF[own.path[-1]] == "release")
         yield
 
 

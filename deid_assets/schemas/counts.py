@@ -39,6 +39,7 @@ COHORT_COUNTS = contract(
         "contribution": _contribution(),
         "least": _least(),
         "shape": column(dt.string, Role.OTHER, "digest of what of the policy shapes the count; keys the noise"),
+        "counted": column(dt.string, Role.OTHER, "what the column counts, such as the values in a class; keys the noise"),
     },
     unique=["table", "row", "column"],
 )
@@ -61,6 +62,7 @@ PUBLISHED_COUNTS = contract(
         ),
         "draw": column(dt.string, Role.OTHER, "digest of the draw, for the budget", nullable=True),
         "same": column(dt.string, Role.OTHER, "digest that is equal for cells that count the same people"),
+        "definition": column(dt.string, Role.OTHER, "digest of what the cell counts, whatever it is called"),
         "place": _cell()["place"],
         "contribution": _contribution(),
         "least": _least(),

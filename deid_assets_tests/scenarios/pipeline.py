@@ -29,7 +29,7 @@ from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
-from deid_assets.store.tables import Table, held_open
+from deid_assets.store.tables import Table
 from deid_assets_tests.release import making
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -80,10 +80,7 @@ class Pipeline:
             executor=dg.in_process_executor,
             jobs=[dg.define_asset_job(name, selection)],
         ).resolve_job_def(name)
-        with held_open(self.store_file(delivery)):  # as each step holds it; opening it a hundred times takes seconds
-            result = job.execute_in_process(
-                run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False
-            )
+        result = job.execute_in_process(run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False)
         return list(result.all_events)
 
     def _definitions(self) -> dg.Definitions:

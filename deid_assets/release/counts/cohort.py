@@ -28,7 +28,7 @@ from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import COHORT_SECTIONS, shape
 from deid_assets.store.tables import Table
 
-COLUMNS = ("table", "row", "column", "place", "count", "contribution", "least", "shape")
+COLUMNS = ("table", "row", "column", "place", "count", "contribution", "least", "shape", "counted")
 
 
 def cohort_counts(
@@ -49,13 +49,14 @@ def cohort_counts(
     -------
     pandas.DataFrame
         One row per cell, classes without members included, with the columns `COLUMNS`. `least` is the number of members
-        in the sample, at most so many of whom readers count in the released files; 0 for steps and claims.
+        in the sample, at most so many of whom readers count in the released files; 0 for steps and claims. `counted` says
+        what the column counts, whatever it is called: the values in a class.
     """
     members = [step for step in steps if step.unit == "members"]
     shapes = {step.stage: step.shape or shape_of_rows for step in members}
     counted = attrition_cells([(step.stage, step.count) for step in members])
     rows: list[tuple[object, ...]] = [
-        (*name, place, count, 1, 0, shapes[name.row]) for place, (name, count) in enumerate(counted)
+        (*name, place, count, 1, 0, shapes[name.row], name.column) for place, (name, count) in enumerate(counted)
     ]
     profiles, cohort = tables["member_profiles"], tables["eligible_members"]
     for column, level in characteristics_of(policy).items():
@@ -78,6 +79,14 @@ def tables_of(counts: pd.DataFrame, without: Iterable[CellName] = ()) -> CountTa
     )
 
 
+def definitions_of(counts: pd.DataFrame) -> dict[CellName, CellName]:
+    """What each cell counts, as a name that does not change with labels: noise, lockout and audit go by it."""
+    return {
+        CellName(row.table, row.row, row.column): CellName(row.table, row.row, row.counted)
+        for row in counts[list(COLUMNS)].itertuples(index=False)
+    }
+
+
 def shapes_of_cells(counts: pd.DataFrame) -> dict[CellName, str]:
     """What of the policy shapes each cell."""
     return {CellName(row.table, row.row, row.column): row.shape for row in counts[list(COLUMNS)].itertuples(index=False)}
@@ -95,10 +104,10 @@ def _classes(policy: Policy, column: str, level: int, found: pd.DataFrame) -> li
     by_class = found.assign(label=rest)
     by_class.loc[known.index, "label"] = labels
     members = _by_class(classes, by_class)
-    spec = policy.content("hierarchies")["hierarchies"][policy.quasi_identifier(column).hierarchy]
-    own = shape(policy, *COHORT_SECTIONS, hierarchy=spec, level=level)
+    own, held = shape(policy, *COHORT_SECTIONS), hierarchy.definitions(level)
+    missing = "none" if hierarchy.missing_label(level) else "missing"
     return [
-        (CHARACTERISTICS, column, label, place, number, 1, sampled, own)
+        (CHARACTERISTICS, column, label, place, number, 1, sampled, own, held.get(label, missing))
         for place, (label, number, sampled) in enumerate(members)
     ]
 
@@ -113,7 +122,7 @@ def _claim_bands(policy: Policy, found: pd.DataFrame) -> list[tuple[object, ...]
     members = _by_class(claim_bands(), found.assign(label=[claim_band(int(claims)) for claims in found["value"]]))
     own = shape(policy, *COHORT_SECTIONS)
     return [
-        (CHARACTERISTICS, NUMBER_OF_CLAIMS, band, place, number, 1, sampled, own)
+        (CHARACTERISTICS, NUMBER_OF_CLAIMS, band, place, number, 1, sampled, own, band)
         for place, (band, number, sampled) in enumerate(members)
     ]
 
@@ -125,7 +134,8 @@ def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Ite
     ):
         table = tables[asset]
         number = int(table.query(claims_counted(table, per_member))["claims"].iloc[0])
-        yield (CLAIMS, step, REMAINING, place, number, per_member, 0, shape(policy, *sections, per_member=per_member))
+        own = shape(policy, *sections, per_member=per_member)
+        yield (CLAIMS, step, REMAINING, place, number, per_member, 0, own, REMAINING)
 
 
 def is_known_from_files(name: CellName) -> bool:

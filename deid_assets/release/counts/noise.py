@@ -61,11 +61,8 @@ class DeliveryNoise:
         It begins with the delivery (`published_tables.delivery_of`). It has no key: an audit must know the cells of earlier
         releases after the secret was replaced, too.
         """
-        delivery, counted = (
-            hashlib.sha256(json.dumps(words).encode()).hexdigest()
-            for words in (["delivery", self.delivery], ["cell", self.delivery, shape, *name])
-        )
-        return f"{delivery[:16]}.{counted}"
+        counted = hashlib.sha256(json.dumps(["cell", self.delivery, shape, *name]).encode()).hexdigest()
+        return f"{delivery_word(self.delivery)}.{counted}"
 
     def draw(self, name: CellName, shape: str, sd: float) -> int:
         """The noise of a cell at a standard deviation."""
@@ -85,6 +82,11 @@ class DeliveryNoise:
 
     def _shaped(self, shape: str) -> ConsistentNoise:
         return ConsistentNoise(self.key, self.delivery, shape, Mechanism(self.section.mechanism))
+
+
+def delivery_word(delivery_digest: str) -> str:
+    """What the names of cells begin with that count people of a delivery; restricted."""
+    return hashlib.sha256(json.dumps(["delivery", delivery_digest]).encode()).hexdigest()[:16]
 
 
 class Plan:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.counts.budget import NoisyCell
+from deid_assets.methods.counts.budget import NoisyCell, definition
 from deid_assets.methods.counts.cohort import (
     ATTRITION,
     CHARACTERISTICS,
@@ -11,6 +11,7 @@ from deid_assets.methods.counts.cohort import (
     NUMBER_OF_CLAIMS,
     PERCENTILES,
     RELEASED,
+    REMAINING,
     UNKNOWN,
     cumulative_shares,
     percentile_class,
@@ -20,7 +21,7 @@ from deid_assets.methods.counts.noise import add_noise
 from deid_assets.methods.counts.tables import CellName, Sum
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.release.counts.cohort import shapes_of_cells, tables_of
+from deid_assets.release.counts.cohort import definitions_of, shapes_of_cells, tables_of
 from deid_assets.release.counts.noise import DeliveryNoise
 
 FILES = ("Attrition", "Characteristics", "Distributions")
@@ -37,17 +38,35 @@ ORDER: dict[str, tuple[str, ...]] = {
 
 
 def planned_cells(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> tuple[NoisyCell, ...]:
-    """The cells of the tables that are to be noisy, for the budget; nothing is drawn."""
+    """The cells of the tables that are to be noisy, for the budget, named by what they count; nothing is drawn."""
     if policy.counts.protection == "masked":
         return ()
-    tables, shapes = tables_of(counts, [RELEASED]), shapes_of_cells(counts)
+    return tuple(_noisy_cells(counts, noise).values())
+
+
+def _noisy_cells(counts: pd.DataFrame, noise: DeliveryNoise) -> dict[CellName, NoisyCell]:
+    tables, shapes, defined = tables_of(counts, [RELEASED]), shapes_of_cells(counts), definitions_of(counts)
     pairs = zip(tables.cells, tables.contribution, strict=True)
-    return tuple(noise.cell(name, shapes[name], int(contribution)) for name, contribution in pairs)
+    return {name: noise.cell(defined[name], shapes[name], int(contribution)) for name, contribution in pairs}
+
+
+def later_steps(policy: Policy, counts: pd.DataFrame) -> dict[CellName, str]:
+    """The steps that manifests show with noise although tables are masked, each with what shapes it."""
+    if policy.counts.protection != "masked":
+        return {}
+    shapes = shapes_of_cells(counts)
+    return {name: shapes[name] for name in _after_the_cohort(counts) if name.column == REMAINING and name != RELEASED}
 
 
 def planned_sums(policy: Policy, counts: pd.DataFrame) -> tuple[Sum, ...]:
     """The sums that hold between these cells."""
-    return () if policy.counts.protection == "masked" else tables_of(counts, [RELEASED]).sums
+    if policy.counts.protection == "masked":
+        return ()
+    defined = definitions_of(counts)
+    return tuple(
+        Sum(one.name, defined[one.total], tuple(defined[part] for part in one.parts))
+        for one in tables_of(counts, [RELEASED]).sums
+    )
 
 
 def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
@@ -64,15 +83,15 @@ def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise)
     -------
     pandas.DataFrame
         Columns table, row, column, place, count (missing where masked), mark ('T' or 'H' where masked), sd (0 where the count
-        is exact, missing where tables are masked), contribution, least, same (`DeliveryNoise.same`), draw (`NoisyCell.draw`,
-        missing where there is no noise).
+        is exact, missing where tables are masked), contribution, least, same (`DeliveryNoise.same`), definition
+        (`budget.definition`), draw (`NoisyCell.draw`, missing where there is no noise).
 
     Raises
     ------
     CountsError
         If masked tables would expose small counts, whatever else is hidden.
     """
-    shapes = shapes_of_cells(counts)
+    shapes, defined = shapes_of_cells(counts), definitions_of(counts)
     rows: list[tuple[CellName, int | None, str | None, float | None, str | None]]
     if policy.counts.protection == "masked":
         # Of the later steps, files tell one number exactly, which masks cannot take into account.
@@ -83,16 +102,19 @@ def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise)
         ]
     else:
         tables = tables_of(counts, [RELEASED])
-        noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(name, shapes[name], sd))
-        draws = {cell.name: cell.draw for cell in planned_cells(policy, counts, noise)}
+        noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(defined[name], shapes[name], sd))
+        draws = {name: cell.draw for name, cell in _noisy_cells(counts, noise).items()}
         rows = [
             (name, int(count), None, float(sd), draws[name])
             for name, count, sd in zip(noisy.cells, noisy.counts, noisy.sd, strict=True)
         ]
         rows += [(RELEASED, int(count), None, 0.0, None) for count in counts.loc[_is_released(counts), "count"]]
     shown = pd.DataFrame(
-        [(*name, count, mark, sd, draw, noise.same(name, shapes[name])) for name, count, mark, sd, draw in rows],
-        columns=["table", "row", "column", "count", "mark", "sd", "draw", "same"],
+        [
+            (*name, count, mark, sd, draw, noise.same(defined[name], shapes[name]), definition(defined[name]))
+            for name, count, mark, sd, draw in rows
+        ],
+        columns=["table", "row", "column", "count", "mark", "sd", "draw", "same", "definition"],
     )
     known = counts[["table", "row", "column", "place", "contribution", "least"]]
     return shown.merge(known, on=["table", "row", "column"], validate="one_to_one").astype(_TYPES)

@@ -11,7 +11,16 @@ from pathlib import Path
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.registry.clock import goes_back, parse_time
-from deid_assets.release.registry.entries import ClockCorrection, Entry, KeyRotation, Line, NoiseCharge, RefusedTry, line_of
+from deid_assets.release.registry.entries import (
+    ClockCorrection,
+    Entry,
+    KeyRotation,
+    Line,
+    NoiseCharge,
+    OlderNoiseCharge,
+    RefusedTry,
+    line_of,
+)
 from deid_assets.store import durable
 from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
 
@@ -143,7 +152,7 @@ class _Rules:
             if (line.policy, line.number) in self._used:
                 raise ReleaseError("uses the number of an earlier release")
             self._used.add((line.policy, line.number))
-        elif isinstance(line, ClockCorrection | RefusedTry | NoiseCharge):
+        elif isinstance(line, ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge):
             if self._key not in (None, line.key):
                 raise ReleaseError("is signed by a key that was not in force")
         else:

@@ -11,6 +11,7 @@ from deid_assets.errors import CountsError
 from deid_assets.methods.counts import masking
 from deid_assets.methods.counts.audit import SmallCounts, audit
 from deid_assets.methods.counts.masking import UnprotectedError, costs, mask
+from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CountTables, PublishedCounts
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
@@ -101,6 +102,25 @@ def test_a_medium_table_is_masked_without_a_search_of_all_choices():
     tables = two_way(np.where(small, draws.integers(1, 11, small.shape), draws.integers(11, 500, small.shape)))
     found = mask(tables)
     assert found.audit.passed and 0 < found.shown.count("H") <= 4 * small.sum()
+
+
+def test_without_time_for_the_cheapest_choice_tables_are_still_protected_and_audited():
+    draws = np.random.default_rng(3)
+    small = draws.random((6, 5)) < 0.15
+    tables = two_way(np.where(small, draws.integers(1, 11, small.shape), draws.integers(11, 500, small.shape)))
+    said = []
+    hurried, patient = mask(tables, watch=Watch(0, lambda *far: said.append(far))), mask(tables)
+    assert hurried.audit.passed and passes(tables, list(hurried.shown), SmallCounts())
+    assert patient.is_optimal and not hurried.is_optimal and hurried.cost >= patient.cost
+    assert said and all(0 <= done < exposed for done, exposed in said)
+
+
+def test_more_hidden_cells_than_are_tried_one_by_one_are_enough_but_not_called_the_least(monkeypatch):
+    tables = two_way(np.array([[5, 30, 40], [30, 7, 60], [50, 40, 30]]))
+    monkeypatch.setattr(masking, "_EXACT_AT_MOST", 0)
+    monkeypatch.setattr(masking, "_SHOWN_AGAIN_AT_MOST", 0)
+    found = mask(tables)
+    assert found.audit.passed and not found.is_optimal
 
 
 def test_a_threshold_that_protects_nothing_is_refused():

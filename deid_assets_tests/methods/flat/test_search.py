@@ -28,6 +28,7 @@ from deid_assets.methods.lattice.certificate import (
 from deid_assets.methods.lattice.information_loss import monotone_discernibility
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Domain
+from deid_assets_tests import examples
 from deid_assets_tests.adult import adult_table
 from deid_assets_tests.public_data import public_data
 
@@ -206,7 +207,7 @@ def test_the_optimum_is_that_of_exhaustive_search(table, k, max_suppressed):
 CLASS_LOSSES = [average_class_size, lambda classes: monotone_discernibility(classes.released)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples.of(300), deadline=None)
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_losses_of_classes_too(table, k, max_suppressed):
     for loss in CLASS_LOSSES:
@@ -222,7 +223,7 @@ def test_losses_of_classes_too(table, k, max_suppressed):
         assert found.evaluated == {node: below_k(table, node, k) for node in found.evaluated}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples.of(200), deadline=None)
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_what_was_looked_at_proves_the_optimum(table, k, max_suppressed):
     for loss in CLASS_LOSSES:
