@@ -89,7 +89,7 @@ def dossier_of(manifest: Mapping[str, Any], digest: str, expires: str | None = N
             _population(manifest, policy),
             _recipients(manifest, policy),
             _adversaries(manifest, policy),
-            _thresholds(manifest),
+            _thresholds(manifest, policy),
             _measurements(manifest),
             DossierSection("limits", "Limits", points=tuple(map(Passage, LIMITS))),
             _validity(manifest, expires),
@@ -175,7 +175,7 @@ def _adversaries(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> Doss
     return DossierSection("adversaries", "Adversaries, and why these", tuple(map(Passage, known)), table=table)
 
 
-def _thresholds(manifest: Mapping[str, Any]) -> DossierSection:
+def _thresholds(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> DossierSection:
     judged: dict[tuple[str, str, str], list[str]] = {}
     for asset, name, one in _gating(manifest):
         threshold = f"{words(one['comparison'])} {_shown(one['threshold'])}"
@@ -185,8 +185,22 @@ def _thresholds(manifest: Mapping[str, Any]) -> DossierSection:
     columns = (("Measurement", "name"), ("Measured by", "name"), ("Threshold", "number"), ("Precedent", "name"))
     table = ReportTable("limits-of-policy", "Thresholds", "", columns, rows)
     return DossierSection(
-        "thresholds", "Thresholds and their precedents", (Passage(NO_NUMBER, source=True),), table=table, cited=(3,)
+        "thresholds",
+        "Thresholds and their precedents",
+        (Passage(NO_NUMBER, source=True), *_high_risk(policy)),
+        table=table,
+        cited=(3,),
     )
+
+
+def _high_risk(policy: Mapping[str, Any]) -> tuple[Passage, ...]:
+    """What the policy calls a high risk: a limit for each person, which the thresholds of shares rest on."""
+    risk = policy.get("risk", {})
+    if "k" in risk:
+        return (Passage(f"Smallest class that the policy accepts, in records: {_shown(risk['k'])}"),)
+    if "threshold" in risk:
+        return (Passage(f"A member is at high risk above this probability of re-identification: {_shown(risk['threshold'])}"),)
+    return ()
 
 
 def _measurements(manifest: Mapping[str, Any]) -> DossierSection:

@@ -27,8 +27,8 @@ GUIDANCE = (
 )
 
 NO_NUMBER = (
-    f'No number is universally "very small" ({GUIDANCE}). Thresholds below are therefore those of the policy, each with the '
-    "precedent that it follows, if there is one."
+    f'No number is universally "very small" ({GUIDANCE}). The thresholds are those of the policy. Beside each stands what a '
+    "source accepted, if there is one: the policy may ask for more or for less, and the expert judges whether it may."
 )
 
 EXPIRY = (
@@ -68,13 +68,13 @@ ADVERSARIES: Mapping[str, AdversaryText] = {
         "A nosey neighbor who knows all demographics of one person and some values of each claim-level quasi-identifier, and "
         "looks for them in the release.",
         "Acquaintances know age, sex and some visits of a person; nobody needs access to another database for that.",
-        f"{HERITAGE}: a highest probability of re-identification, and MaxSup, a share of members above it that exposes no "
-        "more than Safe Harbor does",
+        f"{HERITAGE}: accepts a probability of re-identification of .05, and a share of members above it (MaxSup) of .008, "
+        "which exposes as much as Safe Harbor does",
     ),
     "neighbor_attack": AdversaryText(
         "The same neighbor, who picks a record that fits: without knowing that the person is in the release, and knowing it.",
         "The attack that the article simulates; knowing that a person is in the release is the worst case for that person.",
-        f"{HERITAGE}, attack 1",
+        f"{HERITAGE}, attack 1: accepts .05",
     ),
     "attack_sensitivity": AdversaryText(
         "Stronger and weaker neighbors: they know more values, which values belong to one claim, their order, the year, the "
@@ -85,17 +85,17 @@ ADVERSARIES: Mapping[str, AdversaryText] = {
     "demographic_risk": AdversaryText(
         "Anybody who knows demographics alone; and anybody who notices that a person is absent from a release, or new in it.",
         "Demographics are the most available knowledge; absence may disclose a condition for which members are removed.",
-        f"{HERITAGE}, MaxSup for demographic classes",
+        f"{HERITAGE}: accepts a MaxSup of .008 for all that a neighbor may know",
     ),
     "voter_list_attack": AdversaryText(
         "Somebody with a list of everybody's age and sex, who links all records.",
         "Voter lists can be had in many states.",
-        f"{_MARKETER}; {HERITAGE}, attack 2",
+        f"{_MARKETER}; {HERITAGE}, attack 2: accepts .05",
     ),
     "inpatient_attack": AdversaryText(
         "Somebody with a hospital discharge database, who links inpatients by all of their visits.",
         "Many states give such databases to researchers and companies.",
-        f"{_MARKETER}; {HERITAGE}, attack 3",
+        f"{_MARKETER}; {HERITAGE}, attack 3: accepts .05",
     ),
     "population_estimates": AdversaryText(
         "Somebody who sees the release only, and judges from it who is rare in the population.",

@@ -125,6 +125,22 @@ def test_the_population_is_told_as_the_policy_takes_it(manifest):
     assert "of the cohort's time and place" in said(lambda policy: policy.update(kind="cohort"))
 
 
+def test_what_the_policy_calls_a_high_risk_is_told_as_it_says(manifest):
+    def said(risk, **changes) -> list[str]:
+        other = copy.deepcopy(manifest)
+        policy = json.loads(other["policy"]["text"]) | changes
+        policy["risk"] = risk
+        other["policy"]["text"] = json.dumps(policy)
+        section = dossier_of(other, DIGEST).sections[4]
+        return [passage.text for passage in section.passages if not passage.source]
+
+    high = said({"threshold": 0.07, "class_size": "counted"})
+    assert high == ["A member is at high risk above this probability of re-identification: 0.07"]
+    flat = said({"k": 7}, kind="flat", population=None, quasi_identifiers=[])
+    assert flat == ["Smallest class that the policy accepts, in records: 7"]
+    assert said({}, kind="cohort") == []
+
+
 def test_another_edition_or_unknown_evidence_is_refused(manifest):
     with pytest.raises(ReleaseError, match="public edition"):
         dossier_of(manifest | {"edition": "restricted"}, DIGEST)
