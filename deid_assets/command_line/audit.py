@@ -91,7 +91,7 @@ class _OfLog:
         if own is None:
             return cls(None, (), None)
         lineage = recorded_lineage(instance, own.made, published.public.get("lineage", {}))
-        return cls(lineage, tuple(recorded_checks(instance, own.made.partition)), recorded_run(instance, own.made.run))
+        return cls(lineage, tuple(recorded_checks(instance, lineage)), recorded_run(instance, own.made.run))
 
     def problems(self, home: Home, published: PublishedRelease) -> list[str]:
         """Where it lacks or contradicts what the manifest says."""

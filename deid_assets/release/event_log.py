@@ -301,13 +301,15 @@ def recorded_lineage(instance: dg.DagsterInstance, release: Materialized, named:
     return lineage_of(release, fetch, besides) if besides else read
 
 
-def recorded_checks(instance: dg.DagsterInstance, partition: str | None) -> list[Evaluated]:
-    """Every evaluation of an asset check in the runs of a delivery, oldest first."""
+def recorded_checks(instance: dg.DagsterInstance, lineage: Lineage) -> list[Evaluated]:
+    """Every evaluation of an asset check in the runs of a release's delivery, and in those that its assets were made in."""
+    partition = lineage.release.partition
     filters = None if partition is None else dg.RunsFilter(tags={"dagster/partition": partition})
+    runs = [record.dagster_run.run_id for record in instance.get_run_records(filters=filters, ascending=True)]
+    runs += [made.run for made in (*lineage.before.values(), lineage.release)]
     found = []
-    for run in instance.get_run_records(filters=filters, ascending=True):
-        kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
-        for record in instance.get_records_for_run(run.dagster_run.run_id, of_type=kind).records:
+    for run in dict.fromkeys(runs):
+        for record in instance.get_records_for_run(run, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records:
             event = record.event_log_entry.dagster_event
             if event is not None:
                 found.append(_evaluated(event.asset_check_evaluation_data, record))
