@@ -1,6 +1,8 @@
 """What the published tables of counts give away, alone and together with earlier releases; the gate audits the files again."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -20,19 +22,22 @@ from deid_assets.methods.counts.published_tables import (
     noisy_tables,
 )
 from deid_assets.methods.counts.tables import PublishedCounts
-from deid_assets.policy.models import Policy
+from deid_assets.policy.kinds import AnyPolicy
 
 NAME = "count_disclosure_audit"
 DISCLOSED_CELLS, CHANCE = "disclosed_small_counts", "chance_of_exact_count"
 
 
-def assess(work: Work[Policy]) -> Assessed:
+def assess(work: Work[Any]) -> Assessed:
     """Evidence: what can be computed of the counts that are published with the release.
 
     Masked tables: how many small counts are shown, exposed or nearly exposed by all sums, also together with the tables of
     earlier releases, masked or noisy; whatever protects the tables of this release. Noisy tables: the highest probability with
-    which the best estimate names a count, if noise is averaged over all publications so far, each as wide as it was.
+    which the best estimate names a count, if noise is averaged over all publications so far, each as wide as it was. Nothing
+    but canaries if the policy publishes no tables.
     """
+    if work.policy.counts.protection == "none":
+        return Assessed((), canaries())
     table = work.tables["published_counts"]
     published = table.frame()
     measured = count_measurements(work.policy, published, work.history.earlier_tables(), work.history.earlier_noise(table))
@@ -41,7 +46,7 @@ def assess(work: Work[Policy]) -> Assessed:
 
 
 def count_measurements(
-    policy: Policy, published: pd.DataFrame, earlier: EarlierTables, noise: Mapping[str, Sequence[float]]
+    policy: AnyPolicy, published: pd.DataFrame, earlier: EarlierTables, noise: Mapping[str, Sequence[float]]
 ) -> tuple[Measurement, ...]:
     """What an adversary learns of published tables.
 
@@ -129,7 +134,7 @@ def _noisy(sd: float) -> pd.DataFrame:
     return steps.assign(sd=sd)
 
 
-COUNT_DISCLOSURE_AUDIT = Assessment(
+COUNT_DISCLOSURE_AUDIT: Assessment[Any] = Assessment(
     NAME,
     version="4",
     policy_sections=("counts",),
@@ -145,6 +150,7 @@ COUNT_DISCLOSURE_AUDIT = Assessment(
             "earlier releases.",
             1.0,
             lambda policy: Limit(0.0),
+            applies=lambda policy: policy.counts.protection != "none",
         ),
         Gate(
             CHANCE,
@@ -158,3 +164,7 @@ COUNT_DISCLOSURE_AUDIT = Assessment(
         ),
     ),
 )
+
+COUNTS_OF_RECORDS = replace(COUNT_DISCLOSURE_AUDIT, inputs=("release_records", "published_counts"))
+COUNTS_OF_PEOPLE = replace(COUNT_DISCLOSURE_AUDIT, inputs=("release_people", "published_counts"))
+"""The same beside the rows of a flat table, and of a cohort, to which its evidence is bound."""

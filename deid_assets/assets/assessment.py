@@ -28,7 +28,7 @@ from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import MODELS, AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.release.registry.tries import Tried
@@ -41,11 +41,16 @@ _JUDGED = frozenset((*CANDIDATE, *FLAT_STAGES["candidate"], *COHORT_STAGES["cand
 """The tables about to be released."""
 
 
+_KINDS = {model: str(kind) for kind, model in MODELS.items()}
+
+
 def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy] | type[CohortPolicy]) -> StageAsset:
     """Make the asset of an assessment of one kind of policy."""
+    shared = kind is not Policy and assessment.name in {one.name for one in LONGITUDINAL}
 
     @stage_asset(
         name=assessment.name,
+        of_kind=_KINDS[kind] if shared else "",
         description=assessment.description,
         policy_sections=assessment.policy_sections,
         version=assessment.version,

@@ -12,7 +12,7 @@ from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, ca
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import SmallCounts, audit
 from deid_assets.methods.counts.budget import Budget, best_guess
-from deid_assets.methods.counts.cohort import COHORT, RELEASED, UNKNOWN, sums_of
+from deid_assets.methods.counts.cohort import COHORT, RELEASED, TOLD_BY_FILES, UNKNOWN, sums_of
 from deid_assets.methods.counts.published_tables import (
     COLUMNS,
     EarlierTables,
@@ -25,7 +25,9 @@ from deid_assets.methods.counts.published_tables import (
 from deid_assets.methods.counts.tables import CellName, PublishedCounts
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
-from deid_assets.release.counts.cohort import cohort_counts, definitions_of, is_known_from_files, tables_of
+from deid_assets.release.counts.cells import definitions_of, tables_of
+from deid_assets.release.counts.cohort import cohort_counts
+from deid_assets.release.counts.kinds import LONGITUDINAL
 from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums, published_counts, shown_of
 from deid_assets.release.counts.statement import CountStatement, tables_told
@@ -99,7 +101,7 @@ def test_every_class_is_counted_and_all_sums_hold(tables):
     assert exact[CellName("characteristics", "age", UNKNOWN)] == 0, "a class without members is a cell too"
     assert exact[CellName("claims", "delivered_claims", "remaining")] == 30
     assert exact[CellName("claims", "eligible_claims", "remaining")] == 30
-    assert sum(is_known_from_files(name) for name in found.cells) == 1
+    assert set(found.cells) & TOLD_BY_FILES == {RELEASED}
 
 
 def test_noise_is_in_every_cell_but_the_one_that_files_tell(tables):
@@ -113,9 +115,9 @@ def test_noise_is_in_every_cell_but_the_one_that_files_tell(tables):
     differences = np.array([shown[name] - count for name, count in zip(exact.cells, exact.counts, strict=True)])
     assert 1.5 < differences.std() < 5 and min(shown.values()) < 0, "negative counts are kept"
     cells = planned_cells(policy, counts, noise_of(policy))
-    defined = definitions_of(counts)
-    assert {cell.name for cell in cells} == {defined[name] for name in set(shown) - {RELEASED}} and planned_sums(policy, counts)
-    assert set(published["draw"].dropna()) == {cell.draw for cell in cells}
+    noisy, defined = [cell for cell in cells if np.isfinite(cell.sd)], definitions_of(counts)
+    assert {cell.name for cell in noisy} == {defined[name] for name in set(shown) - {RELEASED}} and planned_sums(policy, counts)
+    assert set(published["draw"].dropna()) == {cell.draw for cell in noisy}
 
 
 def test_noise_repeats_for_a_delivery_and_is_drawn_anew_for_another(tables):
@@ -481,7 +483,7 @@ def test_files_that_hold_what_the_gate_counts_pass(tables, staging: Staging, tmp
     stored = store_in(tmp_path)
     write_table(stored, published_counts(policy, counted(policy, tables), noise_of(policy)))
     made = file_tables(policy, stored.frame())
-    assert count_refusals(stage_counts(staging, made, stored), made) == []
+    assert count_refusals(stage_counts(staging, made, stored), made, LONGITUDINAL.files) == []
     assert staging.refusals() == ()
     assert {file.path for file in staging.files} == {
         f"data/{name}.{form}" for name in ("Attrition", "Characteristics", "Distributions") for form in ("csv", "parquet")
@@ -503,7 +505,7 @@ def test_files_that_hold_anything_else_are_refused(tables, staging: Staging, tmp
     stored = store_in(tmp_path)
     write_table(stored, published)
     staged = stage_counts(staging, file_tables(policy, change(published)), stored)
-    assert rule in {one.rule for one in count_refusals(staged, file_tables(policy, published))}
+    assert rule in {one.rule for one in count_refusals(staged, file_tables(policy, published), LONGITUDINAL.files)}
 
 
 def test_a_staged_file_that_is_changed_afterwards_is_refused(tables, staging: Staging, tmp_path):
@@ -516,7 +518,9 @@ def test_a_staged_file_that_is_changed_afterwards_is_refused(tables, staging: St
     file = staging.folder / "data/Attrition.csv"
     file.chmod(0o600)
     file.write_text(file.read_text().replace("290", "291"))
-    assert count_refusals(staged, made) == [] and {one.rule for one in staging.refusals()} == {"changed_file"}
+    assert count_refusals(staged, made, LONGITUDINAL.files) == [] and {one.rule for one in staging.refusals()} == {
+        "changed_file"
+    }
 
 
 # Attackers

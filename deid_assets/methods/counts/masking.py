@@ -7,6 +7,7 @@ so what was protected stays protected, and afterwards every cell whose hiding is
 result is audited before it is returned.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit, audit_of
 from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.programs import Watch
-from deid_assets.methods.counts.tables import HIDDEN, SMALL, CountTables, PublishedCounts, sum_matrix
+from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
 
 _EXACT_AT_MOST = 2_500  # deviations in one program of a component
 _SHOWN_AGAIN_AT_MOST = 200  # hidden cells of a component that are tried one by one
@@ -75,6 +76,8 @@ class _State:
     least: np.ndarray
     costs: np.ndarray
     is_hidden: np.ndarray
+    is_known: np.ndarray
+    at_least: np.ndarray
 
     def part(self, cells: np.ndarray) -> "_State":
         """These cells alone, with the sums that they are in."""
@@ -88,6 +91,7 @@ class _State:
         shown = ~(self.is_small | self.is_hidden)
         low = np.where(self.is_hidden, least, self.low)
         high = np.where(self.is_hidden, np.inf, self.high)
+        low = np.maximum(low, self.at_least)
         return np.where(shown, self.counts, low), np.where(shown, self.counts, high)
 
     def disclosed(self, rule: SmallCounts) -> np.ndarray:
@@ -105,14 +109,20 @@ class _State:
 
     def can_hide(self, rule: SmallCounts) -> np.ndarray:
         """Whether a cell may become an 'H'."""
-        return self.counts > 0 if rule.zeros_shown else np.ones(len(self.counts), bool)
+        return ~self.is_known & (self.counts > 0 if rule.zeros_shown else np.ones(len(self.counts), bool))
 
     def hiding(self, cells: np.ndarray) -> "_State":
         """The same with these cells hidden as well."""
         return replace(self, is_hidden=self.is_hidden | cells)
 
 
-def mask(tables: CountTables, rule: SmallCounts | None = None, watch: Watch | None = None) -> MaskedCounts:
+def mask(
+    tables: CountTables,
+    rule: SmallCounts | None = None,
+    watch: Watch | None = None,
+    known: Collection[CellName] = (),
+    at_least: Mapping[CellName, int] | None = None,
+) -> MaskedCounts:
     """Mask the small counts of tables, and hide what would give them away.
 
     A count of 0 that is shown is never hidden to protect another: everybody may know that it is 0.
@@ -127,6 +137,10 @@ def mask(tables: CountTables, rule: SmallCounts | None = None, watch: Watch | No
         How long the cheapest choice may be looked for, and whom to tell how far it is. Afterwards, cells are protected one by
         one, and none is shown again. By default only the size of each integer program is limited, so that the result does not
         depend on the speed of the machine.
+    known
+        Cells that everybody knows anyway: they are shown, and never hidden to protect others.
+    at_least
+        What everybody knows counts to reach, such as people whom they count elsewhere; at most the counts. By default 0.
 
     Raises
     ------
@@ -147,7 +161,8 @@ def mask(tables: CountTables, rule: SmallCounts | None = None, watch: Watch | No
     (100, 50, 'T', 'H')
     """
     rule, watch = rule or SmallCounts(), watch or Watch()
-    state = _unprotected(tables, rule)
+    reached = np.array([(at_least or {}).get(name, 0) for name in tables.cells], float)
+    state = replace(_unprotected(tables, rule, known), at_least=reached)
     exposed, labels = state.disclosed(rule), _components(state)
     is_hidden, is_optimal, done = state.is_hidden.copy(), True, 0
     for label in np.unique(labels[exposed]):
@@ -167,7 +182,7 @@ def mask(tables: CountTables, rule: SmallCounts | None = None, watch: Watch | No
     shown = tuple(HIDDEN if hidden else SMALL if small else int(count) for count, small, hidden in marks)
     stated = tables.cells, tables.sums
     published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
-    found = audit(published, rule)
+    found = audit(replace(published, low=np.maximum(published.low, reached)), rule)
     if not found.passed:
         raise UnprotectedError(
             f"{len(found.disclosed())} small counts stay exposed; merge rows or columns, or raise the threshold"
@@ -182,19 +197,22 @@ def costs(tables: CountTables) -> np.ndarray:
     return 1 + (matrix < 0).T @ parts + tables.counts / (1 + tables.counts.sum())
 
 
-def _unprotected(tables: CountTables, rule: SmallCounts) -> _State:
+def _unprotected(tables: CountTables, rule: SmallCounts, known: Collection[CellName]) -> _State:
     persons = tables.contribution
     largest = rule.largest(persons)
+    is_known = np.array([name in known for name in tables.cells], bool)
     return _State(
         sum_matrix(tables.cells, tables.sums),
         tables.counts.astype(float),
         persons,
-        is_small=rule.is_small(tables.counts, persons),
+        is_small=rule.is_small(tables.counts, persons) & ~is_known,
         low=np.full(len(persons), float(rule.smallest())),
         high=largest.astype(float),
         least=largest + 1.0,
         costs=costs(tables),
         is_hidden=np.zeros(len(persons), bool),
+        is_known=is_known,
+        at_least=np.zeros(len(persons)),
     )
 
 
@@ -262,6 +280,7 @@ def _cheapest(
     low, high = (np.clip(bound - state.counts, -reach, reach) for bound in state.seen(taken_for_large=True))
     can_hide = state.can_hide(rule) & (small | ~state.is_small)
     lowest = np.where(state.is_small, -state.counts, np.maximum(state.least - state.counts, -reach))
+    lowest = np.maximum(lowest, state.at_least - state.counts)
     up, down = np.where(can_hide, reach - high, 0), np.where(can_hide, low - lowest, 0)
     # The columns of every copy: deviation that is free, further up, further down. At the end, whether each cell is hidden.
     deviation = sparse.hstack([sparse.eye_array(size), sparse.eye_array(size), -sparse.eye_array(size)], format="csr")

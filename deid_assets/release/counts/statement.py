@@ -9,13 +9,13 @@ import pandas as pd
 from deid_assets.methods.counts.budget import Budget, epsilon, meaning
 from deid_assets.methods.counts.published_tables import COLUMNS, EarlierTables, masked_tables, noisy_tables
 from deid_assets.methods.counts.tables import CellName
-from deid_assets.policy.sections.counts import CountNoise, Counts
+from deid_assets.policy.sections.counts import CountNoise, ProtectedTables
 from deid_assets.release.counts.noise import delivery_word
 from deid_assets.release.counts.published import shown_of
 
 _NOT_COVERED = (
-    "It covers counts that change by 1 with one person, not the released rows, and not counts that depend on who else is in "
-    "the data: of members in small classes, of suppressed members, of providers"
+    "It covers counts that change by at most {most} with one person, not the released rows, and not counts that depend on who "
+    "else is in the data: of members in small classes, of suppressed members, of providers"
 )
 
 _KEPT = (*COLUMNS, "draw")
@@ -34,11 +34,17 @@ class CountStatement:
         What was spent, this release included.
     published
         The published tables, as `published.published_counts` returns them; None if the policy publishes none.
+    contribution
+        What one person adds to a count at most.
+    checked
+        Why a person adds no more; empty where a member, or a row of a cohort, is a person.
     """
 
     section: CountNoise
     budget: Budget
     published: pd.DataFrame | None = None
+    contribution: int = 1
+    checked: str = ""
 
     @property
     def masked(self) -> dict[CellName, int | str]:
@@ -49,13 +55,13 @@ class CountStatement:
 
     @property
     def _tables_are_masked(self) -> bool:
-        return isinstance(self.section, Counts) and self.section.protection == "masked"
+        return isinstance(self.section, ProtectedTables) and self.section.protection == "masked"
 
     def public(self) -> dict[str, Any]:
         """The part of the public edition."""
         spent, delta = self.budget.spent, self.section.budget.delta
         found: dict[str, Any] = {
-            "sd": self.section.sd,
+            "sd": self.section.sd * self.contribution,
             "mechanism": self.section.mechanism,
             "budget": {
                 "spent_rho": round(spent, 9),
@@ -86,7 +92,7 @@ class CountStatement:
                 for one in (zip(_KEPT, row, strict=True) for row in rows.to_numpy())
             ],
         }
-        if isinstance(self.section, Counts) and self._tables_are_masked:
+        if isinstance(self.section, ProtectedTables) and self._tables_are_masked:
             kept["masked_below"] = self.section.masking.threshold
         return self.public() | {"kept": kept}
 
@@ -94,9 +100,10 @@ class CountStatement:
         exceptions = []
         if self._tables_are_masked:
             exceptions.append("nor the masked tables")
-        if isinstance(self.section, Counts) and self.section.zeros == "shown":
+        if isinstance(self.section, ProtectedTables) and self.section.zeros == "shown":
             exceptions.append("nor the zeros that are shown")
-        return f"All releases so far: {meaning(spent, delta)} {', '.join([_NOT_COVERED, *exceptions])}."
+        covered = ", ".join([_NOT_COVERED.format(most=self.contribution), *exceptions])
+        return f"All releases so far: {meaning(spent, delta)} {covered}.{f' {self.checked}' if self.checked else ''}"
 
 
 def tables_told(told: Mapping[str, Any] | None, delivery_digest: str) -> EarlierTables:

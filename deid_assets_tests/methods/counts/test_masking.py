@@ -12,7 +12,7 @@ from deid_assets.methods.counts import masking
 from deid_assets.methods.counts.audit import SmallCounts, audit
 from deid_assets.methods.counts.masking import UnprotectedError, costs, mask
 from deid_assets.methods.counts.programs import Watch
-from deid_assets.methods.counts.tables import CountTables, PublishedCounts
+from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
 
@@ -51,6 +51,35 @@ def test_small_tables_are_masked_at_the_least_cost(inner):
     found = mask(tables, rule)
     assert passes(tables, list(found.shown), rule) and found.audit.passed
     assert found.is_optimal and found.cost == pytest.approx(best)
+
+
+@settings(max_examples=20, deadline=None)
+@example([3, 40, 40], [0, 38, 40], True)
+@given(
+    st.lists(st.integers(0, 30), min_size=3, max_size=3), st.lists(st.integers(0, 30), min_size=3, max_size=3), st.booleans()
+)
+def test_what_is_known_anyway_gives_no_small_count_away(counts, told, total_is_known):
+    """By trying all numbers: a reader who knows the total, and that each part is at least what they count elsewhere."""
+    tables, rule = group(counts), SmallCounts()
+    total = tables.cells[0]
+    least = {name: min(reached, count) for name, reached, count in zip(tables.cells[1:], told, counts, strict=True)}
+    known = {total} if total_is_known else set()
+    try:
+        found = mask(tables, rule, known=known, at_least=least)
+    except UnprotectedError:
+        return
+    shown = dict(zip(tables.cells, found.shown, strict=True))
+    assert not total_is_known or shown[total] == sum(counts)
+
+    def possible(name: CellName) -> set[int]:
+        if not isinstance(shown[name], str):
+            return {shown[name]}
+        return set(range(max(1 if shown[name] == "T" else 0, least.get(name, 0)), 11 if shown[name] == "T" else 61))
+
+    totals = set(range(181)) if isinstance(shown[total], str) else {shown[total]}
+    kept = [parts for parts in itertools.product(*map(possible, tables.cells[1:])) if sum(parts) in totals]
+    for place, count in enumerate(counts):
+        assert count == 0 or count > 10 or len({parts[place] for parts in kept}) >= 5
 
 
 @settings(max_examples=10, deadline=None)
